@@ -5,18 +5,17 @@ import logging
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 import pytest
 from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
-from clustersim.tokens import claims_of
 from kubernetes.aio.client import Configuration
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET_METADATA, SERVICE, Key, Object, Resource
 from tsoperator.kube.client import KubeClient, WatchTimes
-from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, KubeError, NotFound, StatusError, Unreachable
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, KubeError, StatusError, Unreachable
 
 from tests.support.cluster import Handler, configuration, kube_client, serving
 
@@ -38,8 +37,6 @@ async def client_of(handler: Handler, request_timeout: float = 30.0) -> AsyncIte
 
 
 def always(status: int = 200, **answer: Any) -> Handler:
-    """Return a handler that gives one answer to everything."""
-
     async def handler(_request: web.Request) -> web.Response:
         return web.Response(status=status, **answer)
 
@@ -61,30 +58,6 @@ async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient)
     assert names_of(listing.items) == [f"a-{number:04}" for number in range(1001)]
     assert listing.resource_version == str(sim.store.revision)
     assert sim.requests["tsoperator", "list", "configmaps"] == 3
-
-
-async def test_objects_of_a_list_say_what_they_are() -> None:
-    item = {"metadata": {"name": "a", "namespace": "default"}}
-    async with client_of(_json({"metadata": {"resourceVersion": "7"}, "items": [item]})) as client:
-        listing = await client.list(CONFIGMAP)
-    assert listing.items == [{"apiVersion": "v1", "kind": "ConfigMap", **item}]
-
-
-async def test_an_empty_list_is_one(client: KubeClient) -> None:
-    assert (await client.list(DNSCONFIG)).items == []
-
-
-async def test_a_list_keeps_of_an_object_what_it_is_told_to(sim: ClusterSim, client: KubeClient) -> None:
-    sim.store.create(kinds.CONFIGMAP, configmap("a"))
-    listing = await client.list(CONFIGMAP, "default", slim=lambda obj: {"name": obj["metadata"]["name"]})
-    assert listing.items == [{"name": "a"}]
-
-
-async def test_the_current_version_is_that_of_a_list(sim: ClusterSim, client: KubeClient) -> None:
-    for name in ("a", "b"):
-        sim.store.create(kinds.CONFIGMAP, configmap(name))
-    assert await client.current_version(CONFIGMAP, "default") == str(sim.store.revision)
-    assert await client.current_version(DNSCONFIG) == str(sim.store.revision)
 
 
 async def test_discovery_tells_which_kinds_of_crds_are_served(sim: ClusterSim, client: KubeClient) -> None:
@@ -118,18 +91,20 @@ async def test_an_answer_that_is_no_discovery_is_an_error(
             await client.serves(DNSCONFIG)
 
 
-async def test_a_list_is_of_all_namespaces_or_of_one(sim: ClusterSim, client: KubeClient) -> None:
-    sim.store.create(kinds.CONFIGMAP, configmap("a", "default"))
-    sim.store.create(kinds.CONFIGMAP, configmap("b", "tailscale"))
-    assert {"a", "b"} <= {*names_of((await client.list(CONFIGMAP)).items)}
-    assert names_of((await client.list(CONFIGMAP, "default")).items) == ["a"]
-
-
-async def test_a_list_is_chosen_by_labels(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_list_is_of_all_namespaces_or_of_one_and_chosen_by_labels(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a", **{"team": "x", "example.org/team": "x"}))
     sim.store.create(kinds.CONFIGMAP, configmap("b", other="x"))
+    sim.store.create(kinds.CONFIGMAP, configmap("c", "tailscale"))
+    assert {"a", "b", "c"} <= {*names_of((await client.list(CONFIGMAP)).items)}
+    listing = await client.list(CONFIGMAP, "default")
+    kinds_and_names = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in listing.items]
+    assert kinds_and_names == [("v1", "ConfigMap", "a"), ("v1", "ConfigMap", "b")]
+    for version in (client.current_version(CONFIGMAP, "default"), client.current_version(DNSCONFIG)):
+        assert await version == listing.resource_version == str(sim.store.revision)
     selector = "team in (x,y),example.org/team,!other"
-    assert names_of((await client.list(CONFIGMAP, "default", selector)).items) == ["a"]
+    chosen = await client.list(CONFIGMAP, "default", selector, slim=lambda obj: {"name": obj["metadata"]["name"]})
+    assert chosen.items == [{"name": "a"}]
+    assert (await client.list(DNSCONFIG)).items == []
 
 
 async def test_secrets_are_listed_and_watched_without_their_data(sim: ClusterSim, client: KubeClient) -> None:
@@ -141,49 +116,30 @@ async def test_secrets_are_listed_and_watched_without_their_data(sim: ClusterSim
     assert [sorted(each) for each in (*listed, event["object"])] == [["apiVersion", "kind", "metadata"]] * 3
 
 
-async def test_a_service_account_gets_a_token_for_an_audience(client: KubeClient) -> None:
-    status = await client.request_token(Key("tailscale", "operator"), "lab.example.org")
-    claims = claims_of(status["token"])
-    assert (claims["aud"], claims["sub"]) == (["lab.example.org"], "system:serviceaccount:tailscale:operator")
-    assert status["expirationTimestamp"].endswith("Z")
-
-
-async def test_an_answer_without_a_token_is_an_error() -> None:
-    async with client_of(always(text="{}")) as client:
-        with pytest.raises(KubeError, match="no status"):
-            await client.request_token(A, "lab.example.org")
-
-
-class Passed(NamedTuple):
-    status: int
-    text: str
-    content_type: str = "text/plain"
-
-
-@pytest.mark.parametrize("case", [Passed(200, "ok"), Passed(503, "[-] cache"), Passed(200, "{}", "application/json")])
-async def test_an_answer_of_a_pod_is_passed_on(case: Passed) -> None:
+@pytest.mark.parametrize(
+    ("status", "text", "content_type"),
+    [(200, "ok", "text/plain"), (503, "[-] cache", "text/plain"), (200, "{}", "application/json")],
+)
+async def test_an_answer_of_a_pod_is_passed_on(status: int, text: str, content_type: str) -> None:
     seen: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
         seen.append(request.path)
-        return web.Response(status=case.status, text=case.text, content_type=case.content_type)
+        return web.Response(status=status, text=text, content_type=content_type)
 
     async with client_of(answer) as client:
-        assert await client.ask_pod(A, 9002, "/readyz") == (case.status, case.text)
+        assert await client.ask_pod(A, 9002, "/readyz") == (status, text)
     assert seen == ["/api/v1/namespaces/default/pods/a:9002/proxy/readyz"]
 
 
-async def test_a_refusal_to_ask_a_pod_is_the_api_servers() -> None:
-    with pytest.raises(Denied, match="not you"):
-        async with client_of(always(403, text='{"message": "not you"}', content_type="application/json")) as client:
-            await client.ask_pod(A, 9002, "/readyz")
-
-
-async def test_a_merge_patch_changes_just_what_it_names(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_merge_patch_changes_just_what_it_names_or_a_subresource(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
     patched = await client.patch(CONFIGMAP, A, {"data": {"k": None, "l": "m"}})
-    assert patched["data"] == {"l": "m"}
-    assert patched["metadata"]["labels"] == {"team": "x"}
+    assert (patched["data"], patched["metadata"]["labels"]) == ({"l": "m"}, {"team": "x"})
+    service = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"ports": [{"port": 1}]}}
+    sim.store.create(kinds.SERVICE, service)
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert (await client.patch(SERVICE, A, {"status": ready}, "status"))["status"].items() >= ready.items()
 
 
 async def test_a_status_is_replaced_alone(sim: ClusterSim, client: KubeClient) -> None:
@@ -194,32 +150,12 @@ async def test_a_status_is_replaced_alone(sim: ClusterSim, client: KubeClient) -
         await client.replace_status(DNSCONFIG, {**made, "status": {}})
 
 
-async def test_a_subresource_can_be_patched(sim: ClusterSim, client: KubeClient) -> None:
-    sim.store.create(
-        kinds.SERVICE, {"metadata": {"name": "a", "namespace": "default"}, "spec": {"ports": [{"port": 1}]}}
-    )
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    patched = await client.patch(SERVICE, A, {"status": ready}, "status")
-    assert patched["status"]["conditions"] == ready["conditions"]
-
-
-async def test_a_missing_object_is_told_by_name(client: KubeClient) -> None:
-    with pytest.raises(NotFound, match=r'GET /api/v1/namespaces/default/configmaps/a: configmaps "a" not found'):
-        await client.get(CONFIGMAP, A)
-
-
 async def test_a_refusal_is_an_error_with_the_path_and_the_servers_words() -> None:
-    async with client_of(_json({"kind": "Status", "reason": "Expired", "message": "no"}, 410)) as client:
-        for request in (client.get(CONFIGMAP, A), first_event(client)):
-            with pytest.raises(Gone, match=r"/api/v1/namespaces/default/configmaps.*: no"):
+    text = '{"kind": "Status", "reason": "Expired", "message": "no"}'
+    async with client_of(always(410, text=text, content_type="application/json")) as client:
+        for request in (client.get(CONFIGMAP, A), first_event(client), client.ask_pod(A, 9002, "/readyz")):
+            with pytest.raises(Gone, match=r"/api/v1/namespaces/default/.*: no"):
                 await request
-
-
-def _json(answer: Object, status: int = 200) -> Handler:
-    async def handler(_request: web.Request) -> web.Response:
-        return web.json_response(answer, status=status)
-
-    return handler
 
 
 async def test_a_web_page_is_no_answer(sim: ClusterSim, client: KubeClient) -> None:
@@ -249,22 +185,35 @@ async def test_a_refused_connection_is_unreachable() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         async with kube_client(f"http://127.0.0.1:{unused.getsockname()[1]}") as client:
-            for request in (client.get(CONFIGMAP, A), client.list(CONFIGMAP), first_event(client)):
-                with pytest.raises(Unreachable):
-                    await request
+            await reach_nobody(client)
 
 
-async def test_a_connection_that_is_cut_is_unreachable(sim: ClusterSim, client: KubeClient) -> None:
-    sim.faults.leave()
-    for request in (client.get(CONFIGMAP, A), client.delete(CONFIGMAP, A), first_event(client)):
+async def test_a_server_that_is_slow_or_cuts_the_connection_is_unreachable(sim: ClusterSim) -> None:
+    async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
+        sim.faults.latency = 30
+        await reach_nobody(client)
+        sim.faults.leave()
+        await reach_nobody(client)
+
+
+async def reach_nobody(client: KubeClient) -> None:
+    for request in (
+        client.get(CONFIGMAP, A),
+        client.list(CONFIGMAP),
+        client.create(CONFIGMAP, configmap()),
+        client.delete(CONFIGMAP, A),
+        first_event(client),
+    ):
         with pytest.raises(Unreachable):
             await request
 
 
-async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSim) -> None:
+async def test_each_request_is_told_with_the_status_of_its_answer_and_is_a_line_without_contents(
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
     told: list[tuple[str, str]] = []
-    reached = configuration(sim.api_url)
-    async with KubeClient(reached, observe=lambda method, code: told.append((method, code))) as client:
+    async with KubeClient(configuration(sim.api_url), observe=lambda *answer: told.append(answer)) as client:
         version = (await client.create(CONFIGMAP, configmap()))["metadata"]["resourceVersion"]
         with pytest.raises(AlreadyExists):
             await client.create(CONFIGMAP, configmap())
@@ -274,6 +223,7 @@ async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSi
         with pytest.raises(Unreachable):
             await client.get(CONFIGMAP, A)
     assert told == [("POST", "201"), ("POST", "409"), ("DELETE", "200"), ("WATCH", "200"), ("GET", "none")]
+    assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", caplog.messages[0])
 
 
 async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_it_ends(
@@ -292,46 +242,6 @@ async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_i
     assert caplog.messages[1] == "the API server answers again"
 
 
-async def test_each_request_is_a_line_without_contents_for_those_who_look_closely(
-    client: KubeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
-    await client.create(CONFIGMAP, {**configmap(), "data": {"password": "hunter2"}})
-    [line] = caplog.messages
-    assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", line)
-
-
-async def test_a_request_that_is_sent_again_is_told_twice() -> None:
-    told: list[tuple[str, str]] = []
-    async with Guard("new").client(observe=lambda *answer: told.append(answer)) as client:
-        await client.get(CONFIGMAP, A)
-    assert told == [("GET", "401"), ("GET", "200")]
-
-
-async def test_a_refusal_without_fresh_credentials_is_told_as_one() -> None:
-    told: list[tuple[str, str]] = []
-
-    async def none() -> Configuration:
-        raise KubeError("no credentials")
-
-    async with (
-        serving(Guard("new").answer) as url,
-        KubeClient(configuration(url, "old"), reload=none, observe=lambda *answer: told.append(answer)) as client,
-    ):
-        for request in (client.get(CONFIGMAP, A), first_event(client)):
-            with pytest.raises(KubeError, match="no credentials"):
-                await request
-    assert told == [("GET", "401"), ("WATCH", "401")]
-
-
-async def test_a_server_that_does_not_answer_in_time_is_unreachable(sim: ClusterSim) -> None:
-    sim.faults.latency = 30
-    async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
-        for request in (client.get(CONFIGMAP, A), client.create(CONFIGMAP, configmap()), first_event(client)):
-            with pytest.raises(Unreachable):
-                await request
-
-
 async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -345,29 +255,20 @@ async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
             await client.get(CONFIGMAP, A)
 
 
-async def test_a_watch_tells_what_came_after_a_version(sim: ClusterSim, client: KubeClient) -> None:
-    before = sim.store.create(kinds.CONFIGMAP, configmap("a"))["metadata"]["resourceVersion"]
-    sim.store.create(kinds.CONFIGMAP, configmap("b"))
-    event = await first_event(client, before)
-    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "b")
-
-
-async def test_a_watch_is_open_before_it_tells_anything(sim: ClusterSim, client: KubeClient) -> None:
-    async with asyncio.timeout(10), client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(30)):
-        assert sim.requests["tsoperator", "watch", "configmaps"] == 1
-
-
 async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: KubeClient) -> None:
     before = str(sim.store.revision)
     sim.store.create(kinds.CONFIGMAP, {**configmap(), "data": {"k": "v" * 1_000_000}})
     assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
 
 
-async def test_a_watch_outlives_the_time_of_other_requests(sim: ClusterSim) -> None:
+async def test_a_watch_is_open_before_it_tells_anything_and_outlives_the_time_of_other_requests(
+    sim: ClusterSim,
+) -> None:
+    loop = asyncio.get_running_loop()
     async with kube_client(sim.api_url, request_timeout=1) as client:
-        loop = asyncio.get_running_loop()
         start = loop.time()
         async with client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(2)) as events:
+            assert sim.requests["tsoperator", "watch", "configmaps"] == 1
             assert [event["type"] async for event in events] == ["BOOKMARK"]
     assert loop.time() - start > 1.5
 
@@ -387,45 +288,41 @@ async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
 
 
 class Guard:
-    """A server that lets one token in, holds the answers to refusals until *refusals* are due, and counts requests."""
+    """A server that lets one token in, and holds the answers to refusals until so many are due.
+
+    *told* are the methods of requests and the status codes of their answers.
+    """
 
     def __init__(self, token: str, refusals: int = 1) -> None:
         self.token = token
         self.loads = 0
-        self.statuses: list[int] = []
+        self.told: list[tuple[str, str]] = []
         self._refusals = asyncio.Barrier(refusals)
 
     async def answer(self, request: web.Request) -> web.Response:
         if request.headers.get("Authorization") == f"Bearer {self.token}":
-            self.statuses.append(200)
-            return web.json_response(
-                {"type": "ADDED", "object": {}} if "watch" in request.query else {"kind": "ConfigMap"}
-            )
+            found = {"type": "ADDED", "object": {}} if "watch" in request.query else {"kind": "ConfigMap"}
+            return web.json_response(found)
         await self._refusals.wait()
-        self.statuses.append(401)
         return web.json_response({"reason": "Unauthorized"}, status=401)
-
-    def reload(self, url: str, token: str) -> Callable[[], Awaitable[Configuration]]:
-        """Return what reads a configuration with *token*, and counts how often."""
-
-        async def load() -> Configuration:
-            self.loads += 1
-            return configuration(url, token)
-
-        return load
 
     @asynccontextmanager
     async def client(
-        self, fresh: str = "new", observe: Callable[[str, str], None] = lambda method, code: None
+        self, reload: Callable[[], Awaitable[Configuration]] | None = None, handler: Handler | None = None
     ) -> AsyncIterator[KubeClient]:
-        """Yield a client with the token ``old`` that finds *fresh* when it reads its configuration again."""
-        async with (
-            serving(self.answer) as url,
-            KubeClient(
-                configuration(url, "old"), reload=self.reload(url, fresh), request_timeout=5, observe=observe
-            ) as client,
-        ):
-            yield client
+        """Yield a client of *handler* with the token ``old`` that finds ``new`` when it reads its configuration."""
+
+        async def load() -> Configuration:
+            self.loads += 1
+            return configuration(url, "new")
+
+        def observe(method: str, code: str) -> None:
+            self.told.append((method, code))
+
+        async with serving(handler or self.answer) as url:
+            old = configuration(url, "old")
+            async with KubeClient(old, reload=reload or load, request_timeout=0.5, observe=observe) as client:
+                yield client
 
 
 async def test_credentials_are_read_again_once_for_all_requests_they_were_refused_for() -> None:
@@ -433,48 +330,33 @@ async def test_credentials_are_read_again_once_for_all_requests_they_were_refuse
     async with guard.client() as client:
         answers = await asyncio.gather(*(client.get(CONFIGMAP, A) for _ in range(5)))
     assert answers == [{"kind": "ConfigMap"}] * 5
-    assert sorted(guard.statuses) == [200] * 5 + [401] * 5
-    assert guard.loads == 1
+    assert (sorted(guard.told), guard.loads) == ([("GET", "200")] * 5 + [("GET", "401")] * 5, 1)
 
 
-async def test_a_watch_reads_credentials_again_too() -> None:
-    guard = Guard("new")
+@pytest.mark.parametrize("method", ["GET", "WATCH"])
+@pytest.mark.parametrize(
+    ("token", "codes"), [("old", ["200"]), ("new", ["401", "200"]), ("another", ["401", "401"])], ids=str
+)
+async def test_credentials_are_read_again_if_they_are_refused(method: str, token: str, codes: list[str]) -> None:
+    guard = Guard(token)
     async with guard.client() as client:
-        assert (await first_event(client))["type"] == "ADDED"
-    assert guard.statuses == [401, 200]
-
-
-async def test_credentials_that_stay_refused_are_told() -> None:
-    guard = Guard("another")
-    async with guard.client() as client:
-        with pytest.raises(Denied):
-            await client.get(CONFIGMAP, A)
-    assert (guard.statuses, guard.loads) == ([401, 401], 1)
-
-
-async def test_good_credentials_are_not_read_again() -> None:
-    guard = Guard("old")
-    async with guard.client() as client:
-        await client.get(CONFIGMAP, A)
-    assert (guard.statuses, guard.loads) == ([200], 0)
+        with pytest.raises(Denied) if token == "another" else nullcontext():
+            await (client.get(CONFIGMAP, A) if method == "GET" else first_event(client))
+    assert (guard.told, guard.loads) == ([(method, code) for code in codes], len(codes) - 1)
 
 
 async def test_a_request_that_got_through_outlives_a_change_of_credentials() -> None:
     arrived, changed = asyncio.Event(), asyncio.Event()
     guard = Guard("new")
 
-    async def handler(request: web.Request) -> web.Response:
+    async def handler(request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/slow"):
             arrived.set()
             await changed.wait()
             return web.json_response({"kind": "ConfigMap"})
         return await guard.answer(request)
 
-    async with (
-        serving(handler) as url,
-        KubeClient(configuration(url, "old"), reload=guard.reload(url, "new")) as client,
-        asyncio.TaskGroup() as tasks,
-    ):
+    async with guard.client(handler=handler) as client, asyncio.TaskGroup() as tasks:
         slow = tasks.create_task(client.get(CONFIGMAP, Key("default", "slow")))
         await arrived.wait()
         await client.get(CONFIGMAP, A)
@@ -482,18 +364,24 @@ async def test_a_request_that_got_through_outlives_a_change_of_credentials() -> 
         assert await slow == {"kind": "ConfigMap"}
 
 
-async def test_a_reload_that_hangs_is_unreachable() -> None:
-    async def hang() -> Configuration:
-        await asyncio.Event().wait()
-        raise AssertionError
+@pytest.mark.parametrize(
+    ("hangs", "error", "words"),
+    [(False, KubeError, "no credentials"), (True, Unreachable, r"no fresh credentials within 0\.5 s")],
+)
+async def test_a_refusal_without_fresh_credentials_is_told_as_one(
+    hangs: bool, error: type[Exception], words: str
+) -> None:
+    async def reload() -> Configuration:
+        if hangs:
+            await asyncio.Event().wait()
+        raise KubeError("no credentials")
 
-    async with (
-        serving(Guard("new").answer) as url,
-        KubeClient(configuration(url, "old"), reload=hang, request_timeout=0.1) as client,
-    ):
+    guard = Guard("new")
+    async with guard.client(reload) as client:
         for request in (client.get(CONFIGMAP, A), first_event(client)):
-            with pytest.raises(Unreachable, match=r"no fresh credentials within 0\.1 s"):
+            with pytest.raises(error, match=words):
                 await request
+    assert guard.told == [("GET", "401"), ("WATCH", "401")]
 
 
 async def test_useless_certificates_are_told() -> None:
@@ -503,25 +391,15 @@ async def test_useless_certificates_are_told() -> None:
         KubeClient(useless)
 
 
-class Way(NamedTuple):
-    """A field of the configuration, for the port at which somebody listens, and what is heard there then."""
-
-    host: str
-    field: str
-    value: str
-    heard: bytes
-
-
-WAYS = {
-    "a proxy": Way("https://api.example.org", "proxy", "http://127.0.0.1:{port}", b"CONNECT api.example.org:443 "),
-    "a name for the certificate": Way(
-        "https://127.0.0.1:{port}", "tls_server_name", "api.example.org", b"api.example.org"
-    ),
-}
-
-
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_a_configuration_leads_to_the_server(way: Way) -> None:
+@pytest.mark.parametrize(
+    ("host", "field", "value", "sent"),
+    [
+        ("https://api.example.org", "proxy", "http://127.0.0.1:{port}", b"CONNECT api.example.org:443 "),
+        ("https://127.0.0.1:{port}", "tls_server_name", "api.example.org", b"api.example.org"),
+    ],
+    ids=["a proxy", "a name for the certificate"],
+)
+async def test_a_configuration_leads_to_the_server(host: str, field: str, value: str, sent: bytes) -> None:
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -530,11 +408,11 @@ async def test_a_configuration_leads_to_the_server(way: Way) -> None:
 
     async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        made = configuration(way.host.format(port=port))
-        setattr(made, way.field, way.value.format(port=port))
+        made = configuration(host.format(port=port))
+        setattr(made, field, value.format(port=port))
         made.proxy_headers = {"Proxy-Authorization": "Basic eA=="}
         async with KubeClient(made) as client:
             with pytest.raises(Unreachable):
                 await client.get(CONFIGMAP, A)
-    assert way.heard in heard[0]
+    assert sent in heard[0]
     assert (b"Basic eA==" in heard[0]) == bool(made.proxy)

@@ -6,17 +6,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, Resource, key_of, resource_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import DeleteDevice, Errand, Note, Patch, Plan, Refusal, Step
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.result import Result
+from tsoperator.tailnet.refusals import refusal_of
 
-from tests.support.cluster import until
+from tests.support.cluster import running, until
 
 OTHERS = "example.org/theirs"
 A = Key("tailscale", "a")
@@ -35,12 +40,10 @@ def child(name: str = "a", *finalizers: str, **data: str) -> Object:
 
 
 def secret_patch(value: str) -> Patch:
-    """Return a change of the Secret that is on every ground."""
     return Patch(SECRET, Key("tailscale", "state"), {"data": {"k": value}})
 
 
 def delete_device(node_id: str) -> DeleteDevice:
-    """Return an errand."""
     return DeleteDevice("", Owner("nameserver", Key("", "parent")), node_id)
 
 
@@ -76,7 +79,6 @@ class Ground:
         return self.sim.store.find(KINDS[resource], *key)
 
     def there(self, resource: Resource, key: Key) -> Object:
-        """Return an object that must be there."""
         found = self.live(resource, key)
         assert found is not None
         return found
@@ -120,3 +122,22 @@ async def written(ground: Ground) -> AsyncIterator[dict[tuple[str, str], int]]:
     writes: dict[tuple[str, str], int] = {}
     yield writes
     writes |= {(verb, plural): count for (_, verb, plural), count in ground.sim.writes_since(before).items()}
+
+
+@pytest.fixture
+async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
+    cache = Cache(
+        [Source(Selection(DNSCONFIG)), *(Source(Selection(kind, "tailscale")) for kind in (CONFIGMAP, SECRET))]
+    )
+    ground: Ground
+
+    async def run_errand(step: Errand) -> None:
+        await ground.run_errand(step)
+
+    applier = Applier(client, cache, EventRecorder(client), run_errand, refusal_of, now=lambda: ground.time)
+    ground = Ground(sim, cache, applier)
+    sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "parent", "finalizers": [OTHERS]}, "spec": {}})
+    sim.store.create(kinds.SECRET, {"metadata": {"namespace": "tailscale", "name": "state"}, "data": {"state": "eA=="}})
+    async with running(cache.follow(client)):
+        await cache.synced()
+        yield ground

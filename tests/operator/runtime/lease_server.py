@@ -23,7 +23,6 @@ class LeaseServer:
 
     @property
     def spec(self) -> Object:
-        """The record as it is now."""
         assert self.lease is not None
         spec: Object = self.lease["spec"]
         return spec
@@ -86,16 +85,13 @@ class Link:
         self.away = False
         self.hangs = False
 
-    async def get(self, resource: Resource, key: Key) -> Object:
-        assert resource == LEASE
+    async def get(self, _resource: Resource, key: Key) -> Object:
         return await self._call(lambda: self._server.get(key))
 
-    async def create(self, resource: Resource, obj: Object) -> Object:
-        assert resource == LEASE
+    async def create(self, _resource: Resource, obj: Object) -> Object:
         return await self._call(lambda: self._server.create(obj))
 
-    async def replace(self, resource: Resource, obj: Object) -> Object:
-        assert resource == LEASE
+    async def replace(self, _resource: Resource, obj: Object) -> Object:
         return await self._call(lambda: self._server.replace(obj))
 
     async def _call(self, act: Callable[[], Object]) -> Object:

@@ -1,6 +1,8 @@
-"""Plans carried out on a simulated API server: what is written, in which order, and what is not."""
+"""Plans on a simulated API server: what is written, in which order, and how it is reported: status, Events, log."""
 
+import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,15 +10,16 @@ from clustersim import objects as kinds
 from clustersim.faults import Failure
 from clustersim.history import Change
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, key_of, labels
-from tsoperator.desired.plan import Child, Creation, Deletion, Errand, Note, Patch, Plan, Step, to_create
+from tsoperator.desired.plan import Child, Creation, Deletion, Note, Patch, Plan, Step, to_create
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Conflict, Rejected, StatusError
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Rejected, StatusError
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.result import Pending, Result
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tsclient.errors import Unavailable
 
@@ -25,28 +28,19 @@ from tests.support.cluster import running
 
 
 def happened(changes: list[Change], ground: Ground) -> list[str]:
-    """Return what happened, in order."""
     noted = [(change.revision, f"{change.type} {change.object['metadata']['name']}") for change in changes]
     return [what for _, what in sorted([*noted, *((revision, f"device {name}") for revision, name in ground.devices)])]
 
 
-async def test_a_creation_never_replaces_an_object(ground: Ground) -> None:
-    made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "new"}, "data": {}}
-    await ground.apply(Creation(made))
-    ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"data": {"state": "eA=="}})
-    with pytest.raises(Conflict):
-        await ground.apply(Creation(made))
-    assert ground.there(SECRET, Key("tailscale", "new"))["data"] == {"state": "eA=="}
-
-
-async def test_a_child_that_lost_its_labels_is_given_them_back(ground: Ground) -> None:
+async def test_a_creation_never_replaces_an_object_but_gives_it_its_labels_back(ground: Ground) -> None:
     """The cache sees of this kind only what is labelled."""
     await ground.apply(Child(secret("new")))
-    ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"metadata": {"labels": None}})
+    change = {"data": {"state": "eA=="}, "metadata": {"labels": None}}
+    ground.sim.store.merge(kinds.SECRET, "tailscale", "new", change)
     with pytest.raises(AlreadyExists):
         await ground.apply(Creation(secret("new")))
     live = ground.there(SECRET, Key("tailscale", "new"))
-    assert labels(live) == {"app": "new"}
+    assert (labels(live), live["data"]) == ({"app": "new"}, {"state": "eA=="})
 
 
 @pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
@@ -76,52 +70,50 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
         ]  # fmt: skip
 
 
-async def test_a_plan_that_is_carried_out_writes_nothing_again(ground: Ground) -> None:
+async def test_only_what_differs_is_written(ground: Ground) -> None:
     steps = [Child(child("a", k="v")), Child(child("b"))]
     status = {"conditions": [condition("Ready", True, "Up", "all is well")]}
-    await ground.apply(*steps, hold=FINALIZER)
-    await ground.report(status)
-    async with written(ground) as writes:
-        await ground.apply(*steps, hold=FINALIZER)
-        await ground.report(status)
+    for _ in range(2):
+        async with written(ground) as writes:
+            await ground.apply(*steps, hold=FINALIZER)
+            await ground.report(status)
     assert not writes
-
-
-async def test_only_what_differs_is_written(ground: Ground) -> None:
-    await ground.apply(Child(child("a", k="v")), Child(child("b")))
     async with written(ground) as writes:
-        await ground.apply(Child(child("a", k="w")), Child(child("b")))
+        await ground.apply(Child(child("a", k="w")), steps[1])
     assert writes == {("update", "configmaps"): 1}
     assert ground.there(CONFIGMAP, A)["data"] == {"k": "w"}
 
 
-async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac_grants(ground: Ground) -> None:
+async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac_grants(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
     async with written(ground) as writes:
-        assert await ground.apply(hold=FINALIZER) == ground.parent
+        old = await ground.apply(hold=FINALIZER)
+        assert old == ground.parent
         assert ground.parent["metadata"]["finalizers"] == [OTHERS, FINALIZER]
-        await ground.report(release=FINALIZER)
-    assert ground.parent["metadata"]["finalizers"] == [OTHERS]
+        for _ in range(2):
+            await ground.report(release=FINALIZER)
+            assert ground.parent["metadata"]["finalizers"] == [OTHERS]
     assert writes == {("update", "dnsconfigs"): 2}
-
-
-async def test_a_parent_that_was_let_go_already_is_fine(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "tsoperator")
-    async with written(ground) as writes:
-        await ground.report(release=FINALIZER)
-    assert not writes
-    old = await ground.apply(hold=FINALIZER)
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": None}})
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
+    caplog.set_level("INFO", "tsoperator")
     await ground.applier.report(old, Plan(release=FINALIZER), failed)
     assert caplog.messages == []  # whoever let it go has told so
 
 
-async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> None:
+async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
+    await ground.caught_up()
     old = ground.parent
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
     with pytest.raises(Conflict):
         await ground.applier.apply(old, Plan(hold=FINALIZER, steps=[Child(child())]))
     assert ground.live(CONFIGMAP, A) is None
+    with pytest.raises(Conflict):
+        await ground.applier.report(old, Plan(status={"nameserver": {}}), failed)
+    ground.put(to_create(child()))
+    with pytest.raises(Conflict):
+        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
 
 
 HELD = child("held", FINALIZER, OTHERS)
@@ -164,21 +156,6 @@ async def test_an_object_that_went_before_the_cache_knew_is_a_conflict(ground: G
         await ground.applier.report(await ground.applier.apply(parent, plan), plan, failed)
 
 
-async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
-    await ground.caught_up()
-    ground.put(to_create(child()))
-    with pytest.raises(Conflict):
-        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
-
-
-async def test_a_device_that_cannot_be_deleted_stops_the_plan(ground: Ground) -> None:
-    ground.error = Unavailable("the control server is away")
-    with pytest.raises(Unavailable, match="away"):
-        await ground.apply(delete_device("n1"), Child(child()), hold=FINALIZER)
-    assert FINALIZER in ground.parent["metadata"]["finalizers"]
-    assert ground.live(CONFIGMAP, A) is None
-
-
 async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
@@ -190,28 +167,20 @@ async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: G
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
-async def test_a_patch_of_the_parent_is_what_the_report_goes_by(ground: Ground) -> None:
+async def test_a_patch_of_the_parent_is_what_the_report_goes_by_but_not_one_of_its_kind(ground: Ground) -> None:
     parent = await ground.apply(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
     assert ground.parent["spec"] == {"nameserver": {}}
-
-
-async def test_a_patch_of_a_child_of_the_parents_kind_is_not_the_parent(ground: Ground) -> None:
     parent, other = ground.put(child("a")), ground.put(child("b"))
     patch = Patch(CONFIGMAP, key_of(other), {"data": {"k": "v"}})
     assert await ground.applier.apply(parent, Plan(steps=[patch])) == parent
 
 
-async def test_an_object_that_is_gone_already_counts_as_deleted(ground: Ground) -> None:
+async def test_an_object_that_is_gone_counts_as_deleted_and_its_successor_is_not(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     await ground.apply(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
-
-
-async def test_a_successor_of_the_same_name_is_not_deleted(ground: Ground) -> None:
-    old = ground.put(child("old"))
-    ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     ground.put(child("old"))
     with pytest.raises(Conflict):
         await ground.apply(Deletion(CONFIGMAP, old))
@@ -228,18 +197,13 @@ async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(gro
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
-async def test_a_deletion_takes_our_finalizer_off_first(ground: Ground) -> None:
-    old = ground.put(child("old", "example.org/ours"))
+@pytest.mark.parametrize("others", [[], [OTHERS]], ids=["ours", "others"])
+async def test_a_deletion_takes_our_finalizer_off_first_and_no_other(ground: Ground, others: list[str]) -> None:
+    old = ground.put(child("old", "example.org/ours", *others))
     await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
-    assert ground.live(CONFIGMAP, key_of(old)) is None
-
-
-async def test_a_deletion_leaves_the_finalizers_of_others(ground: Ground) -> None:
-    old = ground.put(child("old", "example.org/ours", OTHERS))
-    await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours"))
-    live = ground.there(CONFIGMAP, key_of(old))
-    assert live["metadata"]["finalizers"] == [OTHERS]
-    assert "deletionTimestamp" in live["metadata"]
+    live = ground.live(CONFIGMAP, key_of(old))
+    held = [("deletionTimestamp" in live["metadata"], live["metadata"]["finalizers"])] if live else []
+    assert held == ([(True, others)] if others else [])
 
 
 async def test_an_object_that_is_being_deleted_is_only_let_go(ground: Ground) -> None:
@@ -259,43 +223,155 @@ async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
     assert ["foregroundDeletion"] in finalizers
 
 
-async def test_notes_become_events_on_the_parent(ground: Ground) -> None:
-    await ground.apply(notes=[Note("Warning", "Invalid", "no such zone")])
-    event = ground.event()
-    assert (event["type"], event["reason"], event["message"]) == ("Warning", "Invalid", "no such zone")
-    assert event["involvedObject"]["uid"] == ground.parent["metadata"]["uid"]
-
-
-async def unwatched(client: KubeClient) -> tuple[Applier, Cache]:
-    """Return an applier and its cache, which was filled once and isn't told of any change since."""
+async def test_what_was_written_is_known_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
     cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
     async with running(cache.follow(client)):
         await cache.synced()
-    return Applier(client, cache, EventRecorder(client), no_errand, refusal_of), cache
-
-
-async def no_errand(_: Errand) -> None:
-    """Do nothing."""
-
-
-async def test_a_child_is_known_as_it_was_written_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
-    applier, _ = await unwatched(client)
-    await applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
-    await applier.apply(ground.parent, Plan(steps=[Child(child(k="w"))]))
-    async with written(ground) as writes:
-        await applier.apply(ground.parent, Plan(steps=[Child(child(k="w"))]))
-    assert not writes
-
-
-async def test_a_parent_is_known_as_it_was_left_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
-    applier, cache = await unwatched(client)
-    held = await applier.apply(ground.parent, Plan(hold=FINALIZER))
+    applier = Applier(client, cache, EventRecorder(client), ground.run_errand, refusal_of)
+    held = await applier.apply(ground.parent, Plan(steps=[Child(child(k="v")), secret_patch("dg==")], hold=FINALIZER))
     assert cache.get(DNSCONFIG, key_of(held)) == held
+    assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))
+    await applier.apply(held, Plan(steps=[Child(child(k="w"))]))
+    assert cache.get(CONFIGMAP, A) == ground.live(CONFIGMAP, A)
     await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}), failed)
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
-async def test_a_patched_object_is_known_as_it_is_then(ground: Ground, client: KubeClient) -> None:
-    applier, cache = await unwatched(client)
-    await applier.apply(ground.parent, Plan(steps=[secret_patch("dg==")]))
-    assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))
+async def test_a_plan_without_a_status_leaves_it_and_an_empty_one_is_not_written_where_there_is_none(
+    ground: Ground,
+) -> None:
+    async with written(ground) as writes:
+        await ground.report({})
+    assert not writes
+    await ground.report({"conditions": [], "nameserver": {}})
+    async with written(ground) as writes:
+        await ground.report(None)
+    assert not writes
+    assert ground.parent["status"] == {"conditions": [], "nameserver": {}}
+
+
+async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longer_wanted(ground: Ground) -> None:
+    for year, since, is_true in ((2030, 2030, False), (2031, 2030, False), (2032, 2032, True)):
+        ground.time = datetime(year, 1, 1, tzinfo=UTC)
+        told = condition("Ready", is_true, f"Reason{year}", "in words", year)
+        await ground.report({"conditions": [told, condition("Old", True, "Up", "")]})
+        assert ground.condition() == {**told, "lastTransitionTime": f"{since}-01-01T00:00:00Z"}
+    await ground.report({"conditions": [told]})
+    assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
+
+
+async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tsoperator")
+    theirs = secret("theirs")
+    theirs["metadata"]["labels"] = {LABEL_MANAGED: MANAGED}
+    ground.put(theirs)
+    await ground.apply(Creation(secret("s")), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
+    await ground.apply(Child(theirs))
+    for _ in range(2):
+        await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
+    assert [line.removeprefix("DNSConfig parent: ") for line in caplog.messages] == [
+        "made Secret tailscale/s; changed its words (Secret tailscale/state)",
+        "took over Secret tailscale/theirs",
+        "Ready is True now",
+        "removed what was made for it",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
+    ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    caplog.set_level("INFO", "tsoperator")
+    await ground.apply(notes=[Note("Warning", "LeftOut", "path /a")])
+    plural = "configmaps" if verb == "create" else "dnsconfigs"
+    ground.sim.faults.fail(Failure(status=403, plural=plural, verb=verb))
+    with pytest.raises(Denied) as raised:
+        await (ground.act(Child(child())) if verb == "create" else ground.report({"conditions": []}))
+    assert ground.applier.journal.has_told(raised.value)
+    assert [line.split(": ")[1] for line in caplog.messages] == ["LeftOut", "Failed"]
+
+
+@pytest.mark.parametrize(
+    "plans",
+    [
+        [Plan(status={"conditions": [condition("Ready", True, reason, "")]}) for reason in ("One", "Other")],
+        [Plan(release=FINALIZER)],
+    ],
+    ids=["status", "release"],
+)
+async def test_a_report_that_is_refused_again_and_again_is_told_once_until_a_good_one(
+    ground: Ground, caplog: pytest.LogCaptureFixture, plans: list[Plan]
+) -> None:
+    caplog.set_level("WARNING", "tsoperator")
+    await ground.apply(hold=FINALIZER)
+    for plan in plans:
+        ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update", times=3))
+        for _ in range(3):
+            with pytest.raises(Denied):
+                await ground.applier.report(await ground.applier.apply(ground.parent, plan), plan, failed)
+        await ground.applier.report(ground.parent, plan, failed)
+    assert [line.split(": ")[1] for line in caplog.messages] == ["Failed"] * len(plans)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(Denied, "simulated failure: InternalError"), (Unavailable, "no route to it; delete the Secret")],
+    ids=["API server", "control server"],
+)
+async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(
+    ground: Ground, error: type[Exception], words: str
+) -> None:
+    if error is Denied:
+        ground.sim.faults.fail(Failure(status=403, plural="configmaps", verb="create"))
+    else:
+        ground.error = Unavailable("no route to it")
+    with pytest.raises(error):
+        await ground.act(delete_device("n1"), Child(child()), hold=FINALIZER, way_out="delete the Secret")
+    assert FINALIZER in ground.parent["metadata"]["finalizers"]
+    assert ground.live(CONFIGMAP, A) is None
+    found = ground.condition()
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Failed", ground.event()["message"])
+    assert found["message"].endswith(words)
+
+
+async def test_an_error_that_may_pass_is_not_told(ground: Ground) -> None:
+    ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
+    with pytest.raises(StatusError, match="InternalError"):
+        await ground.act(Child(child()))
+    assert "status" not in ground.parent
+    assert not ground.sim.store.list(kinds.EVENT)
+
+
+async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) -> None:
+    pending = ground.error = Pending(asyncio.get_running_loop().create_future())
+    with pytest.raises(Pending) as raised:
+        await ground.act(delete_device("n1"), Child(child()))
+    assert raised.value is pending
+    assert "status" not in ground.parent
+    assert ground.live(CONFIGMAP, A) is None
+
+
+async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Ground) -> None:
+    assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
+    assert ground.live(CONFIGMAP, A)
+    assert "status" not in ground.parent
+    assert await ground.report({"conditions": []}, requeue_after=7.0) == Result(7.0)
+
+
+async def test_an_error_of_the_plan_is_raised_once_it_is_told(ground: Ground) -> None:
+    error = Unavailable("away")
+    with pytest.raises(Unavailable) as raised:
+        await ground.report({"conditions": [condition("Ready", False, "Failed", "away")]}, error=error)
+    assert raised.value is error
+    assert ground.condition()["message"] == "away"
+
+
+@pytest.mark.parametrize(("code", "told"), [(403, ["Failed"]), (500, [])])
+async def test_a_status_that_is_refused_is_told_by_an_event(ground: Ground, code: int, told: list[str]) -> None:
+    ground.sim.faults.fail(Failure(status=code, plural="dnsconfigs", verb="update"))
+    with pytest.raises(StatusError, match="InternalError"):
+        await ground.report({"conditions": []})
+    assert [event["reason"] for event in ground.sim.store.list(kinds.EVENT)] == told
+    assert "status" not in ground.parent

@@ -27,8 +27,8 @@ def by_team(obj: Object) -> Iterable[str]:
 CONFIGMAPS = Source(Selection(CONFIGMAP, "default"), {"team": by_team})
 
 
-def configmap(name: str, team: str = "", namespace: str = "default") -> Object:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": {"team": team}}, "data": {}}
+def configmap(name: str, team: str = "", namespace: str = "default", **labels: str) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {"team": team, **labels}}, "data": {}}
 
 
 def create(sim: ClusterSim, *objects: Object) -> None:
@@ -81,64 +81,50 @@ def found(cache: Cache, team: str) -> list[str]:
     return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
-async def test_an_index_follows_every_change(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"), configmap("b", "x"))
+async def test_an_index_follows_every_change_and_finds_an_object_under_several_values(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    create(sim, configmap("a", "x.y.x"), configmap("b", "x"))
     async with followed(client) as cache:
-        assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], [])
-        join(sim, "a", "y")
-        await until(lambda: found(cache, "y") == ["a"])
-        assert found(cache, "x") == ["b"]
+        assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["a"])
+        join(sim, "a", "y.z")
+        await until(lambda: found(cache, "z") == ["a"])
+        assert (found(cache, "x"), found(cache, "y")) == (["b"], ["a"])
         sim.store.delete(kinds.CONFIGMAP, *B)
         await until(lambda: not found(cache, "x"))
 
 
-async def test_an_index_may_find_an_object_under_several_values(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x.y.x"))
-    async with followed(client) as cache:
-        assert (found(cache, "x"), found(cache, "y")) == (["a"], ["a"])
-        join(sim, "a", "y.z")
-        await until(lambda: found(cache, "z") == ["a"])
-        assert (found(cache, "x"), found(cache, "y")) == ([], ["a"])
-
-
-async def test_an_index_lists_by_namespace_and_name(sim: ClusterSim, client: KubeClient) -> None:
-    async with followed(client, Source(Selection(CONFIGMAP), {"team": by_team})) as cache:
-        create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x") == ["c", "a", "b"])
-
-
-async def test_listeners_are_told_the_old_and_the_new_object(sim: ClusterSim, client: KubeClient) -> None:
-    async with noted(client) as (_, notes):
+async def test_listeners_are_told_the_old_and_the_new_object_when_the_cache_has_it(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    seen: list[bool] = []
+    async with noted(client) as (cache, notes):
+        cache.listen(CONFIGMAP, lambda _old, new: seen.append(new is cache.get(CONFIGMAP, A)))
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         sim.store.delete(kinds.CONFIGMAP, *A)
-        await until(lambda: len(notes.changes) == 3)
+        await until(lambda: len(seen) == 3)
     assert (notes.changes, notes.deleted) == ([(None, "x"), ("x", "y"), ("y", None)], ["y"])
+    assert seen == [True, True, True]
 
 
-async def test_a_listener_finds_the_new_object_in_the_cache(sim: ClusterSim, client: KubeClient) -> None:
-    seen: list[Object | None] = []
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, lambda _old, new: seen.append(new if new is cache.get(CONFIGMAP, A) else None))
-        create(sim, configmap("a", "x"))
-        await until(lambda: seen)
-    assert seen != [None]
-
-
-async def test_a_relist_tells_what_vanished_what_came_and_what_changed(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"), configmap("b", "x"))
+async def test_a_relist_tells_what_vanished_what_came_and_what_changed_and_nothing_of_the_rest(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    create(sim, *(configmap(name, "x") for name in "abcd"))
     async with noted(client) as (cache, notes):
         await missing(sim, lambda: change_all(sim))
-        await until(lambda: len(notes.changes) == 3)
-        assert (found(cache, "x"), found(cache, "y"), found(cache, "z")) == ([], ["b"], ["c"])
-    assert sorted(notes.changes, key=str) == [("x", "y"), ("x", None), (None, "z")]
+        await until(lambda: len(notes.changes) == 4)
+        assert [found(cache, team) for team in ("x", "y", "z", "w")] == [["d"], ["b"], ["c"], ["e"]]
+    assert sorted(notes.changes, key=str) == [("x", "y"), ("x", "z"), ("x", None), (None, "w")]
     assert notes.deleted == []
 
 
 def change_all(sim: ClusterSim) -> None:
     sim.store.delete(kinds.CONFIGMAP, *A)
     join(sim, "b", "y")
-    create(sim, configmap("c", "z"))
+    replace_with(sim, configmap("c", "z"))
+    create(sim, configmap("e", "w"))
 
 
 async def missing(sim: ClusterSim, change: Callable[[], None] = lambda: None) -> None:
@@ -174,15 +160,6 @@ async def test_after_a_restore_of_etcd_deletions_and_writes_are_heeded(sim: Clus
     assert found(cache, "x") == ["b"]
 
 
-async def test_a_relist_tells_nothing_of_what_is_as_it_was(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"))
-    async with noted(client) as (_, notes):
-        await missing(sim)
-        create(sim, configmap("b", "y"))
-        await until(lambda: notes.changes)
-    assert notes.changes == [(None, "y")]
-
-
 def replace_with(sim: ClusterSim, obj: Object) -> None:
     sim.store.delete(kinds.CONFIGMAP, "default", obj["metadata"]["name"])
     create(sim, obj)
@@ -201,89 +178,46 @@ async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim, clie
         assert cache.newest(CONFIGMAP, old) == old
 
 
-async def test_a_successor_of_the_same_name_is_a_change(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"))
-    async with noted(client) as (_, notes):
-        await missing(sim, lambda: replace_with(sim, configmap("a", "y")))
-        await until(lambda: notes.changes)
-    assert notes.changes == [("x", "y")]
-
-
 def test_managed_fields_are_left_out_and_nothing_else() -> None:
     obj = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}, "data": {}}
     assert without_managed_fields(obj) == {"metadata": {"name": "a"}, "data": {}}
     assert "managedFields" in obj["metadata"]
 
 
-async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) -> None:
-    def bare(obj: Object) -> Object:
-        return {"metadata": {**obj["metadata"], "labels": {"team": "slim"}}}
-
-    async with noted(client, Source(Selection(CONFIGMAP, "default"), {"team": by_team}, bare)) as (cache, notes):
-        create(sim, configmap("a", "x"))
-        await until(lambda: found(cache, "slim") == ["a"])
-        assert cache.all(CONFIGMAP)[0].keys() == {"metadata"}
-    assert notes.changes == [(None, "slim")]
-
-
-async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
-    cache = Cache([CONFIGMAPS, Source(Selection(SECRET))])
-    assert cache.unsynced() == ["configmaps in default", "secrets"]
-    sim.faults.leave()
-    async with running(cache.follow(client, PACE)):
-        await until(lambda: sim.requests["tsoperator", "list", "secrets"] > 1)
-        assert cache.unsynced() == ["configmaps in default", "secrets"]
-        sim.faults.clear()
-        await cache.synced()
-    assert cache.unsynced() == []
-
-
-async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refused_no_more(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
-    async with followed(client, Source(Selection(DNSCONFIG))) as cache:
+    async with followed(client, Source(Selection(DNSCONFIG), optional=True)) as cache:
         cache.listen(DNSCONFIG, notes)
         await until(lambda: sim.requests["tsoperator", "watch", "dnsconfigs"])
-        sim.kinds.withdraw(kinds.DNSCONFIG)
+        sim.faults.forbid(Ban("dnsconfigs"))
         sim.faults.drop_watches()
-        await until(lambda: not cache.all(DNSCONFIG))
+        await until(cache.refused)
+        sim.kinds.withdraw(kinds.DNSCONFIG)
+        sim.faults.clear()
+        await until(lambda: not (cache.refused() or cache.all(DNSCONFIG)))
     assert notes.changes == [("x", None)]
 
 
-async def test_a_kind_that_is_taken_away_is_refused_no_more(sim: ClusterSim, client: KubeClient) -> None:
-    sim.faults.forbid(Ban("dnsconfigs"))
-    async with followed(client, Source(Selection(DNSCONFIG), optional=True)) as cache:
-        assert cache.refused()
-        sim.kinds.withdraw(kinds.DNSCONFIG)
-        sim.faults.clear()
-        await until(lambda: not cache.refused())
+async def test_a_write_is_told_and_made_slim_once_and_no_older_state_after_it(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    slimmed: list[Object] = []
 
+    def slim(obj: Object) -> Object:
+        slimmed.append({"metadata": {**obj["metadata"], "labels": {"team": f"slim {labels(obj)['team']}"}}})
+        return slimmed[-1]
 
-async def test_a_write_is_told_once_and_no_older_state_after_it(sim: ClusterSim, client: KubeClient) -> None:
-    async with noted(client) as (cache, notes):
+    async with noted(client, replace(CONFIGMAPS, slim=slim)) as (cache, notes):
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
         create(sim, configmap("b", "z"))
-        await until(lambda: found(cache, "z"))
-    assert notes.changes == [(None, "y"), (None, "z")]
-
-
-async def test_a_state_that_was_written_is_not_made_slim_again_when_the_watch_tells_it(
-    sim: ClusterSim, client: KubeClient
-) -> None:
-    slimmed: list[str] = []
-
-    def slim(obj: Object) -> Object:
-        slimmed.append(f"{obj['metadata']['name']} of {obj['metadata']['labels']['team']}")
-        return obj
-
-    async with followed(client, replace(CONFIGMAPS, slim=slim)) as cache:
-        create(sim, configmap("a", "x"))
-        cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
-        join(sim, "a", "y")
-        await until(lambda: found(cache, "y"))
-    assert slimmed == ["a of x", "a of y"]
+        await until(lambda: found(cache, "slim z"))
+        assert cache.all(CONFIGMAP) == slimmed
+    assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
 async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:
@@ -296,24 +230,18 @@ async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: Clust
     assert notes.changes == [("x", "y"), (None, "z")]
 
 
-async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
-    async with followed(client) as cache:
-        create(sim, configmap("a", "x"))
-        stored = sim.store.get(kinds.CONFIGMAP, *A)
-        sim.store.delete(kinds.CONFIGMAP, *A)
-        create(sim, configmap("b", "z"))
-        await until(lambda: found(cache, "z"))
-        cache.written(CONFIGMAP, stored)
-        assert cache.get(CONFIGMAP, A) is None
-
-
-async def test_an_object_that_was_written_and_is_gone_when_listed_stays_gone(
-    sim: ClusterSim, client: KubeClient
+@pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
+async def test_an_object_that_was_written_and_is_gone_stays_gone(
+    sim: ClusterSim, client: KubeClient, listed: bool
 ) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
-    sim.store.delete(kinds.CONFIGMAP, *A)
+    if listed:
+        sim.store.delete(kinds.CONFIGMAP, *A)
     async with followed(client) as cache:
+        if not listed:
+            sim.store.delete(kinds.CONFIGMAP, *A)
+            await until(lambda: not cache.all(CONFIGMAP))
         cache.written(CONFIGMAP, stored)
         assert cache.get(CONFIGMAP, A) is None
 
@@ -353,15 +281,22 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
     create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
     sim.faults.forbid(SHUT)
     async with followed(client, *TWO) as cache:
-        assert (cache.unsynced(), found(cache, "x")) == ([], ["a"])
+        assert (cache.unsynced(), found(cache, "x"), shut(cache)) == ([], ["a"], 1)
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         sim.faults.clear()
-        await until(lambda: found(cache, "x") == ["a", "b"])
+        await until(lambda: found(cache, "x") == ["a", "b"] and shut(cache) is None)
         assert cache.knows(CONFIGMAP, "tailscale")
     [said] = [record for record in caplog.records if record.name.startswith("tsoperator")]
     assert said.levelno == logging.WARNING
     assert said.getMessage().startswith("configmaps in tailscale: the operator may not see them")
     assert 'in the namespace "tailscale"' in said.getMessage()
+
+
+def shut(cache: Cache) -> float | None:
+    registry = CollectorRegistry()
+    registry.register(CacheMetrics(cache))
+    labelled = {"resource": "configmaps", "namespace": "tailscale"}
+    return registry.get_sample_value("tsoperator_watch_refused", labelled)
 
 
 async def test_objects_without_which_the_work_goes_on_are_no_cause_for_a_warning(
@@ -413,46 +348,41 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     assert caplog.messages[1:] == ["configmaps in tailscale: the operator may see them again"]
 
 
-async def test_objects_that_may_not_be_seen_are_shown_as_a_metric(sim: ClusterSim, client: KubeClient) -> None:
-    registry = CollectorRegistry()
-    labelled = {"resource": "configmaps", "namespace": "tailscale"}
-    sim.faults.forbid(SHUT)
-    async with followed(client, *TWO) as cache:
-        registry.register(CacheMetrics(cache))
-        assert registry.get_sample_value("tsoperator_watch_refused", labelled) == 1
-        sim.faults.clear()
-        await until(lambda: cache.sees(CONFIGMAP, "tailscale"))
-        assert registry.get_sample_value("tsoperator_watch_refused", labelled) is None
-
-
 LABELLED = [
     Source(Selection(CONFIGMAP, "default", selector), {"team": by_team}) for selector in ("team=x", "tier=front")
 ]
 
 
-def labelled(name: str, **given: str) -> Object:
-    return {"metadata": {"name": name, "namespace": "default", "labels": given}, "data": {}}
+async def test_a_namespace_is_known_when_all_its_selections_are() -> None:
+    allowed = ["team=x"]
+
+    async def handler(request: web.Request) -> web.Response:
+        status = 200 if request.query["labelSelector"] in allowed else 403
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []}, status=status)
+
+    sources = [Source(each.selection, optional=True) for each in LABELLED]
+    for refused in (1, 2):
+        async with serving(handler) as url, kube_client(url) as client, followed(client, *sources) as cache:
+            assert (cache.knows(CONFIGMAP, "default"), cache.sees(CONFIGMAP, "default")) == (False, False)
+            [metric] = CacheMetrics(cache).collect()
+            assert (len(cache.refused()), len(metric.samples)) == (refused, 1)
+        allowed.clear()
 
 
-async def test_objects_that_two_sources_may_not_see_are_shown_once(sim: ClusterSim, client: KubeClient) -> None:
-    sim.faults.forbid(Ban("configmaps", "default"))
-    async with followed(client, *(Source(each.selection, optional=True) for each in LABELLED)) as cache:
-        assert len(cache.refused()) == 2
-        [metric] = CacheMetrics(cache).collect()
-        assert len(metric.samples) == 1
-
-
-async def test_a_source_of_all_namespaces_knows_each_and_another_only_its_own(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
     cache = Cache([CONFIGMAPS, Source(Selection(SECRET)), Source(Selection(DNSCONFIG))])
-    assert not cache.knows(SECRET, "default")
+    names = ["configmaps in default", "secrets", "dnsconfigs.tailscale.com"]
+    sim.faults.leave()
     async with running(cache.follow(client, PACE)):
+        await until(lambda: sim.requests["tsoperator", "list", "secrets"] > 1)
+        assert (cache.unsynced(), cache.knows(SECRET, "default")) == (names, False)
+        sim.faults.clear()
         await cache.synced()
-        assert [cache.sees(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.knows(SECRET, name) for name in ("default", "tailscale")] == [True, True]
+        assert [cache.sees(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         assert cache.knows(DNSCONFIG, "")
+    assert cache.unsynced() == []
 
 
 async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -472,13 +402,13 @@ async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.Log
 
 
 async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, labelled("a", team="x"), labelled("b", team="y", tier="front"))
+    create(sim, configmap("a", "x"), configmap("b", "y", tier="front"))
     notes = Notes()
     async with followed(client, *LABELLED) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a"], ["b"])
         cache.listen(CONFIGMAP, notes)
         await missing(sim)
-        create(sim, labelled("c", team="x"), labelled("d", team="y", tier="front"))
+        create(sim, configmap("c", "x"), configmap("d", "y", tier="front"))
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "c"], ["b", "d"]))
     assert sorted(notes.changes, key=str) == [(None, "x"), (None, "y")]
 
@@ -487,7 +417,7 @@ async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSi
 async def test_an_object_of_two_sources_is_held_while_one_selects_it(
     sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
-    create(sim, labelled("a", team="x", tier="front"))
+    create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         for labels_now in (change, {"tier": "front", "team": "x"}, change):
             sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": labels_now}})
@@ -499,8 +429,8 @@ async def test_an_object_of_two_sources_is_held_while_one_selects_it(
 
 async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
     async with noted(client, *LABELLED) as (cache, notes):
-        create(sim, labelled("a", team="x", tier="front"))
-        create(sim, labelled("b", team="x"), labelled("c", team="y", tier="front"))  # each is told after "a"
+        create(sim, configmap("a", "x", tier="front"))
+        create(sim, configmap("b", "x"), configmap("c", "y", tier="front"))  # each is told after "a"
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["c"]))
         sim.store.delete(kinds.CONFIGMAP, *A)
         await until(lambda: found(cache, "x") == ["b"])
@@ -510,20 +440,9 @@ async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: Ku
 async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
     sim: ClusterSim, client: KubeClient
 ) -> None:
-    create(sim, labelled("a", team="x", tier="front"))
+    create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
     sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": {"team": "y"}}})
     cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
     assert (found(cache, "x"), found(cache, "y")) == ([], ["a"])
-
-
-async def test_a_namespace_is_known_when_all_its_selections_are() -> None:
-    async def handler(request: web.Request) -> web.Response:
-        allowed = request.query["labelSelector"] == "team=x"
-        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []}, status=200 if allowed else 403)
-
-    sources = [Source(each.selection, optional=True) for each in LABELLED]
-    async with serving(handler) as url, kube_client(url) as client, followed(client, *sources) as cache:
-        assert not cache.knows(CONFIGMAP, "default")
-        assert not cache.sees(CONFIGMAP, "default")

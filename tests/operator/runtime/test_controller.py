@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
@@ -39,9 +39,6 @@ class Ground:
                 await self.controller.run()
         except TimeoutError:
             return
-
-    def outcomes(self, outcome: str) -> float | None:
-        return self.value("tsoperator_reconciles_total", outcome=outcome)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, {"controller": "test", **labels})
@@ -98,6 +95,10 @@ X = OSError("x")
 TERMINAL = TerminalError("no such zone")
 
 
+PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lambda: 1.0)})
+PATIENTLY = PermissionError("p")
+
+
 @pytest.mark.parametrize(
     ("ends", "times"),
     [
@@ -108,46 +109,50 @@ TERMINAL = TerminalError("no such zone")
         ([X, X, Result(requeue_after=5), X, DONE], [0, 1, 3, 8, 9]),
         ([Until(5), Until(7), DONE], [0, 5, 7]),
         ([Until(5, cancelled=True), Until(7, cancelled=True), DONE], [0, 5, 7]),
+        ([X, X, Until(5), X, DONE], [0, 1, 3, 5, 9]),
         ([TERMINAL], [0]),
         ([ExceptionGroup("several", [TERMINAL, TERMINAL])], [0]),
         ([ExceptionGroup("several", [TERMINAL, X]), DONE], [0, 1]),
+        ([PATIENTLY], [0, 3, 9, 19, 29]),
+        ([X, X, PATIENTLY], [0, 1, 3, 6, 12, 22]),
+        ([PATIENTLY, PATIENTLY, DONE], [0, 3, 9]),
+        ([PATIENTLY, X, PATIENTLY, DONE], [0, 3, 5, 8]),
+        ([PATIENTLY, Result(requeue_after=1), PATIENTLY], [0, 3, 4, 7, 13, 23]),
+        ([PATIENTLY, Until(5), PATIENTLY], [0, 3, 5, 11, 21]),
+        ([ExceptionGroup("several", [PATIENTLY, X]), DONE], [0, 1]),
     ],
 )
 def test_the_end_of_a_reconcile_says_when_its_key_comes_again(ends: Sequence[End], times: list[float]) -> None:
-    assert times_of(*ends) == times
-
-
-class Changed(NamedTuple):
-    """The ends of the reconciles of a key that changes after five seconds, and when it is reconciled."""
-
-    ends: Sequence[End]
-    times: list[float]
+    assert times_of(*ends, seconds=30, policy=PATIENT) == times
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("ends", "times"),
     [
-        Changed([Result(requeue_after=100), DONE], [0, 5]),
-        Changed([Result(requeue_after=100), Result(requeue_after=20), DONE], [0, 5, 25]),
-        Changed([Result(requeue_after=20), Result(requeue_after=100), DONE], [0, 5, 105]),
-        Changed([Result(requeue_after=20), TerminalError("no such zone")], [0, 5]),
-        Changed([Result(requeue_after=5.5), OSError("x"), DONE], [0, 5, 5.5]),
-        Changed([Result(requeue_after=100), OSError("x"), OSError("x"), DONE], [0, 5, 6, 8]),
-        Changed([OSError("x"), OSError("x"), OSError("x"), DONE], [0, 1, 3, 5]),
-        Changed([Until(10), Until(10), DONE], [0, 5, 10]),
-        Changed([Result(requeue_after=100), Until(10), DONE], [0, 5, 10]),
-        Changed([Result(requeue_after=100), Until(1000), DONE], [0, 5, 100]),
+        ([Result(requeue_after=100), DONE], [0, 5]),
+        ([Result(requeue_after=100), Result(requeue_after=20), DONE], [0, 5, 25]),
+        ([Result(requeue_after=20), Result(requeue_after=100), DONE], [0, 5, 105]),
+        ([Result(requeue_after=20), TERMINAL], [0, 5]),
+        ([Result(requeue_after=5.5), X, DONE], [0, 5, 5.5]),
+        ([Result(requeue_after=100), X, X, DONE], [0, 5, 6, 8]),
+        ([X, X, X, DONE], [0, 1, 3, 5]),
+        ([X, X, TERMINAL, X, DONE], [0, 1, 3, 5, 6]),
+        ([Until(10), Until(10), DONE], [0, 5, 10]),
+        ([Result(requeue_after=100), Until(10), DONE], [0, 5, 10]),
+        ([Result(requeue_after=100), Until(1000), DONE], [0, 5, 100]),
     ],
 )
-def test_the_last_reconcile_says_when_its_key_comes_again(case: Changed) -> None:
+def test_the_last_reconcile_of_a_key_that_changes_says_when_it_comes_again(
+    ends: Sequence[End], times: list[float]
+) -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_at(5, ground.queue.add, A)
         await ground.run(200, A)
 
-    script = Script(*case.ends)
+    script = Script(*ends)
     ground = Ground(script)
     run(main())
-    assert script.times == case.times
+    assert script.times == times
 
 
 @pytest.mark.parametrize("announce", [WorkQueue.add, lambda queue, key: queue.add_after(key, 5)])
@@ -165,75 +170,31 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
     assert starts == [0, 5]
 
 
-def test_a_wait_is_no_failure_and_ends_none() -> None:
-    ground = Ground(Script(OSError("x"), OSError("x"), Until(8), Until(100)))
-
-    async def main() -> int:
-        await ground.run(9, A)
-        return ground.queue.failures(A)
-
-    assert run(main()) == 2
-    assert [ground.outcomes(outcome) for outcome in ("error", "requeue", "success")] == [2, 2, 0]
-
-
-@in_virtual_time
-async def test_a_terminal_error_starts_the_back_off_anew() -> None:
-    ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
-    await ground.run(10, A)
-    assert ground.queue.failures(A) == 0
-
-
-PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lambda: 1.0)})
-
-
 @pytest.mark.parametrize(
-    ("ends", "times"),
+    ("ends", "lines"),
     [
-        ((PermissionError(),), [0, 3, 9, 19, 29]),
-        ((OSError("x"), OSError("x"), PermissionError()), [0, 1, 3, 6, 12, 22]),
-        ((PermissionError(), PermissionError(), DONE), [0, 3, 9]),
-        ((PermissionError(), OSError("x"), PermissionError(), DONE), [0, 3, 5, 8]),
-        ((PermissionError(), Result(requeue_after=1), PermissionError()), [0, 3, 4, 7, 13, 23]),
-        ((PermissionError(), Until(5), PermissionError()), [0, 3, 5, 11, 21]),
-        ((OSError("x"), OSError("x"), Until(5), OSError("x"), DONE), [0, 1, 3, 5, 9]),
-        ((ExceptionGroup("several", [PermissionError(), OSError("x")]), DONE), [0, 1]),
-    ],
-)
-def test_an_error_that_trying_does_not_mend_has_its_own_back_off(ends: Sequence[End], times: list[float]) -> None:
-    assert times_of(*ends, seconds=30, policy=PATIENT) == times
-
-
-class Logged(NamedTuple):
-    """The ends of the reconciles of a key, and what is logged of each: its level, and ``!`` for a traceback."""
-
-    ends: Sequence[End]
-    lines: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Logged([Unreachable("a")] * 3 + [DONE], "WARNING DEBUG DEBUG INFO"),
-        Logged([Unreachable("a"), Unreachable("b"), Unreachable("b"), DONE], "WARNING WARNING DEBUG INFO"),
-        Logged([Unreachable("a"), Result(requeue_after=1), Unreachable("a"), DONE], "WARNING INFO WARNING INFO"),
-        Logged([Unreachable("a"), Unreachable("a"), TerminalError("b"), DONE], "WARNING DEBUG WARNING"),
-        Logged([Until(1), Until(2), DONE], ""),
-        Logged([Unreachable("a"), Until(2), Unreachable("a"), DONE], "WARNING DEBUG INFO"),
-        Logged([OSError("a"), OSError("a"), OSError("b"), OSError("b"), DONE], "ERROR! DEBUG ERROR! DEBUG INFO"),
-        Logged([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
-        Logged([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
-        Logged([Conflict(409, "Conflict", "changed"), DONE], "DEBUG"),
-        Logged([ExceptionGroup("several", [Conflict(409, "", "a"), Conflict(409, "", "b")]), DONE], "DEBUG"),
-        Logged([Unreachable("a"), Conflict(409, "", "b"), Unreachable("a"), DONE], "WARNING DEBUG DEBUG INFO"),
-        Logged([DONE], ""),
+        ([Unreachable("a")] * 3 + [DONE], "WARNING DEBUG DEBUG INFO"),
+        ([Unreachable("a"), Unreachable("b"), Unreachable("b"), DONE], "WARNING WARNING DEBUG INFO"),
+        ([Unreachable("a"), Result(requeue_after=1), Unreachable("a"), DONE], "WARNING INFO WARNING INFO"),
+        ([Unreachable("a"), Unreachable("a"), TerminalError("b"), DONE], "WARNING DEBUG WARNING"),
+        ([Until(1), Until(2), DONE], ""),
+        ([Unreachable("a"), Until(2), Unreachable("a"), DONE], "WARNING DEBUG INFO"),
+        ([OSError("a"), OSError("a"), OSError("b"), OSError("b"), DONE], "ERROR! DEBUG ERROR! DEBUG INFO"),
+        ([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
+        ([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
+        ([Conflict(409, "Conflict", "changed"), DONE], "DEBUG"),
+        ([ExceptionGroup("several", [Conflict(409, "", "a"), Conflict(409, "", "b")]), DONE], "DEBUG"),
+        ([Unreachable("a"), Conflict(409, "", "b"), Unreachable("a"), DONE], "WARNING DEBUG DEBUG INFO"),
+        ([DONE], ""),
     ],
 )
 def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
-    case: Logged, caplog: pytest.LogCaptureFixture
+    ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A traceback is an exclamation mark."""
     caplog.set_level(logging.DEBUG, "tsoperator")
-    times_of(*case.ends)
-    assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == case.lines.split()
+    times_of(*ends)
+    assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
 
 
 def test_each_reconcile_is_a_line_for_those_who_look_closely(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,12 +207,17 @@ def test_each_reconcile_is_a_line_for_those_who_look_closely(caplog: pytest.LogC
     ]
 
 
-def test_an_error_that_the_log_has_already_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expected_error_is_logged_in_one_line_unless_the_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
+    class ControlPlaneError(Exception): ...
+
     caplog.set_level(logging.INFO, "tsoperator")
-    script = Script(Unreachable("told"), Unreachable("new"), DONE)
-    policy = Policy(workers=1, has_told=lambda error: str(error) == "told")
-    run(Ground(script, policy).run(20, A))
-    assert caplog.messages == ["test default/a: Unreachable: new", "test default/a: no longer fails"]
+    policy = Policy(expected=(Unreachable, ControlPlaneError), has_told=lambda error: str(error) == "told")
+    times_of(Unreachable("told"), ControlPlaneError("502\nBad Gateway"), DONE, policy=policy)
+    assert caplog.messages == [
+        "test default/a: ControlPlaneError: 502 Bad Gateway",
+        "test default/a: no longer fails",
+    ]
+    assert levels(caplog) == [("WARNING", False), ("INFO", False)]
 
 
 def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -265,15 +231,6 @@ async def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture)
     await ground.run(1, A)
     await ground.run(1, A)
     assert levels(caplog) == [("WARNING", False)]
-
-
-def test_an_expected_error_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    class ControlPlaneError(Exception): ...
-
-    policy = Policy(expected=(Unreachable, ControlPlaneError))
-    run(Ground(Script(Unreachable("refused"), ControlPlaneError("502\nBad Gateway"), DONE), policy).run(9, A))
-    assert levels(caplog) == [("WARNING", False), ("WARNING", False)]
-    assert caplog.messages[1] == "test default/a: ControlPlaneError: 502 Bad Gateway"
 
 
 def test_keys_are_reconciled_side_by_side_but_no_more_than_there_are_workers() -> None:
@@ -305,22 +262,22 @@ def test_a_key_is_never_reconciled_twice_at_once() -> None:
     assert spans == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_a_reconcile_that_hangs_fails_in_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reconcile_that_hangs_fails_in_time_but_a_time_out_inside_is_its_own_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     starts: list[float] = []
 
     async def reconcile(_key: Key) -> Result:
         starts.append(now())
+        if len(starts) == 3:
+            raise TimeoutError("no answer")
         await asyncio.sleep(1000)
         return DONE
 
-    run(Ground(reconcile, Policy(timeout=30)).run(60, A))
-    assert starts == [0, 31]
-    assert caplog.messages == ["test default/a: ReconcileTimeoutError: took longer than 30 s"]
-
-
-def test_a_time_out_inside_a_reconcile_is_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
-    times_of(TimeoutError("no answer"), DONE)
-    assert caplog.messages == ["test default/a: TimeoutError: no answer"]
+    run(Ground(reconcile, Policy(timeout=30)).run(64, A))
+    assert starts == [0, 31, 63]
+    late = "test default/a: ReconcileTimeoutError: took longer than 30 s"
+    assert caplog.messages == [late, "test default/a: TimeoutError: no answer"]
 
 
 def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
@@ -332,47 +289,28 @@ def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCap
 
     ground = Ground(reconcile, Policy(workers=1))
     run(ground.run(5, A))
-    assert ground.outcomes("error") == 3
+    assert ground.value("tsoperator_reconciles_total", outcome="error") == 3
     assert "was cancelled" in caplog.messages[0]
 
 
 def test_outcomes_are_counted() -> None:
     ground = Ground(Script(X, Conflict(409, "Conflict", "x"), Result(requeue_after=1), Until(30), DONE))
-    assert ground.outcomes("terminal") == 0
     run(ground.run(60, A))
-    counts = {outcome: ground.outcomes(outcome) for outcome in ("error", "conflict", "requeue", "success", "terminal")}
-    assert counts == {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}
-
-
-async def slow(_key: Key) -> Result:
-    """Reconcile for ten seconds."""
-    await asyncio.sleep(10)
-    return DONE
+    counts = {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}
+    assert {each: ground.value("tsoperator_reconciles_total", outcome=each) for each in counts} == counts
 
 
 @in_virtual_time
-async def test_the_queue_is_read_when_scraped() -> None:
-    ground = Ground(slow, Policy(workers=1))
+async def test_the_queue_is_read_when_scraped_and_waiting_and_working_are_timed() -> None:
+    async def reconcile(_key: Key) -> Result:
+        await asyncio.sleep(10)
+        return DONE
+
+    ground = Ground(reconcile, Policy(workers=1))
     async with asyncio.TaskGroup() as group:
-        group.create_task(ground.run(15, A, B))
+        group.create_task(ground.run(25, A, B))
         await asyncio.sleep(5)
-        assert ground.value("tsoperator_queue_depth") == 1
-        assert ground.value("tsoperator_active_workers") == 1
-        assert ground.value("tsoperator_queue_adds_total") == 2
-
-
-def test_waiting_and_working_are_timed() -> None:
-    ground = Ground(slow, Policy(workers=1))
-    run(ground.run(25, A, B))
+        names = ("queue_depth", "active_workers", "queue_adds_total")
+        assert [ground.value(f"tsoperator_{name}") for name in names] == [1, 1, 2]
     assert ground.value("tsoperator_queue_wait_seconds_sum") == 0 + 10
     assert ground.value("tsoperator_reconcile_duration_seconds_sum") == 10 + 10
-
-
-def test_several_controllers_share_one_registry() -> None:
-    registry = CollectorRegistry()
-    metrics = ControllerMetrics(registry)
-    for name in ("connector", "service"):
-        metrics.follow(name, WorkQueue(observe_wait=metrics.wait_observer(name)))
-    text = generate_latest(registry).decode()
-    assert 'tsoperator_queue_depth{controller="connector"} 0.0' in text
-    assert 'tsoperator_queue_depth{controller="service"} 0.0' in text

@@ -14,11 +14,7 @@ INGRESS: Object = {
     "kind": "Ingress",
     "metadata": {"namespace": "web", "name": "db", "uid": "u-1", "resourceVersion": "7"},
 }
-CONNECTOR: Object = {
-    "apiVersion": "tailscale.com/v1alpha1",
-    "kind": "Connector",
-    "metadata": {"name": "exit", "uid": "u-2"},
-}
+CONNECTOR: Object = {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "metadata": {"name": "exit"}}
 WARNING_ON_INGRESS: Object = {
     "apiVersion": "v1",
     "kind": "Event",
@@ -49,7 +45,6 @@ class EventServer:
         self.restart()
 
     def restart(self) -> None:
-        """Let another process record Events."""
         self._recorder = EventRecorder(self, instance="operator-0", quiet=self._quiet, clock=now, wall=wall)
 
     async def tell(
@@ -60,19 +55,17 @@ class EventServer:
         message: str = "no valid backends",
         once: bool = False,
     ) -> None:
-        """Tell of an object what happened to it."""
         await self._recorder.event(obj, kind, reason, message, once=once)
 
-    async def repeat(self, seconds: float, every: float = MINUTE) -> None:
-        """Tell the same of the Ingress again and again, for some time."""
+    async def repeat(self, seconds: float) -> None:
+        """Tell the same of the Ingress each minute, for some time."""
         end = now() + seconds
         while now() <= end:
             await self.tell()
-            await asyncio.sleep(every)
+            await asyncio.sleep(MINUTE)
 
     @property
     def event(self) -> Object:
-        """The one event there is."""
         (event,) = self.events.values()
         return event
 
@@ -104,25 +97,14 @@ class EventServer:
         self.writes += 1
 
 
-def test_an_event_says_what_happened_to_which_object() -> None:
-    server = EventServer()
+def test_an_event_says_what_happened_to_which_object_and_is_in_its_namespace_or_in_default() -> None:
+    server, cluster = EventServer(), EventServer()
     run(server.tell())
-    name = server.event["metadata"].pop("name")
-    assert name.startswith("db.")
+    assert server.event["metadata"].pop("name").startswith("db.")
     assert server.event == WARNING_ON_INGRESS
-
-
-def test_the_event_of_a_cluster_scoped_object_is_in_default() -> None:
-    server = EventServer()
-    run(server.tell(CONNECTOR))
-    assert server.event["metadata"]["namespace"] == "default"
-    assert "namespace" not in server.event["involvedObject"]
-
-
-def test_an_event_that_repeats_itself_is_not_written_again() -> None:
-    server = EventServer()
-    run(server.repeat(9 * MINUTE))
-    assert (server.writes, server.event["count"]) == (1, 1)
+    run(cluster.tell(CONNECTOR))
+    assert cluster.event["metadata"]["namespace"] == "default"
+    assert "namespace" not in cluster.event["involvedObject"]
 
 
 @in_virtual_time
@@ -163,24 +145,17 @@ async def test_an_event_that_differs_in_a_field_is_written(field: str, value: An
 
 
 @in_virtual_time
-async def test_an_event_that_the_api_server_has_dropped_is_created_again() -> None:
-    server = EventServer()
-    await server.repeat(0)
-    server.events.clear()
-    await asyncio.sleep(HOUR)
-    await server.repeat(0)
-    assert server.event["count"] == 2
-
-
-@in_virtual_time
-async def test_an_event_of_an_earlier_process_is_counted_on() -> None:
+async def test_an_event_of_an_earlier_process_is_counted_on_and_one_that_was_dropped_is_created_again() -> None:
     server = EventServer()
     await server.repeat(0)
     server.restart()
     await server.repeat(0)
-    event = server.event
-    assert (event["count"], event["firstTimestamp"]) == (2, "2030-01-01T00:00:00Z")
-    assert event["lastTimestamp"] == "2030-01-01T00:01:00Z"
+    times = [f"2030-01-01T00:0{minute}:00Z" for minute in range(2)]
+    assert [server.event[name] for name in ("count", "firstTimestamp", "lastTimestamp")] == [2, *times]
+    server.events.clear()
+    await asyncio.sleep(HOUR)
+    await server.repeat(0)
+    assert server.event["count"] == 2
 
 
 @in_virtual_time
@@ -204,14 +179,16 @@ async def test_events_told_at_the_same_time_are_written_once() -> None:
 
 
 @in_virtual_time
-async def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trouble_is_told_once_until_an_event_is_written_and_that_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = EventServer()
-    server.error = Denied(403, "Forbidden", "the namespace is being terminated")
-    await server.repeat(3 * MINUTE)
-    server.error = None
-    await server.repeat(0)
-    assert server.event["count"] == 1
-    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
+    for message in "ab":
+        for error in (Denied(403, "Forbidden", "the namespace is being terminated"), Unreachable("refused"), None):
+            server.error = error
+            await server.tell(message=message)
+    assert [event["count"] for event in server.events.values()] == [1, 1]
+    assert [record.levelno >= logging.WARNING for record in caplog.records] == [True, True]
 
 
 @in_virtual_time
@@ -223,15 +200,6 @@ async def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
 
 
 @in_virtual_time
-async def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    server = EventServer()
-    for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
-        server.error = error
-        await server.tell(message=str(number))
-    assert len(caplog.records) == 2
-
-
-@in_virtual_time
 async def test_only_so_many_events_are_remembered_those_seen_last() -> None:
     server, writes = EventServer(Quiet(memory=2)), []
     for message in ("a", "b", "a", "c", "a", "b"):
@@ -240,16 +208,11 @@ async def test_only_so_many_events_are_remembered_those_seen_last() -> None:
     assert writes == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
 
 
-def test_a_long_message_is_cut() -> None:
-    server = EventServer()
-    run(server.tell(message="x" * 5000))
-    assert server.event["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
-
-
-def test_a_long_object_name_still_makes_a_valid_event_name() -> None:
+def test_a_long_message_is_cut_and_a_long_object_name_still_makes_a_valid_event_name() -> None:
     server = EventServer()
     name = "a" * 235 + "." + "b" * 17
-    run(server.tell({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}))
+    run(server.tell({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}, message="x" * 5000))
+    assert server.event["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
     event_name = server.event["metadata"]["name"]
     assert len(event_name) <= 253
     assert ".." not in event_name

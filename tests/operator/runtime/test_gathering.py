@@ -1,50 +1,37 @@
-from typing import NamedTuple
 from weakref import ref
 
 import pytest
 from tsoperator.api.objects import Key
 from tsoperator.runtime.gathering import Gatherer, Gathering
 
+from tests.support.virtual_time import Clock
+
 KEY, OTHER = Key("", "a"), Key("", "b")
 GROWING = Gathering(first=1, longest=5)
 
 
-class Case(NamedTuple):
-    changes: list[float]
-    """When they come."""
-    due: list[float]
-    """When the key is due after each."""
-    times: Gathering = GROWING
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("times", "changes", "due"),
     [
-        Case([0, 3, 6], [1, 4, 7]),
-        Case([0, 0.5, 0.9], [1, 1, 1]),
-        Case([0, 1], [1, 3]),
-        Case([0, 2], [1, 4]),
-        Case([0, 2.1], [1, 3.1]),
-        Case([0, 1, 2, 3, 4], [1, 3, 3, 7, 7]),
-        Case([0, 1, 3, 7, 12, 17], [1, 3, 7, 12, 17, 22]),
-        Case([0, 1, 3, 8.1, 9.1], [1, 3, 7, 9.1, 11.1]),
-        Case([0, 1, 2], [2, 3, 4], Gathering(2)),
-        Case([0, 0, 1], [0, 0, 1], Gathering(0)),
+        (GROWING, [0, 3, 6], [1, 4, 7]),
+        (GROWING, [0, 0.5, 0.9], [1, 1, 1]),
+        (GROWING, [0, 1], [1, 3]),
+        (GROWING, [0, 2], [1, 4]),
+        (GROWING, [0, 2.1], [1, 3.1]),
+        (GROWING, [0, 1, 2, 3, 4], [1, 3, 3, 7, 7]),
+        (GROWING, [0, 1, 3, 7, 12, 17], [1, 3, 7, 12, 17, 22]),
+        (GROWING, [0, 1, 3, 8.1, 9.1], [1, 3, 7, 9.1, 11.1]),
+        (Gathering(2), [0, 1, 2], [2, 3, 4]),
+        (Gathering(0), [0, 0, 1], [0, 0, 1]),
     ],
+    ids=str,
 )
-def test_changes_are_gathered_for_longer_in_a_burst(case: Case) -> None:
-    now = 0.0
-    gatherer = Gatherer(case.times, lambda: now)
-    due = []
-    for now in case.changes:
-        due.append(now + gatherer.delay(KEY))
-    assert due == pytest.approx(case.due)
-
-
-def test_the_burst_of_one_key_holds_up_no_other() -> None:
-    moments = iter((0.0, 1.0, 1.0))
-    gatherer = Gatherer(GROWING, lambda: next(moments))
-    assert [gatherer.delay(key) for key in (KEY, KEY, OTHER)] == [1, 2, 1]
+def test_changes_are_gathered_for_longer_in_a_burst(times: Gathering, changes: list[float], due: list[float]) -> None:
+    clock = Clock()
+    gatherer = Gatherer(times, clock)
+    for change, moment in zip(changes, due, strict=True):
+        clock.now = change
+        assert change + gatherer.delay(KEY) == pytest.approx(moment)
 
 
 class Name(str):
@@ -53,11 +40,15 @@ class Name(str):
     __slots__ = ("__weakref__",)
 
 
-def test_a_key_is_forgotten_after_its_burst() -> None:
-    moments = iter((0.0, 3.0))
-    gatherer, name = Gatherer(GROWING, lambda: next(moments)), Name("a")
-    gatherer.delay(Key("", name))
+def test_the_burst_of_one_key_holds_up_no_other_and_is_forgotten_after_it() -> None:
+    clock, name = Clock(0), Name("a")
+    gatherer = Gatherer(GROWING, clock)
+    delays = [gatherer.delay(Key("", name))]
+    clock.now = 1
+    delays += [gatherer.delay(Key("", name)), gatherer.delay(OTHER)]
+    assert delays == [1, 2, 1]
     remembered = ref(name)
     del name
+    clock.now = 10
     gatherer.delay(OTHER)
     assert remembered() is None

@@ -1,14 +1,9 @@
 import asyncio
-from typing import NamedTuple
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from tsoperator.runtime.health import Check, HealthServer, ListenError, parse_listen
-
-
-def passes() -> str:
-    return ""
 
 
 def fails() -> str:
@@ -19,50 +14,50 @@ def breaks() -> str:
     raise ValueError("bug")
 
 
-class Answer(NamedTuple):
-    status: int
-    text: str
-    content_type: str
-
-
-async def fetch(address: str, path: str, accept: str = "*/*") -> Answer:
+async def fetch(address: str, path: str, accept: str = "*/*") -> tuple[int, str, str]:
+    """Return the status, the text and the content type of an answer."""
     async with (
         asyncio.timeout(30),
         aiohttp.ClientSession() as session,
         session.get(f"http://{address}{path}", headers={"Accept": accept}) as response,
     ):
-        return Answer(response.status, await response.text(), response.headers["Content-Type"])
+        return response.status, await response.text(), response.headers["Content-Type"]
 
 
-class Case(NamedTuple):
-    checks: dict[str, Check]
-    status: int
-    text: str
-
-
-CASES = [
-    Case({}, 200, "ok\n"),
-    Case({"leader": passes}, 200, "[+] leader: ok\nok\n"),
-    Case({"leader": passes, "caches": fails}, 503, "[+] leader: ok\n[-] caches: no list of services yet\nfailed\n"),
-    Case({"caches": breaks}, 503, "[-] caches: the check failed: ValueError('bug')\nfailed\n"),
-]
-
-
-@pytest.mark.parametrize("case", CASES)
-async def test_ready_and_alive_are_what_the_checks_of_each_say(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("checks", "status", "text"),
+    [
+        ({}, 200, "ok\n"),
+        ({"leader": lambda: ""}, 200, "[+] leader: ok\nok\n"),
+        ({"leader": lambda: "", "caches": fails}, 503, "[+] leader: ok\n[-] caches: no list of services yet\nfailed\n"),
+        ({"caches": breaks}, 503, "[-] caches: the check failed: ValueError('bug')\nfailed\n"),
+    ],
+)
+async def test_ready_and_alive_are_what_the_checks_of_each_say(
+    checks: dict[str, Check], status: int, text: str
+) -> None:
     others: dict[str, Check] = {"others": fails}
-    for path, checks, alive in (("/readyz", case.checks, others), ("/healthz", others, case.checks)):
-        async with HealthServer("127.0.0.1:0", CollectorRegistry(), checks, alive=alive) as address:
-            assert (await fetch(address, path))[:2] == (case.status, case.text)
+    for path, ready, alive in (("/readyz", checks, others), ("/healthz", others, checks)):
+        async with HealthServer("127.0.0.1:0", CollectorRegistry(), ready, alive=alive) as address:
+            assert (await fetch(address, path))[:2] == (status, text)
 
 
 async def test_checks_are_asked_each_time() -> None:
     problems = ["not yet"]
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": lambda: "".join(problems)}) as address:
-        before = await fetch(address, "/readyz")
+        before, _, _ = await fetch(address, "/readyz")
         problems.clear()
-        after = await fetch(address, "/readyz")
-    assert (before.status, after.status) == (503, 200)
+        after, _, _ = await fetch(address, "/readyz")
+    assert (before, after) == (503, 200)
+
+
+async def test_a_port_in_use_is_said_so_and_it_is_free_again_afterwards_and_none_turns_it_off() -> None:
+    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
+        with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
+            await HealthServer(address, CollectorRegistry(), {}).__aenter__()
+    for wanted in (address, ""):
+        async with HealthServer(wanted, CollectorRegistry(), {}) as given:
+            assert given == wanted
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
@@ -70,27 +65,9 @@ async def test_metrics_are_those_of_the_given_registry(kind: str) -> None:
     registry = CollectorRegistry()
     Gauge("tsoperator_leader", "Whether it leads.", registry=registry).set(1)
     async with HealthServer("127.0.0.1:0", registry, {}) as address:
-        answer = await fetch(address, "/metrics", accept=kind)
-    assert "\ntsoperator_leader 1.0\n" in answer.text
-    assert answer.content_type.startswith(kind)
-
-
-async def test_an_empty_address_turns_it_off() -> None:
-    async with HealthServer("", CollectorRegistry(), {}) as address:
-        assert address == ""
-
-
-async def test_the_port_is_free_again_afterwards() -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
-        assert (await fetch(address, "/healthz")).status == 200
-    async with HealthServer(address, CollectorRegistry(), {}) as again:
-        assert again == address
-
-
-async def test_a_port_in_use_is_said_so() -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
-        with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
-            await HealthServer(address, CollectorRegistry(), {}).__aenter__()
+        _, text, content_type = await fetch(address, "/metrics", accept=kind)
+    assert "\ntsoperator_leader 1.0\n" in text
+    assert content_type.startswith(kind)
 
 
 @pytest.mark.parametrize(

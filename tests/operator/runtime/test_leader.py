@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -23,22 +23,17 @@ class Diary:
         self.terms: list[tuple[str, float, float]] = []
         self.aborted: list[tuple[str, float]] = []
 
-    @contextlib.asynccontextmanager
-    async def term(self, name: str, slow_stop: float = 0) -> AsyncIterator[None]:
-        start = now()
-        self.leading.append(name)
-        assert self.leading == [name], "two lead at once"
-        try:
-            yield
-        finally:
-            await linger(slow_stop)
-            self.leading.remove(name)
-            self.terms.append((name, start, now()))
-
     def work(self, name: str, seconds: float = 1e6, slow_stop: float = 0) -> Callable[[], Awaitable[None]]:
         async def work() -> None:
-            async with self.term(name, slow_stop):
+            start = now()
+            self.leading.append(name)
+            assert self.leading == [name], "two lead at once"
+            try:
                 await asyncio.sleep(seconds)
+            finally:
+                await linger(slow_stop)
+                self.leading.remove(name)
+                self.terms.append((name, start, now()))
 
         return work
 
@@ -69,48 +64,21 @@ class Candidate:
             async with asyncio.timeout_at(until):
                 await self.elector.lead(self._diary.work(self._name, slow_stop=slow_stop))
 
-    def crash(self) -> None:
-        """Stop without a release, as far as the others can see."""
-        self.link.away = True
-
 
 @in_virtual_time
-async def test_the_record_is_one_of_client_go() -> None:
+async def test_the_record_is_one_of_client_go_and_a_leader_renews_it() -> None:
     server = LeaseServer()
     await Candidate(server, Diary(), "a").lead(until=5)
-    assert server.writes[0][1] == {
+    record = {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,
         "acquireTime": "2030-01-01T00:00:00.000000Z",
         "renewTime": "2030-01-01T00:00:00.000000Z",
         "leaseTransitions": 0,
     }
-
-
-@in_virtual_time
-async def test_a_leader_renews_its_record_and_nothing_else() -> None:
-    server = LeaseServer()
-    await Candidate(server, Diary(), "a").lead(until=5)
     assert [time for time, _ in server.writes] == [0, 2, 4, 5]
-    assert server.writes[2][1] == {**server.writes[0][1], "renewTime": "2030-01-01T00:00:04.000000Z"}
-
-
-@in_virtual_time
-async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:
-    server, diary = LeaseServer(), Diary()
-    await Candidate(server, diary, "a").lead(until=5, slow_stop=1)
-    assert diary.terms == [("a", 0, 6)]
-    assert (server.writes[-1][0], server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == (6, "", 1)
-
-
-@in_virtual_time
-async def test_a_released_lease_is_taken_over_at_once() -> None:
-    server, diary = LeaseServer(), Diary()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(Candidate(server, diary, "a").lead(until=5))
-        group.create_task(Candidate(server, diary, "b").lead(until=20))
-    assert diary.terms == [("a", 0, 5), ("b", 6, 20)]
-    assert server.spec["leaseTransitions"] == 1
+    assert server.writes[0][1] == record
+    assert server.writes[2][1] == {**record, "renewTime": "2030-01-01T00:00:04.000000Z"}
 
 
 @in_virtual_time
@@ -122,37 +90,33 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
         await asyncio.sleep(1)
         group.create_task(Candidate(server, diary, "b").lead(until=40))
         await asyncio.sleep(3.5)
-        first.crash()
+        first.link.away = True  # so that it is stopped without a release
     assert diary.terms == [("a", 0, 5), ("b", 21, 40)]  # b saw the renewal of second 4 at second 5
 
 
-class Record(NamedTuple):
-    """Fields of a record that somebody else left, and when it may be taken; the electors look every 2 seconds."""
-
-    fields: dict[str, object]
-    taken: float
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("fields", "taken"),
     [
-        Record({}, 16),
-        Record({"leaseDurationSeconds": 30}, 30),
-        Record({"leaseDurationSeconds": 5}, 6),
-        Record({"leaseDurationSeconds": None}, 16),
-        Record({"renewTime": "2999-01-01T00:00:00.000000Z"}, 16),
-        Record({"renewTime": None}, 16),
-        Record({"holderIdentity": ""}, 0),
-        Record({"holderIdentity": None}, 0),
-        Record({"holderIdentity": "b"}, 0),
+        ({}, 16),
+        ({"leaseDurationSeconds": 30}, 30),
+        ({"leaseDurationSeconds": 5}, 6),
+        ({"leaseDurationSeconds": None}, 16),
+        ({"renewTime": "2999-01-01T00:00:00.000000Z"}, 16),
+        ({"renewTime": None}, 16),
+        ({"holderIdentity": ""}, 0),
+        ({"holderIdentity": None}, 0),
+        ({"holderIdentity": "b"}, 0),
     ],
 )
 @in_virtual_time
-async def test_a_holder_is_waited_for_as_its_record_says_by_our_own_clock(case: Record) -> None:
+async def test_a_holder_is_waited_for_as_its_record_says_by_our_own_clock(
+    fields: dict[str, object], taken: float
+) -> None:
+    """The electors look every 2 seconds."""
     server, diary = LeaseServer(), Diary()
-    server.put_record("other", **case.fields)
+    server.put_record("other", **fields)
     await Candidate(server, diary, "b").lead(until=60)
-    assert diary.terms == [("b", case.taken, 60)]
+    assert diary.terms == [("b", taken, 60)]
 
 
 @in_virtual_time
@@ -178,94 +142,79 @@ async def test_a_holder_that_renews_is_waited_for_without_end() -> None:
 
 
 @pytest.mark.parametrize("how", ["away", "hangs"])
+@pytest.mark.parametrize(("seconds", "end"), [(4, 60), (60, 14)], ids=["short", "long"])
 @in_virtual_time
-async def test_a_leader_without_api_server_has_stopped_before_its_lease_runs_out(how: str) -> None:
-    server, diary = LeaseServer(), Diary()
-    candidate = Candidate(server, diary, "a")
+async def test_a_leader_outlasts_a_short_absence_of_the_api_server_and_stops_before_its_lease_runs_out(
+    how: str, seconds: float, end: float
+) -> None:
+    diary = Diary()
+    candidate = Candidate(LeaseServer(), diary, "a")
     async with asyncio.TaskGroup() as group:
         leading = group.create_task(lost(candidate.lead(until=60)))
         await asyncio.sleep(4.5)
         setattr(candidate.link, how, True)
-    assert leading.result() == "could not renew tailscale/operator for 10 s"
-    assert (diary.terms, now()) == ([("a", 0, 14)], 14)
-
-
-@pytest.mark.parametrize("how", ["away", "hangs"])
-@in_virtual_time
-async def test_a_leader_outlasts_a_short_absence_of_the_api_server(how: str) -> None:
-    diary = Diary()
-    candidate = Candidate(LeaseServer(), diary, "a")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(candidate.lead(until=60))
-        await asyncio.sleep(4.5)
-        setattr(candidate.link, how, True)
-        await asyncio.sleep(4)
-        setattr(candidate.link, how, False)
-    assert diary.terms == [("a", 0, 60)]
-
-
-class Slow(NamedTuple):
-    """How long work takes to stop once its lease is lost, and when the process is ended, and when the work has."""
-
-    seconds: float
-    aborted: list[float]
-    stopped: float
-    fates: tuple[Fate, ...] = ()
+        await asyncio.sleep(min(seconds, 10))
+        setattr(candidate.link, how, seconds > 10)
+    assert diary.terms == [("a", 0, end)]
+    assert leading.result() == ("could not renew tailscale/operator for 10 s" if seconds > 10 else "")
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        Slow(2, [], 12),
-        Slow(100, [12.5], 110),
-        Slow(100, [2 + 12.5], 2 + 110, (Fate(), Fate(), Fate(back=4.5))),
-    ],
-    ids=["in time", "too late", "the lease runs from when its renewal was sent, not answered"],
+    ("holder", "words"),
+    [("other", "is held by other"), ("", "is held by nobody"), (None, "was deleted")],
+    ids=str,
 )
 @in_virtual_time
-async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead(case: Slow) -> None:
-    diary = Diary()
-    candidate = Candidate(LeaseServer(), diary, "a", case.fates)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(lost(candidate.lead(until=120, slow_stop=case.seconds)))
-        await asyncio.sleep(6 if case.fates else 1)
-        candidate.link.away = True
-    assert diary.aborted == [("a", moment) for moment in case.aborted]
-    assert (diary.terms, now()) == ([("a", 0, case.stopped)], case.stopped)
-
-
-@in_virtual_time
-async def test_a_leader_that_shuts_down_slowly_keeps_its_lease_meanwhile() -> None:
-    diary, server = Diary(), LeaseServer()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(Candidate(server, diary, "a").lead(until=5, slow_stop=50))
-        group.create_task(Candidate(server, diary, "b").lead(until=80))
-    assert diary.terms == [("a", 0, 55), ("b", 56, 80)]
-    assert diary.aborted == []
-
-
-@pytest.mark.parametrize("holder", ["other", ""])
-@in_virtual_time
-async def test_a_leader_stops_when_the_lease_is_no_longer_its_own(holder: str) -> None:
-    server, diary = LeaseServer(), Diary()
-    async with asyncio.TaskGroup() as group:
-        leading = group.create_task(lost(Candidate(server, diary, "a").lead(until=60)))
-        await asyncio.sleep(3)
-        server.put_record(holder)
-    assert leading.result() == f"tailscale/operator is held by {holder or 'nobody'}"
-    assert diary.terms == [("a", 0, 6)]  # a conflict at second 4, a look at second 6
-    assert server.spec["holderIdentity"] == holder
-
-
-@in_virtual_time
-async def test_a_leader_stops_when_the_lease_is_deleted() -> None:
+async def test_a_leader_stops_when_the_lease_is_deleted_or_no_longer_its_own(holder: str | None, words: str) -> None:
     server, diary = LeaseServer(), Diary()
     async with asyncio.TaskGroup() as group:
         leading = group.create_task(lost(Candidate(server, diary, "a").lead(until=60)))
         await asyncio.sleep(3)
         server.lease = None
-    assert leading.result() == "tailscale/operator was deleted"
-    assert server.lease is None
+        if holder is not None:
+            server.put_record(holder)
+    assert leading.result() == f"tailscale/operator {words}"
+    assert diary.terms == [("a", 0, 6)]  # a refusal at second 4, a look at second 6
+    assert (server.lease and server.spec["holderIdentity"]) == holder
+
+
+@pytest.mark.parametrize(
+    ("slow_stop", "aborted", "stopped", "fates"),
+    [
+        (2, [], 12, ()),
+        (100, [12.5], 110, ()),
+        (100, [2 + 12.5], 2 + 110, (Fate(), Fate(), Fate(back=4.5))),
+    ],
+    ids=["in time", "too late", "the lease runs from when its renewal was sent, not answered"],
+)
+@in_virtual_time
+async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead(
+    slow_stop: float, aborted: list[float], stopped: float, fates: tuple[Fate, ...]
+) -> None:
+    diary = Diary()
+    candidate = Candidate(LeaseServer(), diary, "a", fates)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lost(candidate.lead(until=120, slow_stop=slow_stop)))
+        await asyncio.sleep(6 if fates else 1)
+        candidate.link.away = True
+    assert diary.aborted == [("a", moment) for moment in aborted]
+    assert (diary.terms, now()) == ([("a", 0, stopped)], stopped)
+
+
+@pytest.mark.parametrize("slow_stop", [0, 50])
+@in_virtual_time
+async def test_a_leader_that_shuts_down_releases_its_lease_after_the_work_and_another_takes_it_at_once(
+    slow_stop: float,
+) -> None:
+    diary, server = Diary(), LeaseServer()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Candidate(server, diary, "a").lead(until=5, slow_stop=slow_stop))
+        group.create_task(Candidate(server, diary, "b").lead(until=80))
+    released = [(time, spec["leaseDurationSeconds"]) for time, spec in server.writes if not spec["holderIdentity"]]
+    end = 5 + slow_stop
+    assert released == [(end, 1), (80, 1)]
+    assert diary.terms == [("a", 0, end), ("b", end + 1, 80)]
+    assert (server.spec["leaseTransitions"], diary.aborted) == (1, [])
 
 
 @in_virtual_time
@@ -288,20 +237,19 @@ async def test_a_lease_whose_creation_went_unanswered_is_ours_at_the_next_look(f
     assert diary.terms[0][1] <= 7
 
 
+@pytest.mark.parametrize(
+    ("fates", "until", "terms"),
+    [((Fate(), Fate(back=4)), 1, []), ((Fate(), Fate(), Fate(there=3), Fate(there=2)), 3, [("a", 0, 3)])],
+    ids=["a claim", "a renewal"],
+)
 @in_virtual_time
-async def test_shutdown_before_a_claim_was_answered_releases_it() -> None:
+async def test_a_request_that_is_under_way_at_shutdown_does_not_keep_the_lease(
+    fates: tuple[Fate, ...], until: float, terms: list[tuple[str, float, float]]
+) -> None:
     server, diary = LeaseServer(), Diary()
-    await Candidate(server, diary, "a", (Fate(), Fate(back=4))).lead(until=1)
-    assert (diary.terms, server.spec["holderIdentity"]) == ([], "")
-
-
-@in_virtual_time
-async def test_a_renewal_that_is_under_way_at_shutdown_does_not_keep_the_lease() -> None:
-    server = LeaseServer()
-    slow_renewal = (Fate(), Fate(), Fate(there=3), Fate(there=2))
-    await Candidate(server, Diary(), "a", slow_renewal).lead(until=3)
+    await Candidate(server, diary, "a", fates).lead(until)
     await asyncio.sleep(20)
-    assert server.spec["holderIdentity"] == ""
+    assert (diary.terms, server.spec["holderIdentity"]) == (terms, "")
 
 
 @in_virtual_time
@@ -329,23 +277,20 @@ async def test_shutdown_without_api_server_does_not_take_long(caplog: pytest.Log
     assert "stays held until it expires" in caplog.messages[-1]
 
 
+@pytest.mark.parametrize("error", [None, ValueError("broken")], ids=str)
 @in_virtual_time
-async def test_work_that_ends_frees_the_lease() -> None:
+async def test_work_that_ends_frees_the_lease_and_its_error_comes_through(error: Exception | None) -> None:
     server, diary = LeaseServer(), Diary()
     elector = diary.elector(Link(server), "a")
-    await elector.lead(diary.work("a", seconds=3))
-    assert (diary.terms, server.spec["holderIdentity"], elector.leading) == ([("a", 0, 3)], "", False)
 
-
-@in_virtual_time
-async def test_an_error_of_the_work_comes_through_and_frees_the_lease() -> None:
     async def work() -> None:
-        raise ValueError("broken")
+        await diary.work("a", seconds=3)()
+        if error:
+            raise error
 
-    server = LeaseServer()
-    with pytest.raises(ValueError, match="broken"):
-        await Diary().elector(Link(server), "a").lead(work)
-    assert server.spec["holderIdentity"] == ""
+    with pytest.raises(ValueError, match="broken") if error else contextlib.nullcontext():
+        await elector.lead(work)
+    assert (diary.terms, server.spec["holderIdentity"], elector.leading) == ([("a", 0, 3)], "", False)
 
 
 @pytest.mark.parametrize(
@@ -392,10 +337,12 @@ def test_times_that_cannot_keep_two_leaders_apart_are_refused(seconds: tuple[flo
 
 
 async def lost(leading: Awaitable[None]) -> str:
-    """Wait for the loss of leadership, and return its words."""
-    with pytest.raises(LeadershipLost) as caught:
+    """Return the words of the loss of leadership, if it comes to that."""
+    try:
         await leading
-    return str(caught.value)
+    except LeadershipLost as error:
+        return str(error)
+    return ""
 
 
 class Life(NamedTuple):

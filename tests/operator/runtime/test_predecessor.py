@@ -10,18 +10,14 @@ from tsoperator.runtime import predecessor
 from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
-OWN = Key(NAMESPACE, "operator-1")
 OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
 GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second by values of its chart
 
 
-def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Running") -> None:
+def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:
     """Create a Pod that no kubelet runs: it has no node."""
-    made = {
-        "metadata": {"namespace": NAMESPACE, "name": name, "labels": labels},
-        "spec": {"containers": [{"name": "operator", "image": "example/operator"}]},
-    }
-    sim.store.create(kinds.POD, made)
+    spec = {"containers": [{"name": "operator", "image": "example/operator"}]}
+    sim.store.create(kinds.POD, {"metadata": {"namespace": NAMESPACE, "name": name, "labels": labels}, "spec": spec})
 
 
 async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
@@ -31,46 +27,33 @@ async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
     pod(sim, "operator-1", OURS)
     pod(sim, "operator-0", GO)
     async with asyncio.timeout(30):
-        waiting = asyncio.create_task(predecessor.gone(client, OWN))
+        waiting = asyncio.create_task(predecessor.gone(client, Key(NAMESPACE, "operator-1")))
         await until(lambda: "operator-0" in caplog.text)
         assert not waiting.done()
         await client.delete(POD, Key(NAMESPACE, "operator-0"))
         await waiting
 
 
-@pytest.mark.parametrize(("name", "labels"), [("operator-2", OURS), ("other", {"app": "other"})])
-async def test_the_operator_waits_for_no_other_pod(
-    sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]
-) -> None:
-    pod(sim, "operator-1", OURS)
-    pod(sim, name, labels)
-    async with asyncio.timeout(30):
-        await predecessor.gone(client, OWN)
-
-
-async def test_the_operator_does_not_wait_for_its_own_pod(sim: ClusterSim, client: KubeClient) -> None:
-    pod(sim, "operator-1", {"app": "operator"})
-    async with asyncio.timeout(30):
-        await predecessor.gone(client, OWN)
-
-
 @pytest.mark.parametrize(
-    ("labels", "status", "waited_for"),
+    ("own", "pods"),
     [
-        (GO, {}, True),
-        (GO, {"phase": "Running"}, True),
-        (GO, {"phase": "Failed"}, False),
-        (GO, {"phase": "Succeeded"}, False),
-        (OURS, {"phase": "Running"}, False),
+        ("operator-1", {"operator-1": OURS, "operator-2": OURS}),
+        ("operator-1", {"operator-1": OURS, "other": {"app": "other"}}),
+        ("operator-1", {"operator-1": {"app": "operator"}}),
+        ("laptop", {"operator-0": GO}),
     ],
+    ids=["a replica", "another app", "itself", "in no Pod"],
 )
-def test_a_pod_of_the_go_operator_counts_until_it_has_ended(
-    labels: dict[str, str], status: dict[str, str], waited_for: bool
+async def test_the_operator_waits_for_no_other_pod(
+    sim: ClusterSim, client: KubeClient, own: str, pods: dict[str, dict[str, str]]
 ) -> None:
-    assert predecessor.is_go({"metadata": {"name": "operator-0", "labels": labels}, "status": status}) is waited_for
-
-
-async def test_an_operator_that_runs_in_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
-    pod(sim, "operator-0", GO)
+    for name, labels in pods.items():
+        pod(sim, name, labels)
     async with asyncio.timeout(30):
-        await predecessor.gone(client, Key(NAMESPACE, "laptop"))
+        await predecessor.gone(client, Key(NAMESPACE, own))
+
+
+def test_a_pod_of_the_go_operator_counts_until_it_has_ended() -> None:
+    statuses = [{}, *({"phase": phase} for phase in ("Running", "Failed", "Succeeded"))]
+    found = [predecessor.is_go({"metadata": {"labels": GO}, "status": status}) for status in statuses]
+    assert found == [True, True, False, False]

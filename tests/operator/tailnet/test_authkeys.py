@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from clustersim import objects as kinds
@@ -48,12 +49,10 @@ class Ground:
 
     @property
     def control(self) -> Control:
-        """The control server."""
         return self.sim.control
 
     @property
     def minted(self) -> list[str]:
-        """The keys that were minted, in that order."""
         return [key.key for key in self.control.keys.values()]
 
     def put_secret(self, ordinal: int = 0, /, **values: str | Object) -> None:
@@ -85,7 +84,6 @@ class Ground:
         return await self.auth_keys.obtain(proxy_login(proxy, children or self.seen()))
 
     async def obtained(self, children: Children | None = None, proxy: Proxy = PROXY) -> Mapping[int, str]:
-        """Return the keys alone, by ordinal."""
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
@@ -101,7 +99,6 @@ class Ground:
         return key
 
     def tags_of(self, auth_key: str) -> Sequence[str]:
-        """Return the tags of the devices that log in with *auth_key*."""
         return next(key.tags for key in self.control.keys.values() if key.key == auth_key)
 
 
@@ -126,34 +123,38 @@ async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_new_proxy_gets_a_new_key(ground: Ground) -> None:
-    found = await ground.obtained(NO_SECRETS)
-    [key] = ground.control.keys.values()
-    assert found == {0: key.key}
-    assert key.tags == TAGS
-    assert (key.reusable, key.ephemeral, key.preauthorized) == (False, False, True)
-
-
-async def test_every_replica_gets_a_key_of_its_own(ground: Ground) -> None:
+async def test_every_replica_of_a_new_proxy_gets_a_key_of_its_own_and_the_log_tells_of_it_but_not_which(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
     assert await ground.obtained(NO_SECRETS, THREE) == dict(enumerate(ground.minted))
-    assert len(ground.minted) == 3
+    kinds_of_key = {(key.tags, key.reusable, key.ephemeral) for key in ground.control.keys.values()}
+    assert (len(ground.minted), kinds_of_key) == (3, {(TAGS, False, False)})
+    lines = [f"minting an auth key for tailscale/ts-db-{number} with tag:k8s, tag:db" for number in range(3)]
+    assert caplog.messages == lines
 
 
-async def test_a_key_in_the_live_secret_is_the_one_to_use(ground: Ground) -> None:
-    ground.put_secret(config={"AuthKey": "tskey-auth-unused"})
-    assert await ground.obtained(NO_SECRETS) == {0: "tskey-auth-unused"}
-    assert not ground.control.keys
+async def test_a_key_in_the_live_secret_is_the_one_to_use_and_every_call_reads_it(ground: Ground) -> None:
+    first = await ground.obtained(NO_SECRETS)
+    for key in (first[0], "tskey-auth-unused"):
+        ground.put_secret(config={"AuthKey": key})
+        assert await ground.obtained(NO_SECRETS) == {0: key}
+    assert ground.sim.requests["tsoperator", "get", "secrets"] == 3
+    assert ground.minted == [first[0]]
 
 
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n000001CNTRL"}}'}
 
 
 @pytest.mark.parametrize("state", [{"device_id": "n000001CNTRL"}, PROFILE])
-async def test_a_proxy_that_has_logged_in_needs_no_key(ground: Ground, state: dict[str, str]) -> None:
+async def test_a_proxy_that_has_logged_in_needs_no_key_and_keeps_its_device(
+    ground: Ground, state: dict[str, str]
+) -> None:
+    assert ground.join(connected=True) == "n000001CNTRL"
     ground.put_secret(config={"Hostname": "db"}, **state)
-    assert await ground.obtained(NO_SECRETS) == {}
-    assert await ground.obtained() == {}
-    assert not ground.control.keys
+    for children in (NO_SECRETS, ground.seen(), NO_SECRETS):
+        assert await ground.obtained(children) == {}
+    assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
 async def test_a_replica_that_keeps_its_state_in_another_secret_needs_no_key_either(ground: Ground) -> None:
@@ -170,14 +171,6 @@ async def test_a_secret_without_a_key_gets_one(ground: Ground, config: Object | 
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_every_call_reads_the_secret_as_it_is_then(ground: Ground) -> None:
-    first = await ground.obtained(NO_SECRETS)
-    ground.put_secret(config={"AuthKey": first[0]})
-    assert await ground.obtained(NO_SECRETS) == first
-    assert ground.sim.requests["tsoperator", "get", "secrets"] == 2
-    assert len(ground.control.keys) == 1
-
-
 async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) -> None:
     ground.sim.faults.leave()
     with pytest.raises(Unreachable):
@@ -185,58 +178,45 @@ async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) 
     assert not ground.control.keys
 
 
-async def test_the_log_tells_of_a_new_key_but_not_which(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
-    found = await ground.obtained(NO_SECRETS)
-    assert caplog.messages == ["minting an auth key for tailscale/ts-db-0 with tag:k8s, tag:db"]
-    assert found[0] not in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("config", "reissue"), [({}, ""), ({}, REFUSED), ({}, "no-authkey"), ({"AuthKey": REFUSED}, REFUSED)]
+    ("config", "reissue", "device"),
+    [
+        ({}, "", "its own"),
+        ({}, REFUSED, "its own"),
+        ({}, "no-authkey", "its own"),
+        ({"AuthKey": REFUSED}, REFUSED, "its own"),
+        ({}, "", "n000007CNTRL"),
+        ({"AuthKey": REFUSED}, REFUSED, ""),
+    ],
 )
-async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device(
-    ground: Ground, config: Object, reissue: str
+async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device_if_it_has_one(
+    ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
-    ground.put_secret(config=config, reissue_authkey=reissue, device_id=ground.join())
+    ground.put_secret(
+        config=config, reissue_authkey=reissue, device_id=ground.join() if device == "its own" else device
+    )
     found = await ground.obtained()
     assert (found, ground.control.devices) == ({0: ground.minted[0]}, {})
     assert next(iter(ground.control.keys.values())).tags == TAGS
 
 
-async def test_a_device_that_is_gone_already_is_as_good_as_deleted(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id="n000007CNTRL")
-    assert await ground.obtained() == {0: ground.minted[0]}
-
-
-async def test_a_proxy_that_never_logged_in_gets_another_key(ground: Ground) -> None:
-    ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED)
-    assert await ground.obtained() == {0: ground.minted[0]}
-
-
-async def test_no_key_is_minted_before_the_old_device_is_deleted(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
-    ground.control.fail(403, path="/api/v2/device/")
-    with pytest.raises(ControlError):
-        await ground.obtained()
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
-    assert await ground.obtained() == {0: ground.minted[0]}
-
-
-async def test_a_request_that_was_answered_costs_no_key(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({"config": {"AuthKey": "tskey-auth-other"}, "reissue_authkey": ""}, {0: "tskey-auth-other"}),
+        ({"config": {}}, {}),
+    ],
+    ids=["answered", "over"],
+)
+async def test_a_request_that_was_answered_or_is_over_costs_no_key(
+    ground: Ground, now: dict[str, Any], found: dict[int, str]
+) -> None:
+    device = ground.join()
+    ground.put_secret(config={}, reissue_authkey="", device_id=device)
     behind = ground.seen()
-    ground.put_secret(config={"AuthKey": "tskey-auth-other"}, reissue_authkey="", device_id="n1")
-    assert await ground.obtained(behind) == {0: "tskey-auth-other"}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
-
-
-async def test_a_request_that_is_over_costs_no_key(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id="n1")
-    behind = ground.seen()
-    ground.put_secret(config={}, device_id=ground.join())
-    assert await ground.obtained(behind) == {}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
+    ground.put_secret(**now, device_id=device)
+    assert await ground.obtained(behind) == found
+    assert (ground.minted, [*ground.control.devices]) == ([], [device])
 
 
 async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> None:
@@ -247,11 +227,13 @@ async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> 
     assert len(ground.minted) == 1
 
 
-async def test_a_key_that_was_stored_is_not_given_again(ground: Ground) -> None:
+@pytest.mark.parametrize("reissue", [{}, {"reissue_authkey": "refused"}], ids=["used", "refused"])
+async def test_a_key_that_was_stored_is_not_given_again(ground: Ground, reissue: dict[str, str]) -> None:
     first = (await ground.obtained(NO_SECRETS))[0]
-    ground.put_secret(**config_files(CONFIG, first))
-    assert await ground.obtained() == {}
-    ground.put_secret(**config_files(CONFIG))
+    ground.put_secret(**config_files(CONFIG, first), **dict.fromkeys(reissue, first))
+    if not reissue:
+        assert await ground.obtained() == {}
+        ground.put_secret(**config_files(CONFIG))
     second = (await ground.obtained())[0]
     assert ground.minted == [first, second]
 
@@ -265,13 +247,6 @@ async def test_a_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags
     assert ground.tags_of(found[0]) == ("tag:web",)
 
 
-async def test_a_key_that_was_refused_before_the_cache_had_it_is_not_given_again(ground: Ground) -> None:
-    first = (await ground.obtained(NO_SECRETS))[0]
-    ground.put_secret(config={"AuthKey": first}, reissue_authkey=first)
-    second = (await ground.obtained())[0]
-    assert ground.minted == [first, second]
-
-
 async def test_a_parent_gets_one_key_at_once_and_the_next_after_half_a_minute(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     given = [await ground.refuse_next()]
@@ -281,6 +256,7 @@ async def test_a_parent_gets_one_key_at_once_and_the_next_after_half_a_minute(gr
     assert limited.requeue_after == pytest.approx(20)
     ground.clock.now += 20
     given.append(await ground.refuse_next())
+    assert await ground.obtain() == Keys({0: ""}, 30)
     assert given == ground.minted
 
 
@@ -298,45 +274,35 @@ async def test_each_parent_has_a_limit_of_its_own_which_goes_with_it(ground: Gro
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
-    other = replace(PROXY, owner=Owner("connector", OWNER.key))
-    assert (await ground.obtained(proxy=other))[0]
+    assert (await ground.obtained(proxy=replace(PROXY, owner=Owner("connector", OWNER.key))))[0]
     assert await ground.obtained() == {0: ""}
+    assert (await ground.obtained(proxy=replace(PROXY, parent_uid="other-uid")))[0]
     ground.auth_keys.forget(OWNER)
     assert (await ground.obtained())[0]
 
 
-async def test_a_parent_that_was_made_anew_has_a_limit_of_its_own(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="")
-    await ground.refuse_next()
-    assert (await ground.obtained(proxy=replace(PROXY, parent_uid="other-uid")))[0]
-
-
-async def test_a_key_that_could_not_be_minted_does_not_count(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="")
-    ground.control.fail(403, path="keys")
+@pytest.mark.parametrize(("path", "left"), [("keys", 0), ("/api/v2/device/", 1)])
+async def test_no_key_is_minted_before_the_old_device_is_deleted_and_only_one_that_is_counts(
+    ground: Ground, path: str, left: int
+) -> None:
+    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
+    ground.control.fail(403, path=path)
     with pytest.raises(ControlError):
         await ground.obtained()
-    assert (await ground.obtained())[0]
-
-
-async def test_a_secret_that_was_deleted_costs_the_device_that_it_had(ground: Ground) -> None:
-    ground.put_secret(config={}, device_id=ground.join(connected=True))
-    assert await ground.obtained() == {}
-    ground.delete_secret()
-    ground.control.fail(403, path="keys")
-    with pytest.raises(ControlError):
-        await ground.obtained()
+    assert (ground.minted, len(ground.control.devices)) == ([], left)
     assert await ground.obtained() == {0: ground.minted[0]}
-    assert not ground.control.devices
 
 
 async def test_a_secret_that_was_deleted_costs_the_last_device_that_it_had(ground: Ground) -> None:
     for _ in range(2):
         ground.put_secret(config={}, device_id=ground.join(connected=True))
-        await ground.obtained()
+        assert await ground.obtained() == {}
     first, _ = ground.control.devices
     ground.delete_secret()
-    await ground.obtained()
+    ground.control.fail(403, path="keys")
+    with pytest.raises(ControlError):
+        await ground.obtained()
+    assert await ground.obtained() == {0: ground.minted[0]}
     assert [*ground.control.devices] == [first]
 
 
@@ -350,13 +316,6 @@ async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted
     with pytest.raises(ControlError):
         await ground.obtained()
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
-
-
-async def test_a_secret_that_only_left_the_cache_keeps_its_device(ground: Ground) -> None:
-    ground.put_secret(config={}, device_id=ground.join(connected=True))
-    for children in (ground.seen(), NO_SECRETS):
-        assert await ground.obtained(children) == {}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
 async def test_a_request_of_a_proxy_that_is_connected_is_doubted_and_then_taken_back(ground: Ground) -> None:
@@ -381,17 +340,12 @@ async def test_a_proxy_that_lets_go_late_gets_its_key(ground: Ground) -> None:
     assert not ground.control.devices
 
 
-@pytest.mark.parametrize("end", ["it is taken back", "the proxy takes it back"])
-async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground, end: str) -> None:
+async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground) -> None:
     device = ground.join(connected=True)
-    ground.put_secret(config={}, reissue_authkey="", device_id=device)
-    assert await ground.obtain() == Keys({}, 30)
-    ground.clock.now += 30
-    if end == "the proxy takes it back":
-        ground.put_secret(config={}, device_id=device)
-    assert await ground.obtain() == Keys({}, None)
-    ground.put_secret(config={}, reissue_authkey="", device_id=device)
-    assert await ground.obtain() == Keys({}, 30)
+    for reissue in ({"reissue_authkey": ""}, {}, {"reissue_authkey": ""}):
+        ground.put_secret(config={}, device_id=device, **reissue)
+        assert await ground.obtain() == Keys({}, 30 if reissue else None)
+        ground.clock.now += 30
 
 
 async def test_a_parent_with_more_replicas_than_before_has_a_limit_for_all(ground: Ground) -> None:

@@ -46,18 +46,14 @@ class Server:
         self.remembered.add(call)
         return call
 
-    def change(self, name: str, seconds: float = 0.0) -> Callable[[], Awaitable[None]]:
-        """Return a call of which nobody wants the result."""
+    def start(self, owner: Owner, name: str, seconds: float = 0.0) -> None:
+        """Start a call of which nobody wants the result."""
         make = self.make(name, seconds)
 
         async def call() -> None:
             await make()
 
-        return call
-
-    def start(self, owner: Owner, name: str, seconds: float = 0.0) -> None:
-        """Start a call of which nobody wants the result."""
-        self.calls.start(owner, "name", name, self.change(name, seconds), self.given_up.append)
+        self.calls.start(owner, "name", name, call, self.given_up.append)
 
     async def ask(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> str:
         return await self.calls.result(owner, "key", name, self.make(name, seconds, error))
@@ -94,29 +90,15 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_quick_answer_is_waited_for() -> None:
+async def test_a_quick_answer_is_waited_for_and_a_slow_one_is_asked_for_once_and_kept() -> None:
     async with serving() as server:
-        assert await server.ask(A, "x", 0.2) == "x"
-
-
-@in_virtual_time
-async def test_a_slow_answer_is_kept_for_whoever_comes_back_for_it() -> None:
-    async with serving() as server:
-        pending = await server.begin(A, "x", 10)
-        assert now() == 0.25
-        await pending.until
-        assert (now(), await server.ask(A, "x")) == (10, "x")
-    assert server.asked == [(0, "x")]
-
-
-@in_virtual_time
-async def test_a_wish_is_asked_for_once_until_its_result_is_taken() -> None:
-    async with serving() as server:
-        for _ in range(3):
-            await server.begin(A, "x", 10)
+        assert await server.ask(B, "quick", 0.2) == "quick"
+        pending = [await server.begin(A, "x", 10) for _ in range(3)]
+        assert now() == 0.2 + 3 * 0.25
+        await pending[0].until
+        assert (now(), await server.ask(A, "x")) == (10.2, "x")
         await server.wait_for(A, "x")
-        await server.wait_for(A, "x")
-    assert server.asked == [(0, "x"), (10, "x")]
+    assert server.asked == [(0, "quick"), (0.2, "x"), (10.2, "x")]
 
 
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("away"), CredentialsUnreadable("no file"), KeyError("x")])
@@ -131,21 +113,13 @@ async def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_a_new_wish_takes_the_place_of_one_that_has_not_been_asked_for() -> None:
+async def test_a_new_wish_takes_the_place_of_one_that_waits_and_comes_after_one_that_runs() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
         await server.begin(B, "y")
-        assert await server.wait_for(B, "y") == "y"
-    assert server.asked == [(0, "busy"), (10, "y")]
-
-
-@in_virtual_time
-async def test_a_new_wish_while_a_call_runs_is_asked_for_after_it() -> None:
-    async with serving() as server:
-        await server.begin(A, "x", 10)
-        assert await server.wait_for(A, "y") == "y"
-    assert server.asked == [(0, "x"), (10, "y")]
+        assert [*await asyncio.gather(server.wait_for(B, "y"), server.wait_for(A, "z"))] == ["y", "z"]
+    assert server.asked == [(0, "busy"), (10, "y"), (10, "z")]
 
 
 @in_virtual_time
@@ -251,24 +225,17 @@ async def test_a_call_that_is_only_started_is_waited_for_by_nobody() -> None:
 
 
 @in_virtual_time
-async def test_a_call_is_not_started_while_the_server_does_not_answer_somebody_else() -> None:
-    async with serving() as server:
-        error = await server.stop_answering()
-        await server.begin(A, "probe", 10)
-        server.start(B, "x")
-        assert server.given_up == [error]
-    assert [name for _, name in server.asked] == ["probe"]
-
-
-@in_virtual_time
-async def test_a_call_whose_turn_does_not_come_is_given_up() -> None:
+async def test_a_call_is_given_up_while_others_get_no_answer() -> None:
     async with serving(at_once=1) as server:
         error = Unavailable("away")
         await server.begin(A, "unanswered", 10, error)
         server.start(B, "x")
         await asyncio.sleep(20)
         assert server.given_up == [error]
-    assert [name for _, name in server.asked] == ["unanswered"]
+        await server.begin(C, "probe", 10)
+        server.start(B, "x")
+        assert server.given_up == [error, error]
+    assert [name for _, name in server.asked] == ["unanswered", "probe"]
 
 
 @in_virtual_time
@@ -310,18 +277,11 @@ async def test_calls_that_are_over_are_not_remembered() -> None:
 
 
 @in_virtual_time
-async def test_calls_that_are_interrupted_are_waited_for_no_more_and_others_can_be_made_after_that() -> None:
+async def test_calls_that_are_interrupted_are_waited_for_no_more_and_their_failure_is_forgotten() -> None:
     server = Server(at_once=1)
     async with running(server.calls.run()):
         pending = [await server.begin(owner, "x", 10) for owner in (A, B)]
     assert [each.until.cancelled() for each in pending] == [True, True]
-    async with running(server.calls.run()):
-        assert await server.wait_for(A, "y") == "y"
-
-
-@in_virtual_time
-async def test_a_failure_is_forgotten_when_calls_are_interrupted() -> None:
-    server = Server()
     async with running(server.calls.run()):
         await server.stop_answering()
     async with running(server.calls.run()):

@@ -36,11 +36,13 @@ async def test_without_our_service_account_there_is_no_token(client: KubeClient)
         await factory(client, "gone").identity("kLab", "lab.example.org")()
 
 
-@pytest.mark.parametrize("status", [{}, {"token": "t"}, {"token": "t", "expirationTimestamp": "soon"}])
-async def test_an_answer_without_a_token_and_its_end_is_no_token(status: Object) -> None:
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response({"status": status})
+@pytest.mark.parametrize(
+    "answer", [{}, *({"status": each} for each in ({}, {"token": "t"}, {"token": "t", "expirationTimestamp": "soon"}))]
+)
+async def test_an_answer_without_a_token_and_its_end_is_no_token(answer: Object) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.json_response(answer)
 
-    async with serving(answer) as url, kube_client(url) as opened:
+    async with serving(handler) as url, kube_client(url) as opened:
         with pytest.raises(NoToken):
             await factory(opened).identity("kLab", "lab.example.org")()

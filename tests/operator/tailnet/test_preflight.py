@@ -5,24 +5,21 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 import aiohttp
 import pytest
 from clustersim.control import Control
 from clustersim.sim import SimOptions
-from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from tsoperator.api.objects import Object
 from tsoperator.runtime.events import EventRecorder
-from tsoperator.settings import Settings
 from tsoperator.tailnet.preflight import Findings, Preflight, PreflightMetrics, own_pod
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import until
+from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.full
@@ -62,8 +59,6 @@ class Nap:
 
 @dataclass(frozen=True)
 class Ground:
-    """A world, a preflight in it, and the pauses between its looks."""
-
     world: World
     preflight: Preflight
     nap: Nap
@@ -71,9 +66,6 @@ class Ground:
     @property
     def control(self) -> Control:
         return self.world.control
-
-    async def look(self) -> Findings:
-        return await self.preflight.look()
 
     async def run_a_while(self) -> None:
         """Run it until it naps, after the naps that are over at once."""
@@ -85,27 +77,25 @@ class Ground:
 
     def metrics(self) -> dict[str, float]:
         """Return the value for each check, and 1 for the kind of server."""
-        registry = CollectorRegistry()
-        registry.register(PreflightMetrics(lambda: {"": self.preflight.findings}))
-        samples = [sample for metric in registry.collect() for sample in metric.samples]
+        metrics = PreflightMetrics(lambda: {"": self.preflight.findings}).collect()
+        samples = [sample for metric in metrics for sample in metric.samples]
         return {next(iter(sample.labels.values())): sample.value for sample in samples}
 
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
     """Yield a preflight for *world*, whose Pod is OPERATOR; it does not try again what failed."""
-    client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
-    settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
+    credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(
             session,
             world.control_url,
-            lambda: Credentials(client_id, secret),
+            lambda: credentials,
             retry=Retry(tries=1),
             observe=lambda _, status: preflight.observe(status),
         )
-        nap = Nap()
-        preflight = Preflight(client, EventRecorder(world.api), own_pod(world.api, settings), sleep=nap)
+        nap, pod = Nap(), own_pod(world.api, settings(pod_name=OPERATOR))
+        preflight = Preflight(client, EventRecorder(world.api), pod, sleep=nap)
         yield Ground(world, preflight, nap)
 
 
@@ -122,20 +112,17 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> None:
-    findings = await either.look()
+async def test_a_tailnet_that_is_set_up_passes_every_check_and_nothing_in_it_changes(either: Ground) -> None:
+    findings = await either.preflight.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
-    assert findings.server == ("headscale" if headscale else "tailscale")
-    assert [note.reason for note in findings.notes] == (["UnsupportedByControlServer"] if headscale else [])
-    assert findings.complete
-
-
-async def test_features_that_headscale_lacks_are_named_with_those_that_work() -> None:
-    async with new_world(SimOptions(headscale=True)) as world, ground_of(world) as ground:
-        [note] = (await ground.look()).notes
-    assert note.type == "Normal"
-    assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
+    assert (findings.server, findings.complete) == ("headscale" if headscale else "tailscale", True)
+    told = [(note.type, note.reason) for note in findings.notes]
+    assert told == [("Normal", "UnsupportedByControlServer")] * headscale
+    for note in findings.notes:
+        assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
+    assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
+    assert not either.control.keys
 
 
 MISSING = {
@@ -166,7 +153,7 @@ async def test_a_lack_is_found_and_said_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
-    findings = await either.look()
+    findings = await either.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == failed
     [message] = [note.message for note in findings.notes if note.type == "Warning"]
     assert words in message
@@ -176,22 +163,26 @@ async def test_a_lack_is_found_and_said_once(
 
 async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ground.control.own_tags = []
-    findings = await ground.look()
+    findings = await ground.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
     assert "tag:k8s-operator" in findings.notes[0].message
 
 
-async def test_a_look_changes_nothing(either: Ground) -> None:
-    await either.look()
-    assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
-    assert not either.control.keys
-
-
-async def test_checks_are_gauges_and_those_not_made_are_left_out(ground: Ground) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "gauges"),
+    [
+        ("scopes", {"auth_keys", "services"}, {**WELL, "devices": 0, "tailscale": 1}),
+        ("client_id", "another", {"credentials": 0}),
+    ],
+    ids=["a scope", "credentials"],
+)
+async def test_checks_are_gauges_and_those_not_made_are_left_out(
+    ground: Ground, field: str, value: object, gauges: dict[str, float]
+) -> None:
     assert ground.metrics() == {}
-    ground.control.scopes.remove("devices:core")
+    setattr(ground.control, field, value)
     await ground.run_a_while()
-    assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
+    assert ground.metrics() == gauges
 
 
 def test_each_tailnet_has_its_own_gauges() -> None:
@@ -204,43 +195,29 @@ def test_each_tailnet_has_its_own_gauges() -> None:
     ]
 
 
-async def test_a_check_that_could_not_be_made_is_no_gauge(ground: Ground) -> None:
-    ground.control.client_id = "another"
-    await ground.run_a_while()
-    assert ground.metrics() == {"credentials": 0}
-
-
-class Looks(NamedTuple):
-    scopes: set[str]
-    naps: int
-    looks: int
-    told: int
-
-
 BOTH = {"auth_keys", "devices:core", "services"}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("scopes", "naps", "looks", "told"),
     [
-        Looks(BOTH, 24 * 60 - 1, 1, 1),
-        Looks(BOTH, 24 * 60, 2, 1),
-        Looks(BOTH - {"services"}, 5, 1, 1),
-        Looks({"auth_keys"}, 1, 2, 1),
-        Looks({"auth_keys"}, 59, 60, 1),
-        Looks({"auth_keys"}, 60, 61, 2),
-        Looks({"auth_keys"}, 119, 120, 2),
+        (BOTH, 24 * 60 - 1, 1, 1),
+        (BOTH, 24 * 60, 2, 1),
+        (BOTH - {"services"}, 5, 1, 1),
+        ({"auth_keys"}, 1, 2, 1),
+        ({"auth_keys"}, 59, 60, 1),
+        ({"auth_keys"}, 60, 61, 2),
+        ({"auth_keys"}, 119, 120, 2),
     ],
 )
 async def test_looks_are_daily_or_each_minute_while_something_is_missing(
-    ground: Ground, caplog: pytest.LogCaptureFixture, case: Looks
+    ground: Ground, caplog: pytest.LogCaptureFixture, scopes: set[str], naps: int, looks: int, told: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
-    ground.control.scopes = case.scopes
-    ground.nap.left = case.naps
+    ground.control.scopes = scopes
+    ground.nap.left = naps
     await ground.run_a_while()
-    assert ground.control.requests[LIST] == case.looks
-    assert len(told_levels(caplog)) == case.told
+    assert (ground.control.requests[LIST], len(told_levels(caplog))) == (looks, told)
     assert all(54 <= seconds <= 60 for seconds in ground.nap.seconds)
 
 
@@ -251,22 +228,20 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Groun
     assert ground.control.requests[LIST] == looks
 
 
-async def test_news_is_told_at_once(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+async def test_news_is_told_the_log_at_once_and_no_event_without_a_pod(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
     ground.control.scopes = {"auth_keys"}
     ground.nap.left, ground.nap.meanwhile = 1, lambda: ground.control.scopes.update(BOTH)
     await ground.run_a_while()
     assert told_levels(caplog) == ["WARNING", "INFO"]
+    assert "Devices Core (devices:core)" in caplog.text
+    assert await ground.world.events(POD_OF_OURS) == {}
 
 
 def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the levels at which findings were told."""
     return [each.levelname for each in caplog.records if " tailnet" in each.message]
-
-
-async def pod_events(world: World) -> dict[str, str]:
-    """Return the messages of the Events on the operator's Pod by reason."""
-    return await world.events(POD_OF_OURS)
 
 
 @pytest.mark.simulated
@@ -274,18 +249,10 @@ async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster
     cluster.control.scopes.remove("devices:core")
     await cluster.apply(POD_OF_OURS)
     async with running_operator(cluster, pod_name=OPERATOR) as operator:
-        events = await cluster.eventually(lambda: pod_events(cluster))
+        events = await cluster.eventually(lambda: cluster.events(POD_OF_OURS))
         assert "Devices Core (devices:core)" in events["PreflightFailed"]
         assert not await cluster.writes_when_left_alone()
         assert not operator.done()
-
-
-async def test_without_its_pod_it_tells_the_log(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
-    ground.control.scopes.remove("devices:core")
-    await ground.run_a_while()
-    assert "Devices Core (devices:core)" in caplog.text
-    assert await pod_events(ground.world) == {}
 
 
 async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(

@@ -75,42 +75,34 @@ async def test_a_parent_sees_what_failed_and_once_what_was_done(sim: ClusterSim,
     assert [[news.reason for news in each.news] for each in seen] == [[], [], ["TagsChanged"], []]
 
 
-class Move(NamedTuple):
-    """What the device at a destination becomes, and what is seen of that."""
-
-    destination: str
-    becomes: Object | None
-    has_device: bool = False
-    has_moved: bool = False
-
-
-GONE, RENAMED, READDRESSED = None, {"name": "orders.tail1234.ts.net"}, {"addresses": ("100.64.0.99",)}
-MOVES = {
-    "there": Move("DB.tail1234.ts.net.", {}, has_device=True),
-    "gone": Move("DB.tail1234.ts.net.", GONE),
-    "address gone": Move("100.64.0.1", GONE),
-    "IPv6 address gone": Move("FD7A:115C:A1E0:0::1", GONE),
-    "renamed": Move(FQDN, RENAMED, has_moved=True),
-    "renamed, by its address": Move("100.64.0.1", RENAMED, has_device=True),
-    "readdressed": Move("100.64.0.1", READDRESSED, has_moved=True),
-    "readdressed, by its name": Move(FQDN, READDRESSED, has_device=True),
+RENAMED, READDRESSED = {"name": "orders.tail1234.ts.net"}, {"addresses": ("100.64.0.99",)}
+MOVES: dict[str, tuple[str, Object | None, str]] = {
+    "there": ("DB.tail1234.ts.net.", {}, "has a device"),
+    "gone": ("DB.tail1234.ts.net.", None, ""),
+    "address gone": ("100.64.0.1", None, ""),
+    "IPv6 address gone": ("FD7A:115C:A1E0:0::1", None, ""),
+    "renamed": (FQDN, RENAMED, "has moved"),
+    "renamed, by its address": ("100.64.0.1", RENAMED, "has a device"),
+    "readdressed": ("100.64.0.1", READDRESSED, "has moved"),
+    "readdressed, by its name": (FQDN, READDRESSED, "has a device"),
 }
 
 
-@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+@pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
 async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
-    sim: ClusterSim, tailnets: Tailnets, move: Move
+    sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
     before = view(tailnets, device.node_id).devices[device.node_id]
     sim.control.delete_device(device)
-    if move.becomes is not None:
-        sim.control.update(replace(device, **move.becomes))
+    if becomes is not None:
+        sim.control.update(replace(device, **becomes))
     await joined(sim, tailnets, "later")
-    now = view(tailnets, device.node_id).devices.get(device.node_id)
-    departed = None if move.has_device else before
-    wanted = Destination(move.destination, now if move.has_device else None, departed, now if move.has_moved else None)
-    assert view(tailnets, destination=move.destination).destination == wanted
+    there = view(tailnets, device.node_id).devices.get(device.node_id)
+    has_device, has_moved = now == "has a device", now == "has moved"
+    departed, moved = None if has_device else before, there if has_moved else None
+    wanted = Destination(destination, there if has_device else None, departed, moved)
+    assert view(tailnets, destination=destination).destination == wanted
 
 
 async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
@@ -120,10 +112,6 @@ async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: Clus
     sim.control.delete_device(first)
     await joined(sim, tailnets, "later")
     assert view(tailnets, second.node_id).holders == {}
-
-
-async def test_a_proxy_that_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
-    assert view(tailnets).destination is None
 
 
 async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
@@ -138,28 +126,19 @@ async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
     assert [each.key for each in sim.control.keys.values()] == [first.by_ordinal[0], second.by_ordinal[0]]
 
 
-async def test_failures_are_forgotten_with_their_parent(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_parent_that_is_forgotten_has_no_failures_and_waits_for_no_call(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     device = await joined(sim, tailnets)
     sim.control.fail(400, path="/tags")
     await tailnets.carry_out(SetTags(OWN, OWNER, device.node_id, ("tag:a",)))
     await until(lambda: view(tailnets).failures)
-    tailnets.forget(OWNER)
-    assert not view(tailnets).failures
-
-
-async def test_a_parent_that_is_forgotten_waits_for_no_call(sim: ClusterSim, tailnets: Tailnets) -> None:
     sim.control.latency = 3600
     with pytest.raises(Pending) as raised:
         await tailnets.carry_out(DeleteDevice(OWN, OWNER, "n9"))
     tailnets.forget(OWNER)
     assert raised.value.until.cancelled()
-
-
-async def test_a_tailnet_that_is_not_known_is_an_error(tailnets: Tailnets) -> None:
-    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
-        tailnets.at("lab")
-    with pytest.raises(UnknownTailnet):
-        await tailnets.carry_out(SetTags("lab", OWNER, "n1", ("tag:a",)))
+    assert not view(tailnets).failures
 
 
 async def test_a_change_of_a_device_is_one_of_an_object(sim: ClusterSim, tailnets: Tailnets) -> None:
@@ -209,18 +188,21 @@ async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
         yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
 
 
-async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
+async def test_a_tailnet_is_followed_and_its_calls_are_waited_for_from_its_registration_to_its_end(lab: Lab) -> None:
     changes: list[Object | None] = []
     lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
     lab.tailnets.register(lab.other)
     first = join(lab.control).node_id
     await until(lambda: lab.tailnets.at(LAB).view(OWNER, [first]).devices)
     assert [key_of(each) for each in changes if each] == [Key(LAB, first)]
+    lab.control.latency = 3600
+    with pytest.raises(Pending) as raised:
+        await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
     lab.tailnets.unregister(LAB)
     reads = lab.control.requests.total()
-    await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "tailnet lab"])
-    assert lab.control.requests.total() <= reads + 1
-    assert lab.tailnets.registered(LAB) is None
+    await until(lambda: "tailnet lab" not in [task.get_name() for task in asyncio.all_tasks()])
+    assert lab.control.requests.total() <= reads + 3  # a read, a look and a call may have been under way
+    assert (lab.tailnets.registered(LAB), raised.value.until.cancelled()) == (None, True)
 
 
 async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
@@ -244,15 +226,6 @@ async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim,
             await Tailnets([own]).run()
 
 
-async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> None:
-    lab.tailnets.register(lab.other)
-    lab.control.latency = 3600
-    with pytest.raises(Pending) as raised:
-        await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
-    lab.tailnets.unregister(LAB)
-    await until(raised.value.until.cancelled)
-
-
 async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
     sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,25 +245,22 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
     await until(lambda: later in lab.other.view(OWNER, [later]).devices)
 
 
-async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict(lab: Lab) -> None:
-    waiting = []
-    for _ in range(2):
-        with pytest.raises(Pending) as raised:
-            lab.tailnets.at(LAB)
-        waiting.append(raised.value.until)
+def verdict(lab: Lab) -> asyncio.Future[None]:
+    """Return what a parent waits for that asks for the other tailnet too early."""
+    with pytest.raises(Pending) as raised:
+        lab.tailnets.at(LAB)
+    return raised.value.until
+
+
+async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict_or_its_end(lab: Lab) -> None:
+    waiting = [verdict(lab), verdict(lab)]
+    assert not any(each.done() for each in waiting)
+    lab.tailnets.unregister(LAB)
+    assert all(each.done() for each in waiting)
+    waiting = [verdict(lab), verdict(lab)]  # it was made anew
     assert not any(each.done() for each in waiting)
     lab.tailnets.refuse(LAB, "no")
     assert all(each.done() for each in waiting)
-
-
-async def test_a_parent_does_not_wait_for_a_tailnet_that_goes(lab: Lab) -> None:
-    with pytest.raises(Pending) as raised:
-        lab.tailnets.at(LAB)
-    lab.tailnets.unregister(LAB)
-    assert raised.value.until.done()
-    with pytest.raises(Pending) as raised:  # it was made anew
-        lab.tailnets.at(LAB)
-    assert not raised.value.until.done()
 
 
 async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:
@@ -304,11 +274,14 @@ async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> N
     assert lab.tailnets.refusal(LAB) == ""
 
 
-async def test_a_registered_tailnet_without_its_object_is_unknown(lab: Lab) -> None:
-    lab.tailnets.register(lab.other)
+async def test_a_tailnet_without_its_object_is_unknown_even_if_it_is_registered(lab: Lab) -> None:
     lab.existing.clear()
-    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab'"):
-        lab.tailnets.at(LAB)
+    for _ in range(2):
+        with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
+            lab.tailnets.at(LAB)
+        with pytest.raises(UnknownTailnet):
+            await lab.tailnets.carry_out(SetTags(LAB, OWNER, "n1", ("tag:a",)))
+        lab.tailnets.register(lab.other)
 
 
 DEVICES = {"n7": "db.tail5678.ts.net"}
@@ -321,39 +294,31 @@ async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, 
     assert [lab.tailnets.home(name, url, DEVICES) for name in (OWN, LAB)] == [LAB, LAB]
 
 
-class Tables(NamedTuple):
-    """The devices that two tailnets at one URL list, and the home of those that should be in the second."""
-
-    own: list[Known]
-    twin: list[Known]
-    home: str = LAB
-
-
 OURS, SAME = Known("n7", "db.tail5678.ts.net"), Known("n8", "X.tail5678.ts.net.")
 OTHER, SHARED = Known("n9", "x.tail9999.ts.net"), Known("n8", "x.tail5678.ts.net", external=True)
-TABLES = {
-    "nothing is known": Tables([], []),
-    "known in the second": Tables([], [OURS]),
-    "known in both": Tables([OURS], [OURS]),
-    "the second is not listed yet": Tables([OURS], []),
-    "the second is the same tailnet": Tables([OURS], [SAME]),
-    "the second is another tailnet": Tables([OURS], [OTHER], OWN),
-    "the first shares a device": Tables([OURS], [OTHER, SHARED], OWN),
-    "gone from both": Tables([SAME], [OTHER]),
+TABLES: dict[str, tuple[list[Known], list[Known], str]] = {
+    "nothing is known": ([], [], LAB),
+    "known in the second": ([], [OURS], LAB),
+    "known in both": ([OURS], [OURS], LAB),
+    "the second is not listed yet": ([OURS], [], LAB),
+    "the second is the same tailnet": ([OURS], [SAME], LAB),
+    "the second is another tailnet": ([OURS], [OTHER], OWN),
+    "the first shares a device": ([OURS], [OTHER, SHARED], OWN),
+    "gone from both": ([SAME], [OTHER], LAB),
 }
 
 
-@pytest.mark.parametrize("tables", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize(("first", "second", "home"), TABLES.values(), ids=TABLES)
 async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
-    sim: ClusterSim, client: KubeClient, lab: Lab, tables: Tables
+    sim: ClusterSim, client: KubeClient, lab: Lab, first: list[Known], second: list[Known], home: str
 ) -> None:
     own = lab.tailnets.at(OWN)
     twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
     lab.tailnets.register(twin)
-    for table, listed in ((own.devices, tables.own), (twin.devices, tables.twin)):
+    for devices, listed in ((own.devices, first), (twin.devices, second)):
         for device in listed:
-            table.put(device)
-    assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == tables.home
+            devices.put(device)
+    assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == home
 
 
 async def test_the_tailnet_of_an_orphans_device_is_found_in_fresh_lists(

@@ -24,16 +24,15 @@ from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices, Pace
-from tsoperator.tailnet.upkeep import DeviceUpkeep, Retry
-from tsoperator.tsclient import transport
+from tsoperator.tailnet.upkeep import DeviceUpkeep
 from tsoperator.tsclient.errors import Forbidden, Unavailable
+from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import running, until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, whole_secret
 from tests.support.tailnets import join, tailnet_client
 
 OWNER, OTHER = Owner("svc", Key("default", "db")), Owner("svc", Key("default", "other"))
-ONE_TRY = transport.Retry(tries=1)
 SET_TAGS = ("POST", "/api/v2/device/{id}/tags")
 SET_NAME = ("POST", "/api/v2/device/{id}/name")
 DEVICE = "/api/v2/device/{id}"
@@ -78,18 +77,12 @@ class Tailnet:
 
 @asynccontextmanager
 async def upkeep_in(
-    control: Control,
-    url: str,
-    cache: Cache | None = None,
-    retry: Retry | None = None,
-    calls: Calls | None = None,
-    to_server: transport.Retry = ONE_TRY,
+    control: Control, url: str, cache: Cache | None = None, calls: Calls | None = None
 ) -> AsyncIterator[Tailnet]:
-    """Yield the upkeep of the devices in the tailnet that *control* serves at *url*."""
     calls = calls or Calls(patience=30)
-    async with tailnet_client(control, url, to_server) as client, running(calls.run()):
+    async with tailnet_client(control, url, Retry(tries=1)) as client, running(calls.run()):
         devices = Devices(client, Pace(first=0, longest=0, denied=0))
-        upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)), retry)
+        upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)))
         tailnet = Tailnet(control, devices, upkeep)
         devices.listen(lambda old, new: tailnet.told.extend(each.node_id for each in (old or new,) if each))
         yield tailnet
@@ -125,38 +118,31 @@ async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(400, 600), (403, 600), (500, 30), (429, 30)], ids=str)
-async def test_a_failure_is_remembered_with_the_time_at_which_it_may_be_tried_again(
+async def test_each_failure_is_told_and_remembered_with_the_time_at_which_it_may_be_tried_again(
     tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()
-    tailnet.control.fail(status, path="/tags")
-    await tailnet.change(set_tags(device))
-    for _ in range(2):
-        failed = tailnet.failures[device.node_id, TAGS]
-        assert (failed.wanted, failed.finding.effect, failed.finding.reason) == (
-            ("tag:a",),
-            Effect.FAILED,
-            "TagsRefused",
-        )
-        assert "keeps the tags tag:k8s: it could not be given tag:a: " in failed.finding.message
-        assert seconds - 10 < failed.seconds <= seconds
-    assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (1, [])
-
-
-async def test_the_parent_is_called_back_for_each_refusal_though_it_is_the_same(tailnet: Tailnet) -> None:
-    device = await tailnet.join()
-    tailnet.control.fail(400, count=2, path="/tags")
-    for _ in range(2):
+    tailnet.control.fail(status, count=2, path="/tags")
+    for number in (1, 2):
         await tailnet.change(set_tags(device))
-    assert tailnet.control.requests[SET_TAGS] == 2
+        failed = tailnet.failures[device.node_id, TAGS]
+        finding = failed.finding
+        assert (failed.wanted, finding.effect, finding.reason) == (("tag:a",), Effect.FAILED, "TagsRefused")
+        assert "keeps the tags tag:k8s: it could not be given tag:a: " in finding.message
+        assert seconds - 10 < failed.seconds <= seconds
+        assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (number, [])
 
 
-async def test_a_success_ends_the_failure(tailnet: Tailnet) -> None:
+async def test_a_failure_ends_with_a_success_or_where_nothing_is_wanted_any_more(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     tailnet.control.fail(400, path="/tags")
     await tailnet.change(set_tags(device))
     await tailnet.change(set_tags(device, "tag:b"))
     assert (tailnet.failures, tailnet.news()) == ({}, [(Effect.NEWS, "TagsChanged")])
+    tailnet.control.fail(400, path="/tags")
+    await tailnet.change(set_tags(device))
+    await tailnet.upkeep.carry_out(ForgetFailure("", OWNER, device.node_id, TAGS))
+    assert tailnet.failures == {}
 
 
 async def test_failures_and_news_are_their_owners_and_go_with_it(tailnet: Tailnet) -> None:
@@ -182,14 +168,6 @@ async def test_news_stay_until_they_are_told(tailnet: Tailnet) -> None:
     assert tailnet.news() == [(Effect.NEWS, "TagsChanged")]
 
 
-async def test_a_failure_is_forgotten_where_nothing_is_wanted_any_more(tailnet: Tailnet) -> None:
-    device = await tailnet.join()
-    tailnet.control.fail(400, path="/tags")
-    await tailnet.change(set_tags(device))
-    await tailnet.upkeep.carry_out(ForgetFailure("", OWNER, device.node_id, TAGS))
-    assert tailnet.failures == {}
-
-
 async def test_a_control_server_that_hangs_holds_nothing_up() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
@@ -202,40 +180,16 @@ async def test_a_control_server_that_hangs_holds_nothing_up() -> None:
                 await tailnet.upkeep.carry_out(step)
 
 
-async def test_a_control_server_that_did_not_answer_is_said_so() -> None:
-    control, hasty = Control(), transport.Retry(call=0.2)
-    async with control.serve() as url, upkeep_in(control, url, to_server=hasty) as tailnet:
-        device = await tailnet.join()
-        control.latency = 3600
-        await tailnet.change(set_tags(device))
-        assert "did not answer" in tailnet.failures[device.node_id, TAGS].finding.message
-
-
-async def get_no_answer(tailnet: Tailnet) -> None:
-    with pytest.raises(Unavailable):
-        await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))
-
-
-@asynccontextmanager
-async def getting_no_answer(tailnet: Tailnet) -> AsyncIterator[None]:
-    """Let somebody else wait for an answer until the end of the block, in vain."""
-    asked = tailnet.control.requests["DELETE", DEVICE]
-    tailnet.control.latency = 0.2
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(get_no_answer(tailnet))
-        await until(lambda: tailnet.control.requests["DELETE", DEVICE] > asked)
-        yield
-
-
 async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(1, patience=30)) as tailnet:
         device = await tailnet.join()
         tailnet.told.clear()
         control.fail(503)
-        async with getting_no_answer(tailnet):
-            await tailnet.upkeep.carry_out(set_tags(device))
-        assert tailnet.told == [device.node_id]
+        control.latency = 0.2
+        steps: list[DeleteDevice | SetTags] = [DeleteDevice("", OTHER, "n9"), set_tags(device)]
+        ends = await asyncio.gather(*map(tailnet.upkeep.carry_out, steps), return_exceptions=True)
+        assert ([type(end) for end in ends], tailnet.told) == ([Unavailable, type(None)], [device.node_id])
         assert 20 < tailnet.failures[device.node_id, TAGS].seconds <= 30
 
 
@@ -256,21 +210,18 @@ async def test_a_device_that_went_meanwhile_is_no_failure(tailnet: Tailnet) -> N
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_device_is_deleted_and_known_no_more(tailnet: Tailnet) -> None:
+async def test_a_device_is_deleted_and_known_no_more_or_an_error_each_time(tailnet: Tailnet) -> None:
     device = await tailnet.join()
-    for _ in range(2):  # one that is gone already is no error
-        await tailnet.upkeep.carry_out(DeleteDevice("", OWNER, device.node_id))
-        assert (tailnet.devices.known(device.node_id), tailnet.control.devices) == (None, {})
-
-
-async def test_a_device_that_cannot_be_deleted_is_an_error_each_time(tailnet: Tailnet) -> None:
-    device = await tailnet.join()
+    deletion = DeleteDevice("", OWNER, device.node_id)
     tailnet.control.fail(403, count=2, path=DEVICE)
     for _ in range(2):
         with pytest.raises(Forbidden):
-            await tailnet.upkeep.carry_out(DeleteDevice("", OWNER, device.node_id))
+            await tailnet.upkeep.carry_out(deletion)
+        assert tailnet.devices.known(device.node_id)
+    for _ in range(2):  # one that is gone already is no error
+        await tailnet.upkeep.carry_out(deletion)
+        assert (tailnet.devices.known(device.node_id), tailnet.control.devices) == (None, {})
     assert (tailnet.failures, tailnet.news()) == ({}, [])
-    assert tailnet.devices.known(device.node_id)
 
 
 async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
@@ -302,34 +253,37 @@ async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
     assert tailnet.told[told:] == []  # or the parent would come back for ever
 
 
-async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet) -> None:
-    await tailnet.join()
-    await held(tailnet, take_name(await tailnet.join()), "is online")
-
-
-@pytest.mark.parametrize("tags", [("tag:k8s",), ("tag:k8s", "tag:other"), ("tag:k8s", "tag:db", "tag:other")], ids=str)
-async def test_a_dead_device_with_other_tags_keeps_its_name(tailnet: Tailnet, tags: tuple[str, ...]) -> None:
-    holder, device = await tailnet.join(offline=600), await tailnet.join()
-    tailnet.control.update(replace(tailnet.control.devices[holder.node_id], tags=tags))
-    await tailnet.devices.refresh()
-    await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), "has other tags: ")
-
-
-async def test_a_device_that_was_seen_at_no_known_time_keeps_its_name(tailnet: Tailnet) -> None:
-    holder, device = await tailnet.join(offline=600), await tailnet.join()
-    known = tailnet.devices.known(holder.node_id)
-    assert known is not None
-    tailnet.devices.put(replace(known, last_seen=None))
-    await held(tailnet, take_name(device), "is online")
-
-
-async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Tailnet) -> None:
-    holder, device = await tailnet.join(offline=600), await tailnet.join()
+@pytest.mark.parametrize("offline", [None, 600], ids=["online", "back since the list"])
+async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet, offline: float | None) -> None:
+    holder, device = await tailnet.join(offline=offline), await tailnet.join()
     tailnet.control.set_connected(holder.node_id, connected=True)
     await held(tailnet, take_name(device), "is online")
     known = tailnet.devices.known(holder.node_id)
     assert known is not None
     assert known.connected
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        (("tag:k8s",), "has other tags: "),
+        (("tag:k8s", "tag:other"), "has other tags: "),
+        (("tag:k8s", "tag:db", "tag:other"), "has other tags: "),
+        (("tag:k8s", "tag:db"), "is online"),
+    ],
+    ids=str,
+)
+async def test_a_device_with_other_tags_or_seen_at_no_known_time_keeps_its_name(
+    tailnet: Tailnet, tags: tuple[str, ...], words: str
+) -> None:
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
+    tailnet.control.update(replace(tailnet.control.devices[holder.node_id], tags=tags))
+    await tailnet.devices.refresh()
+    known = tailnet.devices.known(holder.node_id)
+    assert known is not None
+    if words == "is online":
+        tailnet.devices.put(replace(known, last_seen=None))
+    await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), words)
 
 
 async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tailnet) -> None:
@@ -342,16 +296,7 @@ async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tail
     assert "deleted" not in news.message
 
 
-async def test_a_name_that_its_hostname_does_not_bring_is_given(tailnet: Tailnet) -> None:
-    holder, device = await tailnet.join(), await tailnet.join()
-    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, holder.node_id))
-    tailnet.control.answer("{}", path="/name")  # as a server that leaves a device the number it once got
-    await tailnet.change(take_name(device))
-    assert tailnet.control.devices[device.node_id].name == FQDN
-    assert tailnet.control.requests[SET_NAME] == 2
-
-
-async def test_a_name_that_cannot_be_given_is_a_failure(tailnet: Tailnet) -> None:
+async def test_a_name_that_its_hostname_does_not_bring_is_given_or_a_failure(tailnet: Tailnet) -> None:
     holder, device = await tailnet.join(), await tailnet.join()
     await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, holder.node_id))
     tailnet.control.fail(400, path="/name")
@@ -359,21 +304,20 @@ async def test_a_name_that_cannot_be_given_is_a_failure(tailnet: Tailnet) -> Non
     failed = tailnet.failures[device.node_id, NAME]
     assert (failed.wanted, failed.finding.effect, failed.finding.reason) == ("db", Effect.NOTICE, "NameNotTakenOver")
     assert failed.finding.message.startswith("device db-1.tail1234.ts.net could not be given the name db: ")
+    tailnet.control.answer("{}", path="/name")  # as a server that leaves a device the number it once got
+    await tailnet.change(take_name(device))
+    assert tailnet.control.devices[device.node_id].name == FQDN
+    assert tailnet.control.requests[SET_NAME] == 3
 
 
-async def test_a_name_is_freed_for_a_new_proxy_and_that_is_told_once(tailnet: Tailnet) -> None:
-    await tailnet.join(offline=600)
-    await tailnet.upkeep.carry_out(FREE_NAME)
-    assert not tailnet.control.devices
-    assert tailnet.devices.at("db") is None
-    assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
-
-
-async def test_a_name_that_is_held_is_no_matter_before_the_proxy_has_another(tailnet: Tailnet) -> None:
+async def test_a_name_is_freed_for_a_new_proxy_unless_it_is_held_and_that_is_told_once(tailnet: Tailnet) -> None:
     holder = await tailnet.join()
     await tailnet.upkeep.carry_out(FREE_NAME)
-    assert (tailnet.news(), tailnet.failures) == ([], {})
-    assert holder.node_id in tailnet.control.devices
+    assert (tailnet.news(), tailnet.failures, [*tailnet.control.devices]) == ([], {}, [holder.node_id])
+    tailnet.control.disconnect(holder.node_id, 600)
+    await tailnet.upkeep.carry_out(FREE_NAME)
+    assert (tailnet.control.devices, tailnet.devices.at("db")) == ({}, None)
+    assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
 
 
 async def test_a_name_is_looked_for_again_with_other_tags() -> None:

@@ -6,6 +6,7 @@ from clustersim.control import Control
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
+    Call,
     Forbidden,
     Missing,
     NotSupported,
@@ -20,6 +21,7 @@ from tests.support.tailnets import join
 from tests.support.virtual_time import Clock
 
 KEYS = "/api/v2/tailnet/-/keys"
+DEVICES = "/api/v2/tailnet/-/devices"
 TOKEN = "/api/v2/oauth/token"
 
 
@@ -32,45 +34,43 @@ async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
     assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
 
 
-async def test_a_device_reads_the_same_from_either_server(client: TailnetClient, control: Control) -> None:
-    registered = join(control)
-    device = await client.device(registered.node_id)
-    assert (device.node_id, device.short_name) == (registered.node_id, "db")
-    assert (device.addresses, device.tags, device.authorized) == (registered.addresses, ("tag:k8s",), True)
-    assert device.connected is (None if control.headscale else True)
-
-
-async def test_every_device_is_listed(client: TailnetClient, control: Control) -> None:
+async def test_a_device_reads_the_same_from_either_server_and_in_the_list(
+    client: TailnetClient, control: Control, clock: Clock
+) -> None:
     assert await client.devices() == {}
-    registered = [join(control) for _ in range(2)]
-    listed = await client.devices()
-    assert listed == {device.node_id: await client.device(device.node_id) for device in registered}
+    registered, gone = join(control), join(control)
+    control.disconnect(gone.node_id, seconds=60)
+    both = {each.node_id: await client.device(each.node_id) for each in (registered, gone)}
+    listed, again = await client.devices(), await client.devices()
+    assert listed == both
+    assert all(device is listed[node_id] for node_id, device in again.items())
+    device = both[registered.node_id]
+    assert (device.short_name, device.addresses, device.tags) == ("db", registered.addresses, ("tag:k8s",))
+    assert device.authorized
+    seen = [(each.connected, each.last_seen and each.last_seen.timestamp()) for each in both.values()]
+    assert seen == ([(None, None)] * 2 if control.headscale else [(True, clock.now), (False, clock.now - 60)])
 
 
-async def test_a_deleted_device_is_gone(client: TailnetClient, control: Control) -> None:
-    device = join(control)
-    await client.delete_device(device.node_id)
-    assert not control.devices
-    with pytest.raises(Missing, match="device not found"):
-        await client.device(device.node_id)
+async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: TailnetClient, control: Control) -> None:
+    device = join(control).node_id
+    for _ in range(2):
+        await client.delete_device(device)
+        assert not control.devices
+    for call in (client.device(device), client.set_tags(device, ["tag:k8s"]), client.set_name(device, "db")):
+        with pytest.raises(Missing, match="device not found"):
+            await call
 
 
-async def test_a_device_that_is_gone_counts_as_deleted(client: TailnetClient, control: Control) -> None:
-    device = join(control)
-    control.delete_device(device)
-    await client.delete_device(device.node_id)
-
-
-async def test_a_404_in_plain_text_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
+async def test_a_404_in_plain_text_or_a_web_page_does_not_count_as_deleted(
+    client: TailnetClient, control: Control
+) -> None:
+    device = join(control).node_id
     control.answer("404 page not found", status=404, path="/device/", headers={"Content-Type": "text/plain"})
     with pytest.raises(NotSupported, match="does not have that call"):
-        await client.delete_device(join(control).node_id)
-
-
-async def test_a_web_page_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
+        await client.delete_device(device)
     control.answer_nonsense(path="/device/")
     with pytest.raises(UnexpectedAnswer, match="Please log in"):
-        await client.delete_device(join(control).node_id)
+        await client.delete_device(device)
 
 
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
@@ -83,43 +83,49 @@ async def test_text_that_cannot_be_an_id_is_no_device_and_no_path(
     assert not control.requests
 
 
-async def test_a_refused_tag_is_a_bad_request_with_the_reason(client: TailnetClient, control: Control) -> None:
+async def test_refused_tags_are_a_bad_request_that_tells_what_was_asked_for(
+    client: TailnetClient, control: Control, url: str
+) -> None:
     control.policy_tags = {"tag:k8s"}
-    with pytest.raises(BadRequest, match=r"tag:other.*") as key_error:
-        await client.create_auth_key(["tag:other"])
-    assert "tag:other" in key_error.value.detail
-    assert key_error.value.status == 400
+    with pytest.raises(BadRequest) as refused:
+        await client.create_auth_key(["tag:k8s", "tag:other"])
+    assert (refused.value.status, "tag:other" in refused.value.detail) == (400, True)
+    assert refused.value.call == Call(url, KEYS, ("tag:k8s", "tag:other"), await client.granted())
+    with pytest.raises(BadRequest) as refused:
+        await client.set_tags(join(control).node_id, ["tag:other"])
+    assert "requested tags [tag:other] are invalid or not permitted" in refused.value.detail
 
 
-async def test_a_missing_scope_is_forbidden_in_the_servers_words(client: TailnetClient, control: Control) -> None:
+async def test_a_missing_scope_is_forbidden_in_the_servers_words_until_it_is_added(
+    client: TailnetClient, control: Control
+) -> None:
     control.scopes.remove("auth_keys")
     with pytest.raises(Forbidden) as error:
         await client.create_auth_key(["tag:k8s"])
     words = "required scope auth_keys" if control.headscale else "does not have enough permissions"
     assert words in error.value.detail
     assert "scopes and tags of the OAuth client" in str(error.value)
-
-
-async def test_a_scope_that_was_added_is_there_at_the_next_call(client: TailnetClient, control: Control) -> None:
-    control.scopes.remove("auth_keys")
-    with pytest.raises(Forbidden):
-        await client.create_auth_key(["tag:k8s"])
     control.scopes.add("auth_keys")
     assert (await client.create_auth_key(["tag:k8s"])).id in control.keys
 
 
-async def test_a_revoked_token_is_replaced_once(client: TailnetClient, control: Control) -> None:
+async def test_a_token_that_is_revoked_or_old_by_the_clock_of_the_client_is_replaced_once(
+    client: TailnetClient, control: Control, clock: Clock
+) -> None:
     await client.devices()
     control.revoke_tokens()
     await client.devices()
-    assert control.requests["POST", TOKEN] == 2
+    assert (control.requests["POST", TOKEN], control.requests["GET", DEVICES]) == (2, 3)
+    clock.now += control.token_seconds
+    await client.devices()
+    assert (control.requests["POST", TOKEN], control.requests["GET", DEVICES]) == (3, 4)
 
 
 async def test_a_token_that_is_never_accepted_is_unauthorized(client: TailnetClient, control: Control) -> None:
     control.fail(401, count=10, path="/devices")
     with pytest.raises(Unauthorized, match="CLIENT_ID_FILE and CLIENT_SECRET_FILE"):
         await client.devices()
-    assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
+    assert control.requests["GET", DEVICES] == 2
 
 
 @pytest.mark.parametrize("body", ["{}", '{"id": "k1", "key": ""}', '{"id": "k1"}', "null", "[]"])
@@ -149,16 +155,6 @@ async def test_a_call_that_is_cancelled_leaves_the_client_usable(client: Tailnet
     assert await client.devices() == {}
 
 
-async def test_the_clock_of_the_client_decides_when_a_token_is_renewed(
-    client: TailnetClient, control: Control, clock: Clock
-) -> None:
-    await client.devices()
-    clock.now += control.token_seconds
-    await client.devices()
-    assert control.requests["POST", TOKEN] == 2
-    assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
-
-
 async def test_an_oauth_client_may_do_what_its_token_says(client: TailnetClient, control: Control) -> None:
     control.scopes, control.own_tags = {"auth_keys", "devices:core"}, ["tag:ops", "tag:k8s"]
     granted = await client.granted()
@@ -175,51 +171,13 @@ async def test_only_tailscale_has_services_whether_or_not_they_may_be_seen(
     assert await client.has_services() is not control.headscale
 
 
-async def test_a_refusal_tells_what_was_asked_for(client: TailnetClient, control: Control, url: str) -> None:
-    control.policy_tags = set()
-    with pytest.raises(BadRequest) as refused:
-        await client.create_auth_key(["tag:k8s", "tag:db"])
-    call = refused.value.call
-    assert (call.server, call.path, call.tags) == (url, "/api/v2/tailnet/-/keys", ("tag:k8s", "tag:db"))
-    assert call.granted == await client.granted()
-
-
-async def test_tags_take_the_place_of_those_that_a_device_has(client: TailnetClient, control: Control) -> None:
-    device = join(control)
-    await client.set_tags(device.node_id, ["tag:db", "tag:prod"])
-    assert control.devices[device.node_id].tags == ("tag:db", "tag:prod")
-
-
-async def test_tags_that_are_refused_for_a_device_are_a_bad_request(client: TailnetClient, control: Control) -> None:
-    control.policy_tags = {"tag:k8s"}
-    with pytest.raises(BadRequest) as error:
-        await client.set_tags(join(control).node_id, ["tag:other"])
-    assert "requested tags [tag:other] are invalid or not permitted" in error.value.detail
-
-
 @pytest.mark.parametrize(("name", "label"), [("orders", "orders"), ("", "db")])
-async def test_a_device_is_renamed_or_named_after_its_hostname(
+async def test_a_device_gets_other_tags_and_a_name_or_that_of_its_host(
     client: TailnetClient, control: Control, name: str, label: str
 ) -> None:
     device = join(control)
     control.rename_device(device, "old")
     await client.set_name(device.node_id, name)
-    assert (await client.device(device.node_id)).short_name == label
-
-
-async def test_a_device_that_is_gone_can_be_given_nothing(client: TailnetClient) -> None:
-    with pytest.raises(Missing):
-        await client.set_tags("n000009CNTRL", ["tag:k8s"])
-    with pytest.raises(Missing):
-        await client.set_name("n000009CNTRL", "db")
-
-
-async def test_a_device_tells_whether_it_is_there(client: TailnetClient, control: Control, clock: Clock) -> None:
-    device = join(control)
-    control.disconnect(device.node_id, seconds=60)
+    await client.set_tags(device.node_id, ["tag:db", "tag:prod"])
     found = await client.device(device.node_id)
-    if control.headscale:
-        assert (found.connected, found.last_seen) == (None, None)
-    else:
-        assert found.last_seen is not None
-        assert (found.connected, found.last_seen.timestamp()) == (False, clock.now - 60)
+    assert (found.short_name, found.tags) == (label, ("tag:db", "tag:prod"))

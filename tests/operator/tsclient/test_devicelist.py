@@ -4,12 +4,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
-from clustersim.control import Control
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from tsoperator.api.device import Device
-from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.devicelist import DeviceListReader
 from tsoperator.tsclient.errors import ControlError, UnexpectedAnswer
 from tsoperator.tsclient.models import DeviceList
@@ -190,18 +188,6 @@ def test_lists_are_read_as_by_a_json_parser(bodies: list[str], block: int) -> No
     for found, wanted in zip(asyncio.run(read()), map(plainly, bodies), strict=True):
         # Where several things are wrong, which one the error names may differ.
         assert found == wanted or (isinstance(found, str) and isinstance(wanted, str))
-
-
-async def test_an_unchanged_list_of_a_large_tailnet_is_not_decoded_again(
-    client: TailnetClient, control: Control
-) -> None:
-    body = compact(*map(device, range(2_000)))
-    control.answer(body, path=DEVICES)
-    before = await client.devices()
-    control.answer(body, path=DEVICES)
-    after = await client.devices()
-    assert len(after) == 2_000
-    assert sum(each is not before[node_id] for node_id, each in after.items()) == 0
 
 
 async def test_other_tasks_run_while_a_list_is_read() -> None:

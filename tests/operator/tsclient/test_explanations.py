@@ -48,8 +48,7 @@ class Case(NamedTuple):
     length: int = MESSAGE_LIMIT
 
 
-LINES = 2 * 120
-"""The characters of two lines of a wide terminal."""
+LINES = 2 * 120  # characters: two lines of a wide terminal
 
 CASES = {
     "wrong client": Case(
@@ -179,24 +178,22 @@ def test_a_scope_is_lacking_only_if_the_server_told_the_scopes(scopes: tuple[str
     assert lacking(Granted(scopes), "auth_keys") is lacks
 
 
-async def test_the_answers_of_real_servers_lead_to_the_lines_to_add(client: TailnetClient, control: Control) -> None:
-    control.policy_tags = {"tag:k8s"}
-    with pytest.raises(BadRequest) as refused:
-        await client.create_auth_key(["tag:db"])
-    assert OWNERS in explain(refused.value).message
-    assert control.client_secret not in explain(refused.value).message
-
-
-async def test_tags_of_others_lead_to_the_lines_too_whatever_the_code(client: TailnetClient, control: Control) -> None:
-    control.client_tags = {"tag:k8s"}
+@pytest.mark.parametrize(
+    ("field", "value", "words", "not_said"),
+    [
+        ("policy_tags", {"tag:k8s"}, OWNERS, "auth_keys"),
+        ("client_tags", {"tag:k8s"}, OWNERS, "auth_keys"),
+        ("scopes", {"devices:core"}, "scope Auth Keys (auth_keys)", "tagOwners"),
+    ],
+    ids=["unknown tag", "tag of others", "scope"],
+)
+async def test_the_answers_of_real_servers_lead_to_what_is_lacking(
+    client: TailnetClient, control: Control, field: str, value: set[str], words: str, not_said: str
+) -> None:
+    setattr(control, field, value)
     with pytest.raises((BadRequest, Forbidden)) as refused:
         await client.create_auth_key(["tag:db"])
-    assert OWNERS in explain(refused.value).message
-
-
-async def test_a_scope_that_the_client_lacks_is_named_not_the_tags(client: TailnetClient, control: Control) -> None:
-    control.scopes.remove("auth_keys")
-    with pytest.raises(Forbidden) as refused:
-        await client.create_auth_key(["tag:db"])
-    assert "scope Auth Keys (auth_keys)" in explain(refused.value).message
-    assert "tagOwners" not in explain(refused.value).message
+    told = explain(refused.value).message
+    assert words in told
+    assert not_said not in told
+    assert control.client_secret not in told
