@@ -46,9 +46,9 @@ def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) 
     assert "\n" not in error
 
 
-@pytest.mark.parametrize(
-    "image",
-    ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"example.org/a/k8s-proxy:v1@{DIGEST}"],
-)
+NAMED = ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"example.org/a/k8s-proxy:v1@{DIGEST}"]
+
+
+@pytest.mark.parametrize("image", NAMED)
 def test_an_image_has_a_name(image: str) -> None:
     assert image_name(image) == "k8s-proxy"
