@@ -62,18 +62,13 @@ def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation
     assert all(advice.funnel_attribute(["tag:web"]) in note.message for note in notes)
 
 
-def test_without_https_the_admin_console_of_tailscale_is_named() -> None:
-    note = advice.no_https(ReportedDevice("n000001CNTRL", "", "", serves_no_https=True), "HTTPS Ingress")
-    assert note.reason == "HTTPSNotEnabled"
-    assert "HTTPS Ingress can't work: enable MagicDNS and HTTPS" in note.message
+def test_without_https_tailscales_admin_console_is_named_and_on_headscale_it_is_not_to_be_had() -> None:
+    note, other = (advice.no_https(ReportedDevice(id, "", "", True), "Funnel") for id in ("n000001CNTRL", "7"))
+    assert (note.reason, other.reason) == ("HTTPSNotEnabled", "UnsupportedByControlServer")
+    assert "Funnel can't work: enable MagicDNS and HTTPS" in note.message
     assert "https://login.tailscale.com/admin/dns" in note.message
-
-
-def test_without_https_on_headscale_it_is_not_to_be_had() -> None:
-    note = advice.no_https(ReportedDevice("7", "", "", serves_no_https=True), "Funnel")
-    assert note.reason == "UnsupportedByControlServer"
-    assert note.message.startswith("Funnel is not supported by this control server")
-    assert "login.tailscale.com" not in note.message
+    assert other.message.startswith("Funnel is not supported by this control server")
+    assert "login.tailscale.com" not in other.message
 
 
 def test_a_device_that_waits_for_approval_is_named_and_where_to_approve_it() -> None:

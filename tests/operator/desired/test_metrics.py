@@ -1,7 +1,5 @@
 """What leads Prometheus to a proxy's metrics."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import Key, Object, annotations, labels
@@ -81,23 +79,18 @@ def test_there_is_a_service_alone_before_or_without_a_service_monitor(monitor: b
     assert [obj["kind"] for obj in objects_for(metrics(monitor=monitor), *there)] == ["Service"]
 
 
-class Nothing(NamedTuple):
-    metrics: Metrics | None
-    pod: ProxyPod = INGRESS
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("wanted", "pod"),
     [
-        Nothing(None),
-        Nothing(Metrics(enable=False)),
-        Nothing(metrics(), egress_to_name("db.tail1234.ts.net.")),
-        Nothing(metrics(), egress_to_ip("100.64.0.9")),
-        Nothing(metrics(), served_ingress(forward_cluster_traffic=True)),
+        (None, INGRESS),
+        (Metrics(enable=False), INGRESS),
+        (metrics(), egress_to_name("db.tail1234.ts.net.")),
+        (metrics(), egress_to_ip("100.64.0.9")),
+        (metrics(), served_ingress(forward_cluster_traffic=True)),
     ],
 )
-def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
-    assert objects_for(case.metrics, service(), pod=case.pod) == []
+def test_a_proxy_that_serves_no_metrics_gets_nothing(wanted: Metrics | None, pod: ProxyPod) -> None:
+    assert objects_for(wanted, service(), pod=pod) == []
 
 
 @pytest.mark.parametrize(
@@ -128,10 +121,9 @@ def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert owned_keys(service(), "svc", "tailscale") == ()
 
 
-@pytest.mark.parametrize("kind", ["egress_service", "ingress_service"])
-def test_both_types_of_services_are_of_one_kind(kind: str) -> None:
-    obj = {"metadata": {"labels": {**LABELS, "ts_proxy_type": kind}}}
-    assert by_metrics_owner(obj) == ("svc:default/web",)
+def test_both_types_of_services_are_of_one_kind() -> None:
+    given = ({**LABELS, "ts_proxy_type": kind} for kind in ("egress_service", "ingress_service"))
+    assert [by_metrics_owner({"metadata": {"labels": each}}) for each in given] == [("svc:default/web",)] * 2
 
 
 @pytest.mark.parametrize("changed", [{"tailscale.com/managed": "no"}, {"ts_proxy_type": "other"}])

@@ -21,6 +21,7 @@ def listed(url: str, *domains: str) -> Listed:
     return Listed(url, frozenset(domains))
 
 
+BESIDE = Suffixes((OURS,), anywhere=True)
 SEEN = {
     "nothing yet": ([Listed(TAILSCALE)], [], Suffixes()),
     "no tailnet at all": ([], [], Suffixes(complete=True)),
@@ -37,23 +38,15 @@ SEEN = {
         [Reported(HEADSCALE, HEADSCALES)],
         Suffixes((HEADSCALES,), complete=True),
     ),
-    "Headscale with a proxy that is elsewhere": (
-        [listed(HEADSCALE, "")],
-        [Reported(TAILSCALE, OURS)],
-        Suffixes((OURS,), anywhere=True),
-    ),
-    "Headscale beside a tailnet that is known": (
-        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)],
-        [],
-        Suffixes((OURS,), anywhere=True),
-    ),
+    "Headscale with a proxy that is elsewhere": ([listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], BESIDE),
+    "Headscale beside a tailnet that is known": ([listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], BESIDE),
     "a server that is away, with a proxy": ([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
     "devices of others, of which a Service leads to one": (
         [Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", f"db.{OTHER}", "db.a b"}))],
         [],
         Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
     ),
-    "one of two, and the other in a moment": (
+    "one, and the other soon": (
         [listed(TAILSCALE, OURS), Listed("", pending=True)],
         [],
         Suffixes((OURS,), pending=True),
@@ -128,23 +121,18 @@ def test_the_zones_follow_from_what_is_known(case: Case) -> None:
     assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
 
 
-class Name(NamedTuple):
-    name: str
-    is_right: bool
-    suffixes: Suffixes = Suffixes()
-    given: tuple[str, ...] = ()
-
-
-NAMES = [
-    Name("db.tail9.ts.net", True),
-    Name("db.tail.example.org", False),
-    Name("db.tail.example.org", True, ALL),
-    Name("db.tail.example.org", False, ALL, given=("ts.net",)),
-    Name("db.tail.example.org", True, Suffixes(anywhere=True)),
-    Name("db.tail.example.org", False, Suffixes(anywhere=True), given=("ts.net",)),
-]
-
-
-@pytest.mark.parametrize("case", NAMES)
-def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(case: Name) -> None:
-    assert (name_error(case.name, case.given, case.suffixes) is None) == case.is_right
+@pytest.mark.parametrize(
+    ("name", "right", "suffixes", "given"),
+    [
+        ("db.tail9.ts.net", True, Suffixes(), ()),
+        ("db.tail.example.org", False, Suffixes(), ()),
+        ("db.tail.example.org", True, ALL, ()),
+        ("db.tail.example.org", False, ALL, ("ts.net",)),
+        ("db.tail.example.org", True, Suffixes(anywhere=True), ()),
+        ("db.tail.example.org", False, Suffixes(anywhere=True), ("ts.net",)),
+    ],
+)
+def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(
+    name: str, right: bool, suffixes: Suffixes, given: tuple[str, ...]
+) -> None:
+    assert (name_error(name, given, suffixes) is None) == right
