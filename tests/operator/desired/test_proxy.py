@@ -11,7 +11,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, Plan, SetTags, Step, TakeName
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
@@ -67,27 +67,14 @@ def running() -> Children:
     return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
 
 
-def children(*states: dict[str, str]) -> Children:
-    """Return the Secrets of replicas with these keys."""
-    return Children(secrets=[secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)])
-
-
-def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
-    return [(obj["kind"], obj["metadata"]["name"]) for obj in children_of(plan)]
-
-
 def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
     key = proxy_key(OWNER, PROXY.parent_uid, Children(), SETTINGS)
-    name = child_name("db", PROXY.parent_uid)
     plan = plan_proxy(replace(PROXY, key=key), Children(), SETTINGS, Keys({0: "new-authkey"}))
-    assert kinds_and_names(plan) == [("Service", name), ("Secret", f"{name}-0"), ("StatefulSet", name)]
-    assert {key_of(obj).namespace for obj in children_of(plan)} == {"tailscale"}
+    made = {obj["kind"]: key_of(obj) for obj in children_of(plan)}
+    assert key == Key("tailscale", child_name("db", PROXY.parent_uid))
+    assert [*made.items()] == [("Service", key), ("Secret", Key(key.namespace, f"{key.name}-0")), ("StatefulSet", key)]
     assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
-
-
-def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
-    assert plan_proxy(PROXY, Children(), SETTINGS).hold == FINALIZER
-    assert plan_proxy(PROXY, running(), SETTINGS).hold == FINALIZER
+    assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
 
 
 @pytest.mark.parametrize(
@@ -109,20 +96,17 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-@pytest.mark.parametrize(
-    ("secrets", "wants"),
-    [
-        ([], True),
-        ([secret()], True),
-        ([secret(auth_key="unused")], False),
-        ([secret(device_id="n1")], False),
-        ([slim_secret(f"{NAME}-0", config_files(replace(CONFIG, hostname="old"), "unused"))], True),
-        ([secret(auth_key="refused", device_id="n1", reissue_authkey="refused")], True),
-        ([secret("ts-db-other-0", device_id="n1")], True),
-    ],
-)
-def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost(secrets: list[Object], wants: bool) -> None:
-    assert proxy_login(PROXY, Children(secrets=secrets)).in_need == ({0} if wants else set())
+def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> None:
+    refused = {"device_id": "n1", "reissue_authkey": "refused"}
+    found = [
+        secret(f"{NAME}-0"),
+        secret(f"{NAME}-1", auth_key="unused"),
+        secret(f"{NAME}-2", device_id="n1"),
+        slim_secret(f"{NAME}-3", config_files(replace(CONFIG, hostname="old"), "unused")),
+        secret(f"{NAME}-4", auth_key="refused", **refused),
+        secret("ts-db-other-5", device_id="n1"),
+    ]
+    assert proxy_login(replace(PROXY, replica_count=6), Children(secrets=found)).in_need == {0, 3, 4, 5}
 
 
 WEB = Proxy(
@@ -205,16 +189,9 @@ def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> 
     plan = plan_proxy(proxy, measured(), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
     assert len(children_of(plan)) == 2
-
-
-def test_only_the_monitor_that_a_class_no_longer_asks_for_goes() -> None:
-    plan = plan_proxy(WEB, measured(), SETTINGS)
-    assert deletions_of(plan) == [Deletion(SERVICEMONITOR, measured().metrics[1])]
-
-
-def test_removal_takes_the_metrics_service_with_the_rest() -> None:
-    plan = plan_removal(OWNER, replace(measured(), statefulsets=[]))
-    assert [deletion.resource for deletion in deletions_of(plan)] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
+    assert deletions_of(plan_proxy(WEB, measured(), SETTINGS)) == [Deletion(SERVICEMONITOR, monitor)]
+    removed = deletions_of(plan_removal(OWNER, replace(measured(), statefulsets=[])))
+    assert [deletion.resource for deletion in removed] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
 
 
 @pytest.mark.parametrize("leaving", [False, True])
@@ -231,15 +208,12 @@ def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
-@pytest.mark.parametrize(
-    ("there", "steps"),
-    [(statefulset(), [Deletion(STATEFULSET, statefulset())]), (deleting(statefulset()), [])],
-    ids=["there", "on its way out"],
-)
-def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(there: Object, steps: list[Step]) -> None:
+@pytest.mark.parametrize("leaving", [False, True])
+def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(*, leaving: bool) -> None:
+    there = deleting(statefulset()) if leaving else statefulset()
     plan = plan_removal(OWNER, replace(running(), statefulsets=[there]))
-    assert (plan.steps, plan.release) == (steps, "")
-    assert plan.requeue_after
+    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, there)])
+    assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
 @pytest.mark.parametrize(("owners", "waits"), [([{"kind": "StatefulSet", "name": NAME}], True), ([], False)])
@@ -278,11 +252,9 @@ def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
 def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
     data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
     found = secret(https_endpoint="no-https", **data)
-    theirs = proxy_device(Children(secrets=[found], pods=[pod("other", "P")]))
-    own = proxy_device(Children(secrets=[found], pods=[pod("other", "Q"), pod(f"{NAME}-0", "P")]))
-    assert theirs is not None
-    assert own is not None
-    assert (theirs.serves_no_https, own.serves_no_https) == (False, True)
+    pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
+    devices = [proxy_device(Children(secrets=[found], pods=each)) for each in pods]
+    assert [device and device.serves_no_https for device in devices] == [False, True]
     assert proxy_device(Children()) is None
 
 
@@ -328,41 +300,33 @@ def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn:
 
 
 LOGGED_IN = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "device_ips": '["100.64.0.1", "fd7a::1"]'}
-DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
+OTHER = {**LOGGED_IN, "device_fqdn": "b.ts.net"}
+IPS = "100.64.0.1, fd7a::1"
+DEVICES = (("db.tail1234.ts.net", IPS),)
+ROUTER = replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24")))
 
 
 @pytest.mark.parametrize(
-    ("proxy", "there", "outline"),
+    ("proxy", "states", "outline"),
     [
-        (PROXY, Children(), Outline("default-db")),
-        (PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
-        (PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
-        (PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
-        (
-            PROXY,
-            children({**LOGGED_IN, "device_fqdn": "b.ts.net"}, LOGGED_IN),
-            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
-        ),
-        (
-            PROXY,
-            children(LOGGED_IN, {**LOGGED_IN, "device_fqdn": "b.ts.net"}),
-            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
-        ),
-        (replace(PROXY, replica_count=3), Children(), Outline("default-db")),
-        (replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
-        (replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
-        (replace(PROXY, hostname_prefix="r", replica_count=0), Children(), Outline("")),
-        (
-            replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
-            Children(),
-            Outline("default-db", "10.0.0.0/8, 192.0.2.0/24"),
-        ),
+        (PROXY, [], Outline("default-db")),
+        (PROXY, [LOGGED_IN], Outline("default-db", "", DEVICES)),
+        (PROXY, [{**LOGGED_IN, "device_ips": ""}], Outline("default-db")),
+        (PROXY, [{**LOGGED_IN, "device_fqdn": ""}], Outline("default-db")),
+        (PROXY, [OTHER, LOGGED_IN], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (PROXY, [LOGGED_IN, OTHER], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (replace(PROXY, replica_count=3), [], Outline("default-db")),
+        (replace(PROXY, hostname_prefix="r"), [], Outline("r-0")),
+        (replace(PROXY, hostname_prefix="r", replica_count=3), [], Outline("r-0..2")),
+        (replace(PROXY, hostname_prefix="r", replica_count=0), [], Outline("")),
+        (ROUTER, [], Outline("default-db", "10.0.0.0/8, 192.0.2.0/24")),
     ],
 )
 def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(
-    proxy: Proxy, there: Children, outline: Outline
+    proxy: Proxy, states: list[dict[str, str]], outline: Outline
 ) -> None:
-    assert plan_proxy(proxy, there, SETTINGS).outline == outline
+    secrets = [secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)]
+    assert plan_proxy(proxy, Children(secrets=secrets), SETTINGS).outline == outline
 
 
 def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:

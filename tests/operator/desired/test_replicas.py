@@ -1,7 +1,6 @@
 """A proxy of several replicas, each with a Secret, an auth key and a device of its own."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SECRET, Key, Object
@@ -73,13 +72,10 @@ def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
 
 def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
     children = children_of(plan(2, Children(), r0="first", r1="second"))
-    names = [obj["metadata"]["name"] for obj in children]
     assert [obj["kind"] for obj in children] == ["Service", "Secret", "Secret", "StatefulSet"]
-    assert names == [NAME, f"{NAME}-0", f"{NAME}-1", NAME]
-    assert [texts(obj) for obj in children[1:3]] == [
-        config_files(config(0), "first"),
-        config_files(config(1), "second"),
-    ]
+    assert [obj["metadata"]["name"] for obj in children] == [NAME, f"{NAME}-0", f"{NAME}-1", NAME]
+    files = [config_files(config(0), "first"), config_files(config(1), "second")]
+    assert [texts(obj) for obj in children[1:3]] == files
 
 
 def test_a_proxy_that_is_right_is_left_alone() -> None:
@@ -92,9 +88,8 @@ def test_a_new_config_is_patched_into_every_secret() -> None:
     other = replace(proxy(2), config=replace(CONFIG, routes=()))
     patches = patches_of(plan_proxy(other, running(2), SETTINGS))
     assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
-    assert [texts(patch.body) for patch in patches] == [
-        config_files(replace(config(number), routes=())) for number in (0, 1)
-    ]
+    files = [config_files(replace(config(number), routes=())) for number in (0, 1)]
+    assert [texts(patch.body) for patch in patches] == files
 
 
 def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
@@ -107,8 +102,7 @@ def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
 def test_a_key_is_wanted_by_replica() -> None:
     children = Children(secrets=[secret(0, device_id="n0"), secret(1), secret(2, auth_key="unused")])
     login = proxy_login(proxy(4), children)
-    assert login.in_need == {1, 3}
-    assert login.devices == {0: "n0"}
+    assert (login.in_need, login.devices) == ({1, 3}, {0: "n0"})
     assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", proxy(4).replicas)
 
 
@@ -125,37 +119,21 @@ def test_each_replica_has_one_secret_named_like_its_pod() -> None:
     ]
 
 
-class Shrinking(NamedTuple):
-    statefulset: Object | None
-    pods: list[str]
+SHRINKING: dict[str, tuple[list[Object], list[str]]] = {
+    "as before": ([statefulset(2)], ["0", "1"]),
+    "not seen": ([statefulset(1, generation=3, observed=2, pods=2)], ["0", "1"]),
+    "not seen, Pod gone": ([statefulset(1, generation=3, observed=2, pods=1, updated=1)], ["0"]),
+    "Pod to come": ([statefulset(2, pods=1, updated=1)], ["0"]),
+    "Pod counted": ([statefulset(1, pods=2, updated=1)], ["0"]),
+    "Pod there": ([statefulset(1, pods=1, updated=1)], ["0", "1"]),
+    "others old": ([statefulset(1, pods=1, updated=0)], ["0"]),
+    "deleted": ([], []),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Shrinking(statefulset(2), ["0", "1"]),
-        Shrinking(statefulset(1, generation=3, observed=2, pods=2), ["0", "1"]),
-        Shrinking(statefulset(1, generation=3, observed=2, pods=1, updated=1), ["0"]),
-        Shrinking(statefulset(2, pods=1, updated=1), ["0"]),
-        Shrinking(statefulset(1, pods=2, updated=1), ["0"]),
-        Shrinking(statefulset(1, pods=1, updated=1), ["0", "1"]),
-        Shrinking(statefulset(1, pods=1, updated=0), ["0"]),
-        Shrinking(None, []),
-    ],
-    ids=[
-        "as before",
-        "not seen",
-        "not seen, Pod gone",
-        "Pod to come",
-        "Pod counted",
-        "Pod there",
-        "others old",
-        "deleted",
-    ],
-)
-def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(case: Shrinking) -> None:
-    there = [case.statefulset] if case.statefulset else []
-    pods = [pod(f"{NAME}-{number}", number) for number in case.pods]
+@pytest.mark.parametrize(("there", "left"), SHRINKING.values(), ids=SHRINKING)
+def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(there: list[Object], left: list[str]) -> None:
+    pods = [pod(f"{NAME}-{number}", number) for number in left]
     made = plan(1, replace(running(2), statefulsets=there, pods=pods))
     assert (deletions_of(made), deleted_devices(made), made.way_out) == ([], [], "")
     assert made.requeue_after
