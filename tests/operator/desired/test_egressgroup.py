@@ -101,12 +101,6 @@ def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
     assert [each["matchPort"] for each in document["b"]["ports"]] == [10002, 10003, 10001]
 
 
-@pytest.mark.parametrize("entry", [DATABASE, Entry("", "fd7a:115c:a1e0::1", frozenset()), Entry(FQDN, "", frozenset())])
-def test_a_document_is_read_as_it_was_written(entry: Entry) -> None:
-    text = b64decode(egressgroup.render_entries({"default-db": entry})).decode()
-    assert egressgroup.read_entries(text) == {"default-db": entry}
-
-
 @pytest.mark.parametrize(
     "other",
     [

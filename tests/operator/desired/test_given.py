@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_GIVEN
 from tsoperator.api.objects import Object, annotations, labels
-from tsoperator.desired.given import given_names, with_given, without_given
+from tsoperator.desired.given import with_given, without_given
 from tsoperator.desired.plan import write_for
 
 from tests.support.objects import stored
@@ -40,10 +40,6 @@ def test_our_own_notes_are_not_a_classes_to_give(note: str) -> None:
 def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Object, given_notes: Object) -> None:
     plain = child(**({"labels": own} if own else {}))
     assert without_given(with_given(plain, given_labels, given_notes)) == plain
-
-
-def test_a_child_without_the_note_was_given_nothing() -> None:
-    assert given_names(child(labels={"team": "web"})) == set()
 
 
 def written(wanted: Object, found: Object | None) -> Object:

@@ -93,18 +93,15 @@ def test_a_proxy_that_serves_no_metrics_gets_nothing(wanted: Metrics | None, pod
     assert objects_for(wanted, service(), pod=pod) == []
 
 
-@pytest.mark.parametrize(
-    ("pod", "kind", "job"),
-    [
-        (exposed_ip("192.0.2.4"), "ingress_service", "ts_ingress_service_default_web"),
-        (exposed_name("db.example.org"), "ingress_service", "ts_ingress_service_default_web"),
-        (served_service(), "ingress_service", "ts_ingress_service_default_web"),
-        (connected_networks(), "connector", "ts_connector_web"),
-    ],
-)
-def test_a_proxy_is_labelled_with_its_kind(pod: ProxyPod, kind: str, job: str) -> None:
+@pytest.mark.parametrize("pod", [exposed_ip("192.0.2.4"), exposed_name("db.example.org"), served_service()])
+def test_a_proxy_of_a_service_is_labelled_with_its_kind(pod: ProxyPod) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])
-    assert (found["ts_proxy_type"], found["ts_prom_job"]) == (kind, job)
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
+
+
+def test_the_job_of_a_proxy_without_a_namespace_has_none() -> None:
+    found = labels(objects_for(metrics(), pod=connected_networks())[0])
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("connector", "ts_connector_web")
 
 
 def test_names_that_are_too_long_for_labels_are_cut() -> None:

@@ -1,7 +1,5 @@
 """A ProxyClass over the StatefulSet of a proxy."""
 
-from copy import deepcopy
-
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import Key, Object, annotations, labels
@@ -205,11 +203,3 @@ def test_a_variable_is_there_once_with_its_last_value_where_references_work(
 def test_a_variable_replaces_one_that_comes_from_a_field() -> None:
     made = over_container({"env": [{"name": "POD_IP", "value": "192.0.2.1"}]})["env"]
     assert [variable for variable in made if variable["name"] == "POD_IP"] == [{"name": "POD_IP", "value": "192.0.2.1"}]
-
-
-def test_the_statefulset_that_it_is_laid_over_stays_as_it_was() -> None:
-    base = unclassed()
-    before = deepcopy(base)
-    everything = {"tailscaleContainer": {"env": [{"name": "A"}], "resources": {"limits": {"cpu": 1}}}, **POD_FIELDS}
-    overlaid(base, ProxyClassSpec.model_validate({"statefulSet": {"pod": everything}}), EGRESS)
-    assert base == before

@@ -14,7 +14,7 @@ from tsoperator.desired.proxypod import (
     served_service,
 )
 from tsoperator.desired.replica import Replica
-from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
+from tsoperator.desired.statefulset import proxy_pod_spec, selects
 from tsoperator.desired.tailscaled import ProxyConfig
 
 from tests.support.objects import settings
@@ -129,13 +129,6 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
     assert container_of(made)["volumeMounts"] == [mount(name, f"/etc/tsconfig/{secret}") for name, secret in names]
 
 
-@pytest.mark.parametrize("pod", [KERNEL_INGRESS, PUBLIC])
-def test_the_serve_config_is_mounted_after_the_config(pod: ProxyPod) -> None:
-    made = statefulset(pod)
-    assert pods_of(made)["volumes"][1:] == [volume("serve-config-0", "ts-db-abcde-0", **SERVED)]
-    assert container_of(made)["volumeMounts"][1:] == [mount("serve-config-0", "/etc/tailscaled/ts-db-abcde-0")]
-
-
 def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names() -> None:
     keys = [[Key("tailscale", f"egress-{number}{end}") for end in ("-config", "")] for number in (0, 1)]
     replicas = [Replica(number, *keys[number], f"egress-{number}", ("tag:k8s",)) for number in (0, 1)]
@@ -150,13 +143,6 @@ def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names(
         mount("tailscaledconfig-1", "/etc/tsconfig/egress-1"),
         mount("serve-config-0", "/etc/tailscaled/egress-0"),
     ]
-
-
-def test_a_statefulset_of_several_replicas_has_the_name_that_it_is_given() -> None:
-    made = proxy_statefulset(Key("tailscale", "egress"), OWNER, "1234-UID", {"a": 1}, 2, {"note": "x"})
-    assert (made["metadata"]["name"], made["spec"]["serviceName"], made["spec"]["replicas"]) == ("egress", "egress", 2)
-    assert made["spec"]["template"]["metadata"]["annotations"] == {"note": "x"}
-    assert made["spec"]["template"]["spec"] == {"a": 1}
 
 
 def with_script(name: str, *args: str) -> Object:
