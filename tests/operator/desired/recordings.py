@@ -71,7 +71,6 @@ def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
 
 
 def _exposed_service(made: dict[str, Object]) -> Object:
-    """The LoadBalancer Service that the recording was made of, and its status."""
     spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "clusterIP": "192.0.2.105"}
     given = {"tailscale.com/hostname": "my-lb", "tailscale.com/tags": "tag:k8s"}
     return _moved({**egress_service(given, spec=spec), "status": made["status"]}, "lb", _uid_of(made))

@@ -30,18 +30,13 @@ def test_tailscales_control_servers_are_known_by_their_name(url: str, tailscales
     assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is tailscales
 
 
-@pytest.mark.parametrize(
-    ("tags", "owners", "lines"),
-    [
-        (["tag:k8s"], [], {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}),
-        (["tag:a", "tag:b"], ["tag:ops"], {"tag:ops": [], "tag:a": ["tag:ops"], "tag:b": ["tag:ops"]}),
-        (["tag:ops"], ["tag:ops"], {"tag:ops": []}),
-    ],
-)
-def test_the_owners_of_tags_are_lines_of_a_policy_file(
-    tags: list[str], owners: list[str], lines: dict[str, list[str]]
-) -> None:
-    assert json.loads(f"{{{advice.tag_owners(tags, owners)}}}") == {"tagOwners": lines}
+def test_the_owners_of_tags_are_lines_of_a_policy_file() -> None:
+    def lines(tags: list[str], owners: list[str]) -> object:
+        return json.loads(f"{{{advice.tag_owners(tags, owners)}}}")["tagOwners"]
+
+    assert lines(["tag:k8s"], []) == {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}
+    assert lines(["tag:a", "tag:b"], ["tag:c"]) == {"tag:c": [], "tag:a": ["tag:c"], "tag:b": ["tag:c"]}
+    assert lines(["tag:ops"], ["tag:ops"]) == {"tag:ops": []}
 
 
 def test_the_line_for_funnel_has_the_very_tags() -> None:

@@ -20,7 +20,6 @@ VOCABULARY = Vocabulary(
 
 
 def told(annotations: dict[str, str], labels: dict[str, str] | None = None) -> list[Note]:
-    """What is told of an object with these annotations and labels."""
     return ignored(egress_service(annotations, labels=labels or {}), VOCABULARY)
 
 

@@ -32,12 +32,9 @@ GROUP = Owner("proxygroup", Key("", "db"))
 
 
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
-    assert OWNER.labels == LABELS
-    assert GROUP.labels == {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource": "db",
-        "tailscale.com/parent-resource-type": "proxygroup",
-    }
+    kind = {"tailscale.com/parent-resource-type": "proxygroup"}
+    in_group = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"} | kind
+    assert (OWNER.labels, GROUP.labels) == (LABELS, in_group)
 
 
 @pytest.mark.parametrize(
@@ -139,14 +136,9 @@ def test_a_child_is_named_after_its_parent() -> None:
 
 
 def test_children_are_controlled_by_the_dnsconfig() -> None:
-    assert owner_reference(DNSCONFIG, "ts-dns", "1234-UID") == {
-        "apiVersion": "tailscale.com/v1alpha1",
-        "kind": "DNSConfig",
-        "name": "ts-dns",
-        "uid": "1234-UID",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    parent = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "name": "ts-dns", "uid": "1234-UID"}
+    found = owner_reference(DNSCONFIG, "ts-dns", "1234-UID")
+    assert found == {**parent, "controller": True, "blockOwnerDeletion": True}
 
 
 METRICS = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "db"}

@@ -11,14 +11,12 @@ KEY = "tailscale.com/proxy-class"
 
 
 def problem_of(parent: Object, proxy_class: Object | None, default: str) -> ClassProblem:
-    """Why the class that *parent* names can't be used, which must be so."""
     chosen = chosen_class(parent, proxy_class, default)
     assert isinstance(chosen, ClassProblem)
     return chosen
 
 
 def spec_of(proxy_class: Object) -> ProxyClassSpec:
-    """What a class says, which must be usable."""
     chosen = chosen_class(egress_service({KEY: "prod"}), proxy_class, "")
     assert isinstance(chosen, ProxyClassSpec)
     return chosen

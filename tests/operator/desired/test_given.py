@@ -43,7 +43,6 @@ def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Ob
 
 
 def written(wanted: Object, found: Object | None) -> Object:
-    """What is stored after a write that was due."""
     result = write_for(wanted, found)
     assert result is not None
     return stored(result)

@@ -2,9 +2,9 @@
 
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import Key, Object, annotations, labels
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, labels
 from tsoperator.api.v1alpha1.proxyclass import Metrics
-from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
+from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys, owner_reference
 from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.proxypod import (
     ProxyPod,
@@ -49,15 +49,11 @@ def service() -> Object:
 
 def test_a_service_monitor_belongs_to_the_service() -> None:
     first, monitor = objects_for(metrics(monitor=True), service())
-    owner = {"apiVersion": "v1", "kind": "Service", "name": "ts-web-abcde-metrics", "uid": service()["metadata"]["uid"]}
+    owner = owner_reference(SERVICE, "ts-web-abcde-metrics", service()["metadata"]["uid"])
     assert first["kind"] == "Service"
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "ServiceMonitor")
-    assert monitor["metadata"] == {
-        "namespace": "tailscale",
-        "name": "ts-web-abcde-metrics",
-        "labels": LABELS,
-        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-    }
+    named = {"namespace": "tailscale", "name": "ts-web-abcde-metrics"}
+    assert monitor["metadata"] == {**named, "labels": LABELS, "ownerReferences": [owner]}
     assert monitor["spec"] == {
         "selector": {"matchLabels": LABELS},
         "endpoints": [{"port": "metrics"}],

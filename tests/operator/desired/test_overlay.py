@@ -35,12 +35,10 @@ def over(spec: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
 
 
 def over_pod(pod: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
-    """The Pods' spec under a class with *pod*."""
     return pods_of(over({"statefulSet": {"pod": pod}}, kind, **changes))
 
 
 def over_container(container: Object) -> Object:
-    """The container of tailscaled under a class with *container*."""
     return container_of(over({"statefulSet": {"pod": {"tailscaleContainer": container}}}))
 
 

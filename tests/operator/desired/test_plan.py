@@ -46,7 +46,6 @@ def live(spec: Object | None = None, **metadata: Any) -> Object:
 
 
 def written(wanted: Object, found: Object | None) -> Object:
-    """What is written, which must be something."""
     result = write_for(wanted, found)
     assert result is not None
     return result

@@ -118,12 +118,10 @@ LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port
 
 
 def with_family(*families: str) -> Object:
-    """The headless Service in a cluster of these families."""
     return {**service(), "spec": {**service()["spec"], "ipFamilies": [*families]}}
 
 
 def listening(*, ipv6: bool) -> Object:
-    """The StatefulSet of a proxy that serves metrics."""
     children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
     (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS)) if obj["kind"] == "StatefulSet"]
     return stored(made)
@@ -164,7 +162,6 @@ def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
 
 
 def measured() -> Children:
-    """A proxy with a metrics Service and a ServiceMonitor."""
     service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
     monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
     return replace(running(), metrics=[service, monitor])

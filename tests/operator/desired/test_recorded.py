@@ -82,7 +82,6 @@ def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
 
 
 def lacks(name: str) -> set[str]:
-    """What is lacking in ours."""
     return {path for what, obj in ours(name).items() for path in lacking(recorded(name).get(what, {}), obj, what)}
 
 

@@ -51,7 +51,6 @@ CERTIFICATE = certificate(moment(VALIDITY.starts), moment(VALIDITY.ends))
 
 
 def secret(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> Object:
-    """The proxy's Secret as the cache has it."""
     return slim_secret(NAME, {**config_files(config, auth_key), **data})
 
 
@@ -67,7 +66,6 @@ def apart(auth_key: str = "", **state: str) -> ReplicaSecrets:
 
 
 def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") -> Patch:
-    """The patch, which must be one."""
     patch = config_patch(secrets, config, auth_key)
     assert patch is not None
     return patch
@@ -259,7 +257,6 @@ def test_a_serve_state_is_forgotten_even_if_it_was_written_late_but_not_while_so
 
 
 def profile(routes: list[str] | None, *, app_connector: bool) -> dict[str, str]:
-    """The login profile of a tailscaled that advertises *routes*."""
     kept = {"AdvertiseRoutes": routes, "AppConnector": {"Advertise": app_connector}}
     return {"_current-profile": "profile-1", "profile-1": json.dumps(kept)}
 

@@ -146,7 +146,6 @@ def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names(
 
 
 def with_script(name: str, *args: str) -> Object:
-    """A live StatefulSet with an init container."""
     return {"spec": {"template": {"spec": {"initContainers": [{"name": name, "args": [*args]}]}}}}
 
 

@@ -10,17 +10,11 @@ from tsoperator.api.v1alpha1.wire import CustomResource, Embedded, WireModel
 
 
 class Part(WireModel):
-    """A Kubernetes structure."""
-
     exact_size: int
-    """How big."""
 
 
 class Thing(CustomResource):
-    """Embeds a part."""
-
     part: Annotated[Object, Embedded(Part)] = Field(default_factory=dict)
-    """The part."""
 
 
 def test_an_embedded_structure_keeps_what_its_model_does_not_know() -> None:

@@ -91,7 +91,6 @@ def test_the_platform_is_known(name: str, case: Case) -> None:
 
 
 def entry(objects: DNSObjects, platform: Platform) -> str:
-    """Return what *platform* reads, as text."""
     if platform.kind is Kind.OPENSHIFT:
         return json.dumps((objects.openshift or {})["spec"].get("servers", []))
     found = configmap(objects, platform.key.name) or {}
@@ -99,7 +98,6 @@ def entry(objects: DNSObjects, platform: Platform) -> str:
 
 
 def expected(before: str, case: Case) -> str:
-    """Return the text *before* with the stub domain."""
     if case.kind is Kind.KUBE_DNS:
         return case.opens
     if case.kind is Kind.OPENSHIFT:

@@ -145,21 +145,13 @@ def test_a_file_without_our_lines_need_not_be_read() -> None:
 PLUGINS = {
     "forward tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "forward Tail1234.ts.net.:53 1.2.3.4": "tail1234.ts.net",
-    "grpc tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "forward db.tail1234.ts.net 1.2.3.4": "db.tail1234.ts.net",
+    "grpc tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "template IN A example.org tail1234.ts.net": "tail1234.ts.net",
     "file /zones/x tail1234.ts.net": "tail1234.ts.net",
-    "hosts /hosts tail1234.ts.net": "tail1234.ts.net",
-    "auto tail1234.ts.net": "tail1234.ts.net",
-    "etcd tail1234.ts.net": "tail1234.ts.net",
-    "kubernetes tail1234.ts.net": "tail1234.ts.net",
-    "secondary tail1234.ts.net": "tail1234.ts.net",
-    "forward ts.net 1.2.3.4": "",
-    "forward . 1.2.3.4": "",
-    "forward . tail1234.ts.net": "",
-    "template IN A": "",
-    "log tail1234.ts.net": "",
-    "cache 30 tail1234.ts.net": "",
+    **{f"{name} tail1234.ts.net": "tail1234.ts.net" for name in ("auto", "etcd", "hosts", "kubernetes", "secondary")},
+    **dict.fromkeys(["forward ts.net 1.2.3.4", "forward . 1.2.3.4", "forward . tail1234.ts.net"], ""),
+    **dict.fromkeys(["template IN A", "log tail1234.ts.net", "cache 30 tail1234.ts.net"], ""),
 }
 
 
