@@ -30,6 +30,9 @@ PARENTS = st.from_regex(
 )
 
 
+Check = Callable[[str], str | None]
+
+
 def target_error(value: str) -> str | None:
     return fqdn_error(value, ["ts.net", "VPN.example.org."])
 
@@ -69,7 +72,7 @@ def test_a_childs_name_starts_with_its_parents() -> None:
 
 NO_ZONE = "is not a MagicDNS name in the zone"
 TWO_LABELS = "before ts.net come 2 labels"
-GOOD: dict[Callable[[str], str | None], list[str]] = {
+GOOD: dict[Check, list[str]] = {
     dns_label_error: ["a", "My-Host2", "a" * 63],
     object_name_error: ["a.b-1", "a" * 253],
     namespace_error: ["team-a", "1"],
@@ -82,7 +85,7 @@ GOOD: dict[Callable[[str], str | None], list[str]] = {
     target_ip_error: ["100.64.0.1", "2001:db8::1", "2001:db8::1%eth0", "10.1.2.3"],
     tag_error: ["tag:k8s", "tag:A-1"],
 }
-BAD: list[tuple[Callable[[str], str | None], str, list[str]]] = [
+BAD: list[tuple[Check, str, list[str]]] = [
     (dns_label_error, "at most 63 characters, not 64", ["a" * 64]),
     (dns_label_error, "must not be empty", [""]),
     (dns_label_error, '"-bad_" is not a valid DNS label: must start with a letter or number', ["-bad_"]),
@@ -132,16 +135,12 @@ BAD: list[tuple[Callable[[str], str | None], str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("check", "values"), GOOD.items())
-def test_a_good_hostname_namespace_target_address_or_tag_has_no_error(
-    check: Callable[[str], str | None], values: list[str]
-) -> None:
+def test_a_good_name_target_address_or_tag_has_no_error(check: Check, values: list[str]) -> None:
     assert [error for value in values if (error := check(value))] == []
 
 
 @pytest.mark.parametrize(("check", "words", "values"), BAD)
-def test_a_bad_hostname_namespace_target_address_or_tag_is_told_why(
-    check: Callable[[str], str | None], words: str, values: list[str]
-) -> None:
+def test_a_bad_name_target_address_or_tag_is_told_why(check: Check, words: str, values: list[str]) -> None:
     errors = [check(value) or "" for value in values]
     assert [error for error in errors if words not in error or "\n" in error] == []
 

@@ -66,15 +66,11 @@ def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() 
     assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
-def test_a_child_maps_to_a_parent_of_the_kind_asked_for() -> None:
-    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS)
+def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operators_namespace() -> None:
+    child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
     assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
-
-
-def test_an_object_elsewhere_that_is_labelled_as_a_child_is_nobodys() -> None:
-    foreign = obj(SERVICE, Key("default", "ts-db"), labels=LABELS)
-    assert not is_child(foreign, "tailscale")
     assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    assert (is_child(child, "tailscale"), is_child(foreign, "tailscale")) == (True, False)
     assert list(within("tailscale", by_owner)(foreign)) == []
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
@@ -115,24 +111,20 @@ def test_a_strangers_object_and_a_configmap_with_what_proxies_write_are_no_opera
 
 
 LONG = "x" * 63
-NAMES = [
-    ("ts-db-x7k2p", "db"),
-    ("ts-db-x7k2p-0", "db"),
-    ("ts-db-x7k2p-12", "db"),
-    ("ts-db-x7k2p-metrics", "db"),
-    ("ts-db-main-x7k2p", "db-main"),
-    (f"ts-{'x' * 43}-x7k2p", LONG),
-    (f"ts-{'x' * 42}--x7k2p", f"{'x' * 42}-{LONG}"),
-    ("ts-a-b-x7k2p-0", "a.b"),
-    (f"{child_name(LONG, 'uid')}-0", LONG),
-    (child_name("a.b", "uid"), "a.b"),
-]
+NAMES = {
+    "db": ["ts-db-x7k2p", "ts-db-x7k2p-0", "ts-db-x7k2p-12", "ts-db-x7k2p-metrics"],
+    "db-main": ["ts-db-main-x7k2p"],
+    LONG: [f"ts-{'x' * 43}-x7k2p", f"{child_name(LONG, 'uid')}-0"],
+    f"{'x' * 42}-{LONG}": [f"ts-{'x' * 42}--x7k2p"],
+    "a.b": ["ts-a-b-x7k2p-0", child_name("a.b", "uid")],
+}
 
 
-def test_a_child_is_named_after_its_parent() -> None:
-    assert [each for each in NAMES if not is_named_after(obj(SECRET, Key("tailscale", each[0])), each[1])] == []
-    others = [obj(SECRET, Key("tailscale", name)) for name in ("ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db")]
-    assert [is_named_after(other, "db") for other in others] == [False] * 3
+@pytest.mark.parametrize(("parent", "names"), NAMES.items())
+def test_a_child_is_named_after_its_parent(parent: str, names: list[str]) -> None:
+    others = ["ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db"] if parent == "db" else []
+    found = [is_named_after(obj(SECRET, Key("tailscale", name)), parent) for name in [*names, *others]]
+    assert found == [True] * len(names) + [False] * len(others)
 
 
 def test_children_are_controlled_by_the_dnsconfig() -> None:

@@ -13,7 +13,6 @@ from tsoperator.desired.proxy import Children
 from tests.operator.desired.recordings import (
     PLANS,
     connector_plan,
-    egress_plan,
     exposed_plan,
     nameserver_plan,
     recorded,
@@ -131,13 +130,6 @@ def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> 
     written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
     assert written["spec"] == live["spec"]
-
-
-def test_a_script_of_a_newer_go_operator_does_not_restart_pods_either() -> None:
-    made = recorded("egress")
-    script = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
-    made["statefulset"]["spec"]["template"]["spec"]["initContainers"][0]["args"] = [script]
-    assert only_marked(egress_plan(made), made) == ["Service", "StatefulSet"]
 
 
 @pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])

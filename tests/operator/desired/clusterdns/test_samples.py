@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
 from tsoperator.desired.clusterdns.platforms import Kind, Platform, configmap
-from tsoperator.desired.clusterdns.results import DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.desired.clusterdns.results import DNSObjects, Nothing, StubDomain
 from tsoperator.desired.clusterdns.serverblock import BEGIN, END
 
 from tests.operator.desired.clusterdns.objects import SAMPLES, applied, platform_of, sample, stored
@@ -132,27 +132,3 @@ def test_the_stub_domain_stays_as_it_is_until_it_moves(name: str) -> None:
     assert plan_edit(platform, after, STUB) == Nothing(platform.restart)
     assert plan_removal(after, keep=platform) == []
     assert applied(after, [plan_edit(platform, after, MOVED)]) == moved
-
-
-TAKEN = {
-    "eks-stub-domains": "ts.net",
-    "aks-custom": "puglife.local",
-    "k3s-custom": "example.org",
-    "digitalocean": "example.org",
-    "gke-lines": "acme.local",
-    "gke-consul": "Consul.",
-    "openshift-servers": "Example.com.",
-    "snippets": "in-addr.arpa",
-    "variables": "cluster.internal",
-}
-
-
-@pytest.mark.parametrize(("name", "zone"), TAKEN.items())
-def test_a_zone_that_is_somebody_elses_is_left_to_them(name: str, zone: str) -> None:
-    objects = sample(name)
-    stub = StubDomain.of([ZONE, zone], STUB.addresses)
-    assert isinstance(stub, StubDomain)
-    refusal = plan_edit(platform_of(objects), objects, stub)
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason == "ZoneTaken"
-    assert zone.lower().removesuffix(".") in refusal.message.lower()
