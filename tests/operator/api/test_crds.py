@@ -9,6 +9,7 @@ import yaml
 from pydantic import ConfigDict, Field
 from tsoperator.api.crds import DEFINITIONS, Definition, crd, file_name, structural_schema
 from tsoperator.api.objects import Object
+from tsoperator.api.quantities import PATTERN
 from tsoperator.api.v1alpha1.kubernetes_types import LocalObjectReference
 from tsoperator.api.v1alpha1.wire import WireModel
 
@@ -23,14 +24,7 @@ FIELD_KEYWORDS = {
     "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations",
 }  # fmt: skip
 """Of OpenAPI v3, what the API server takes in a structural schema (of that, what we use)."""
-QUANTITY = {
-    "anyOf": [{"type": "integer"}, {"type": "string"}],
-    "pattern": (
-        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-        r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-    ),
-    "x-kubernetes-int-or-string": True,
-}
+QUANTITY = {"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": PATTERN, "x-kubernetes-int-or-string": True}
 
 
 def root_schema(definition: Definition) -> Object:

@@ -13,21 +13,13 @@ TAILSCALE = "https://controlplane.tailscale.com"
 HEADSCALE = "https://headscale.example.org"
 
 
-@pytest.mark.parametrize(
-    ("url", "tailscales"),
-    [
-        (TAILSCALE, True),
-        ("https://login.tailscale.com:443", True),
-        ("https://tailscale.com", True),
-        (HEADSCALE, False),
-        ("https://tailscale.com.example.org", False),
-        ("https://nottailscale.com", False),
-        ("", False),
-    ],
-)
-def test_tailscales_control_servers_are_known_by_their_name(url: str, tailscales: bool) -> None:
-    assert advice.is_tailscales(url) is tailscales
-    assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is tailscales
+OTHERS = [HEADSCALE, "https://tailscale.com.example.org", "https://nottailscale.com", ""]
+
+
+@pytest.mark.parametrize("url", [TAILSCALE, "https://login.tailscale.com:443", "https://tailscale.com", *OTHERS])
+def test_tailscales_control_servers_are_known_by_their_name(url: str) -> None:
+    assert advice.is_tailscales(url) is (url not in OTHERS)
+    assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is (url not in OTHERS)
 
 
 def test_the_owners_of_tags_are_lines_of_a_policy_file() -> None:

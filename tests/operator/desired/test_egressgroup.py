@@ -53,10 +53,10 @@ def configmap(**binary_data: str) -> Object:
     return obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), content, managedFields=[{"manager": "tsoperator"}])
 
 
-USERS_9002 = service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN)
+USERS = service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN)
 UNNAMED = service({"port": 53, "targetPort": 10001}, {"protocol": "UDP", "port": 53, "targetPort": 10002}, fqdn=FQDN)
 DNS = frozenset([Port("TCP", 10001, 53), Port("UDP", 10002, 53)])
-URLS = {port: URL.replace("9002", str(port)) for port in (9003, 9004)}
+AT_9004 = replace(DATABASE, health_check=URL.replace("9002", "9004"))
 LED = {
     "a name": (service(TCP, HEALTH, fqdn=FQDN), DATABASE),
     "an address": (service(TCP, HEALTH, ip="100.64.0.1"), Entry("", "100.64.0.1", DATABASE.ports, URL)),
@@ -65,11 +65,8 @@ LED = {
     "no health port": (service(TCP, fqdn=FQDN), Entry(FQDN, "", DATABASE.ports)),
     "the health port alone": (service(HEALTH, fqdn=FQDN), Entry(FQDN, "", frozenset(), URL)),
     "no ports": (service(fqdn=FQDN), Entry(FQDN, "", frozenset())),
-    "another health port": (
-        service(TCP, {**HEALTH, "port": 9004}, fqdn=FQDN),
-        replace(DATABASE, health_check=URLS[9004]),
-    ),
-    "a user's port 9002": (USERS_9002, Entry(FQDN, "", frozenset([Port("TCP", 10437, 9002)]), URLS[9003])),
+    "another health port": (service(TCP, {**HEALTH, "port": 9004}, fqdn=FQDN), AT_9004),
+    "a user's port 9002": (USERS, Entry(FQDN, "", frozenset([Port("TCP", 10437, 9002)]), URL.replace("9002", "9003"))),
     "no protocol, no name": (UNNAMED, Entry(FQDN, "", DNS)),
     "a target port by name": (service({**TCP, "targetPort": "sql"}, HEALTH, fqdn=FQDN), None),
     "a health port by name": (service(TCP, {**HEALTH, "targetPort": "health"}, fqdn=FQDN), DATABASE),
@@ -101,16 +98,15 @@ def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
     assert [each["matchPort"] for each in document["b"]["ports"]] == [10002, 10003, 10001]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        Entry("db2.tail1234.ts.net", "", DATABASE.ports, URL),
-        Entry(FQDN, "100.64.0.1", DATABASE.ports, URL),
-        Entry(FQDN, "", frozenset([Port("UDP", 10437, 5432)]), URL),
-        Entry(FQDN, "", frozenset(), URL),
-        None,
-    ],
-)
+OTHERS = [
+    replace(DATABASE, fqdn="db2.tail1234.ts.net"),
+    replace(DATABASE, ip="100.64.0.1"),
+    replace(DATABASE, ports=frozenset([Port("UDP", 10437, 5432)])),
+    replace(DATABASE, ports=frozenset()),
+]
+
+
+@pytest.mark.parametrize("other", [*OTHERS, None])
 def test_a_proxy_serves_an_entry_if_it_reports_the_same(other: Entry | None) -> None:
     assert DATABASE.is_served_by(REPORTED)
     assert DATABASE.is_served_by(replace(REPORTED, health_check="http://other"))

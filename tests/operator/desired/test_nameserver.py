@@ -8,7 +8,6 @@ from tsoperator.desired.nameserver import (
     Program,
     elected,
     nameserver_image,
-    nameserver_labels,
     program_error,
     reads_shards,
 )
@@ -27,17 +26,6 @@ TWIN = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
 )
 def test_one_dnsconfig_counts(found: list[Object], counts: Object | None) -> None:
     assert elected(found) == elected(found[::-1]) == counts
-
-
-def test_the_labels_carry_the_childrens_own_namespace() -> None:
-    assert nameserver_labels("ts-dns", "tailscale") == {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource": "ts-dns",
-        "tailscale.com/parent-resource-ns": "tailscale",
-        "tailscale.com/parent-resource-type": "nameserver",
-        "app.kubernetes.io/name": "tailscale",
-        "app.kubernetes.io/component": "nameserver",
-    }
 
 
 OURS, UPSTREAM, UNKNOWN = Program.OURS, Program.UPSTREAM, Program.UNKNOWN

@@ -4,6 +4,7 @@ from tsoperator.api.objects import Object
 from tsoperator.desired.pod import answers_health_checks, has_gate, slim
 
 ENDED: Object = {"exitCode": 0, "startedAt": "2030-01-01T00:00:00Z", "finishedAt": "2030-01-01T00:00:02Z"}
+LAST: Object = {**ENDED, "reason": "Completed", "containerID": "containerd://1"}
 IDENTITY: Object = {"name": "ts-db-x7k2p-0", "namespace": "tailscale", "uid": "1-2", "resourceVersion": "7"}
 KEPT: Object = {**IDENTITY, "labels": {"a": "b"}, "deletionTimestamp": "2030-01-01T00:00:00Z"}
 WHOLE: Object = {
@@ -20,28 +21,18 @@ WHOLE: Object = {
         "podIP": "192.0.2.1",
         "podIPs": [{"ip": "192.0.2.1"}],
         "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [
-            {
-                "name": "a",
-                "restartCount": 3,
-                "ready": True,
-                "lastState": {"terminated": {**ENDED, "reason": "Completed"}},
-            }
-        ],
+        "containerStatuses": [{"name": "a", "restartCount": 3, "ready": True, "lastState": {"terminated": LAST}}],
     },
 }
 
 
 def test_of_a_pod_is_kept_what_is_read() -> None:
+    containers = [{"restartCount": 3, "lastState": {"terminated": ENDED}}]
     assert slim(WHOLE) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**KEPT, "ownerReferences": [{"kind": "StatefulSet"}]},
-        "status": {
-            "podIP": "192.0.2.1",
-            "podIPs": [{"ip": "192.0.2.1"}],
-            "containerStatuses": [{"restartCount": 3, "lastState": {"terminated": ENDED}}],
-        },
+        "status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}], "containerStatuses": containers},
     }
 
 

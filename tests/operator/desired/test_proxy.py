@@ -103,17 +103,13 @@ def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> No
     assert proxy_login(replace(PROXY, replica_count=6), Children(secrets=found)).in_need == {0, 3, 4, 5}
 
 
-WEB = Proxy(
-    Owner("ingress", Key("default", "db")),
-    PROXY.parent_uid,
-    KEY,
-    served_ingress(forward_cluster_traffic=False),
-    CONFIG,
-    PROXY.tags,
-    proxy_class=ProxyClassSpec.model_validate({"statefulSet": {"labels": {"team": "db"}}, "metrics": {"enable": True}}),
+WEB = replace(
+    PROXY,
+    owner=Owner("ingress", Key("default", "db")),
+    pod=served_ingress(forward_cluster_traffic=False),
+    magic_dns_name="",
+    proxy_class=ProxyClassSpec.model_validate({"metrics": {"enable": True}}),
 )
-
-
 LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
 
 

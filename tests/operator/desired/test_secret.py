@@ -108,9 +108,8 @@ def test_the_auth_key_is_that_of_the_newest_config(data: dict[str, str | Object]
     assert auth_key_of(whole_secret(NAME, data)) == key
 
 
-@pytest.mark.parametrize("content", [{}, {"data": {"cap-107.hujson": "%"}}])
-def test_a_secret_without_data_or_with_broken_data_has_no_auth_key(content: Object) -> None:
-    assert auth_key_of({"metadata": {"name": NAME}, **content}) == ""
+def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
+    assert [auth_key_of({"data": data} if data else {}) for data in ({}, {"cap-107.hujson": "%"})] == ["", ""]
 
 
 @pytest.mark.parametrize("secrets_of", [whole, apart])

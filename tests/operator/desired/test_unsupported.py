@@ -9,10 +9,8 @@ from tests.support.objects import status_of
 def group(**metadata: object) -> Object:
     """A ProxyGroup with other conditions, as another operator left it."""
     ready = {"type": "ProxyGroupReady", "status": "True", "reason": "ProxyGroupReady", "message": ""}
-    status = {
-        "conditions": [{"type": "ProxyGroupAvailable", "status": "True"}, ready],
-        "url": "https://api.example.org",
-    }
+    conditions = [{"type": "ProxyGroupAvailable", "status": "True"}, ready]
+    status = {"conditions": conditions, "url": "https://api.example.org"}
     return {"kind": "ProxyGroup", "metadata": {"name": "egress", "generation": 3, **metadata}, "status": status}
 
 

@@ -105,10 +105,7 @@ ERRORS = {
     "an option imports two": (". {\n a {\n  import b c\n }\n}\n", f"line 3: {ONE_IMPORT}"),
     "a snippet twice": ("(s) {\n}\n(s) {\n}\n", "line 3: snippet s is there twice; remove one"),
     "a snippet without an end": ("(s) {\n a {\n }\n", "line 1: snippet s has no closing brace; add }"),
-    "a snippet of itself": (
-        "(s) {\n import s\n}\n. {\n import s\n}\n",
-        "line 2: snippet s leads to too many imports; import less",
-    ),
+    "itself": ("(s) {\n import s\n}\n. {\n import s\n}\n", "line 2: snippet s leads to too many imports; import less"),
 }
 
 

@@ -129,25 +129,20 @@ def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() ->
     assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
 
 
+OVERRIDES = {"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}
+IN_OVERRIDE = "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net"
+THEIRS = {"name": "y", "zones": ["a", "TAIL1234.ts.net."]}
 BAD = {
     "a block of somebody else": (coredns(ROOT + TAKEN), "ZoneTaken", "line 5 of ConfigMap kube-system/coredns, key"),
     "in the Corefile": (coredns(TAKEN + IMPORTING), "ZoneTaken", "coredns, key Corefile"),
     "in another key": (coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server"),
     "in our key": (coredns(IMPORTING, **{"tailnet.server": TAKEN}), "ZoneTaken", "custom, key tailnet.server"),
-    "in a file for the block for all names": (
-        coredns(IMPORTING, **{"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}),
-        "ZoneTaken",
-        "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net",
-    ),
+    "in a file for the block for all names": (coredns(IMPORTING, **OVERRIDES), "ZoneTaken", IN_OVERRIDE),
     "an unreadable key": (coredns(IMPORTING, **{"a.server": "a {"}), "CorefileUnreadable", "custom, key a.server"),
     "damaged": (coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
     "no JSON": (DNSObjects([configmap("kube-dns", stubDomains="")]), "StubDomainsUnreadable", "kube-dns, key stubDom"),
     "no room": (DNSObjects([configmap("kube-dns", x="#" * (LIMIT - 10))]), "ConfigMapFull", "kube-system/kube-dns"),
-    "another server": (
-        openshift({"name": "y", "zones": ["a", "TAIL1234.ts.net."]}),
-        "ZoneTaken",
-        "server 'y' in DNS default, spec.servers answers for TAIL1234.ts.net.",
-    ),
+    "another server": (openshift(THEIRS), "ZoneTaken", "'y' in DNS default, spec.servers answers for TAIL1234.ts.net."),
 }
 
 

@@ -1,7 +1,5 @@
 """The stub domain that is wanted."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
@@ -13,26 +11,21 @@ def test_zones_and_addresses_get_their_usual_form() -> None:
     assert stub == StubDomain(("_a.b-c.org", LONGEST, "ts.net"), ("fd00::53", "10.0.0.1"))
 
 
-class Bad(NamedTuple):
-    zones: list[str]
-    addresses: list[str]
-    reason: str
-    message: str
-
-
 @pytest.mark.parametrize(
-    "bad",
+    ("zones", "addresses", "reason", "words"),
     [
-        Bad([], ["10.0.0.1"], "NoZone", "no zone of the tailnet is known yet: wait until a device of it is there"),
-        Bad(["ts.net"], [], "NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP"),
-        Bad(["ts.net"], ["None"], "InvalidAddress", "'None' does not appear to be an IPv4 or IPv6 address"),
+        ([], ["10.0.0.1"], "NoZone", "no zone of the tailnet is known yet: wait until a device of it is there"),
+        (["ts.net"], [], "NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP"),
+        (["ts.net"], ["None"], "InvalidAddress", "'None' does not appear to be an IPv4 or IPv6 address"),
     ],
 )
-def test_a_stub_domain_needs_a_zone_and_an_address(bad: Bad) -> None:
-    refusal = StubDomain.of(bad.zones, bad.addresses)
+def test_a_stub_domain_needs_a_zone_and_an_address(
+    zones: list[str], addresses: list[str], reason: str, words: str
+) -> None:
+    refusal = StubDomain.of(zones, addresses)
     assert isinstance(refusal, Refusal)
-    assert refusal.reason == bad.reason
-    assert bad.message in refusal.message
+    assert refusal.reason == reason
+    assert words in refusal.message
 
 
 @pytest.mark.parametrize(
