@@ -102,7 +102,8 @@ def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
 def test_a_key_is_wanted_by_replica() -> None:
     children = Children(secrets=[secret(0, device_id="n0"), secret(1), secret(2, auth_key="unused")])
     login = proxy_login(proxy(4), children)
-    assert (login.in_need, login.devices) == ({1, 3}, {0: "n0"})
+    assert login.in_need == {1, 3}
+    assert login.devices == {0: "n0"}
     assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", proxy(4).replicas)
 
 

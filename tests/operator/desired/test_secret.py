@@ -178,7 +178,6 @@ WRITTEN = {
     "asked, no key": (whole(**ASKING), CONFIG, "new", config_files(CONFIG, "new")),
     "asked": (whole(auth_key="refused", **ASKING), CONFIG, "new", config_files(CONFIG, "new")),
     "a new key, renamed": (whole(auth_key="new", **ASKING), RENAMED, "new", config_files(RENAMED, "new")),
-    "apart: a lost key": (apart(), CONFIG, "new", config_files(CONFIG, "new")),
     "apart: renamed": (apart("unused"), RENAMED, "unused", config_files(RENAMED, "unused")),
     "apart: a key too late": (apart(**LOGGED_IN), RENAMED, "late", config_files(RENAMED)),
     "apart: logged in": (apart("used", **LOGGED_IN), CONFIG, "", config_files(CONFIG)),

@@ -130,7 +130,7 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
 
 
 def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names() -> None:
-    keys = [[Key("tailscale", f"egress-{number}{end}") for end in ("-config", "")] for number in (0, 1)]
+    keys = [(Key("tailscale", f"egress-{number}-config"), Key("tailscale", f"egress-{number}")) for number in (0, 1)]
     replicas = [Replica(number, *keys[number], f"egress-{number}", ("tag:k8s",)) for number in (0, 1)]
     made = proxy_pod_spec(PUBLIC, replicas, settings(), None)
     assert made["volumes"] == [
@@ -161,7 +161,6 @@ NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/i
         (with_script("sysctler", "sysctl -w net.ipv4.ip_forward=1"), SCRIPT),
         (with_script("sysctler"), SCRIPT),
         (with_script("other", NEWER_SCRIPT), SCRIPT),
-        (with_script("other", OLD_SCRIPT), SCRIPT),
         (None, SCRIPT),
         ({"spec": {"template": {"spec": {}}}}, SCRIPT),
         ({"spec": {"template": {"spec": {"initContainers": None}}}}, SCRIPT),
