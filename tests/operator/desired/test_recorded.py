@@ -10,13 +10,7 @@ from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.desired.plan import Plan, digest_of, write_for
 from tsoperator.desired.proxy import Children
 
-from tests.operator.desired.recordings import (
-    PLANS,
-    connector_plan,
-    exposed_plan,
-    nameserver_plan,
-    recorded,
-)
+from tests.operator.desired.recordings import PLANS, connector_plan, exposed_plan, nameserver_plan, recorded
 from tests.support.objects import children_of, patches_of, stored, texts
 
 _SPEC = "spec.template.spec"
