@@ -142,7 +142,7 @@ BAD = {
     "damaged": (coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
     "no JSON": (DNSObjects([configmap("kube-dns", stubDomains="")]), "StubDomainsUnreadable", "kube-dns, key stubDom"),
     "no room": (DNSObjects([configmap("kube-dns", x="#" * (LIMIT - 10))]), "ConfigMapFull", "kube-system/kube-dns"),
-    "another server": (openshift(THEIRS), "ZoneTaken", "'y' in DNS default, spec.servers answers for TAIL1234.ts.net."),
+    "a server": (openshift(THEIRS), "ZoneTaken", "server 'y' in DNS default, spec.servers answers for TAIL1234.ts.net"),
 }
 
 
