@@ -1,7 +1,6 @@
 """Conditions of an object's status."""
 
 from copy import deepcopy
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.conditions import condition, remove_condition, set_condition
@@ -26,30 +25,24 @@ def test_a_message_that_the_api_server_would_refuse_is_cut() -> None:
     assert len(condition("Ready", False, "Because", "x" * 40000)["message"]) == 32768
 
 
-class Case(NamedTuple):
-    before: list[Object]
-    after: Object
-    time: str
-
-
 OLD = {**ready(False, "Old", 3), "lastTransitionTime": THEN}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("before", "after", "time"),
     [
-        Case([], ready(True), NOW),
-        Case([OLD], ready(False, "Old", 3), THEN),
-        Case([OLD], ready(False, "New", 4), THEN),
-        Case([OLD], ready(True, "Old", 3), NOW),
-        Case([ready(True)], ready(True), NOW),
+        ([], ready(True), NOW),
+        ([OLD], ready(False, "Old", 3), THEN),
+        ([OLD], ready(False, "New", 4), THEN),
+        ([OLD], ready(True, "Old", 3), NOW),
+        ([ready(True)], ready(True), NOW),
     ],
     ids=["new", "as before", "another reason", "another status", "without a time"],
 )
-def test_the_time_of_a_condition_is_that_of_its_status(case: Case) -> None:
-    before = deepcopy(case.before)
-    assert set_condition(case.before, [case.after], NOW) == [{**case.after, "lastTransitionTime": case.time}]
-    assert case.before == before
+def test_the_time_of_a_condition_is_that_of_its_status(before: list[Object], after: Object, time: str) -> None:
+    given = deepcopy(before)
+    assert set_condition(before, [after], NOW) == [{**after, "lastTransitionTime": time}]
+    assert before == given
 
 
 def test_conditions_keep_their_order_and_new_types_come_last() -> None:
@@ -59,6 +52,5 @@ def test_conditions_keep_their_order_and_new_types_come_last() -> None:
 
 
 def test_a_removed_condition_leaves_the_others() -> None:
-    assert remove_condition([ready(True), condition("Other", True, "Yes", "")], "Ready") == [
-        condition("Other", True, "Yes", "")
-    ]
+    other = condition("Other", True, "Yes", "")
+    assert remove_condition([ready(True), other], "Ready") == [other]

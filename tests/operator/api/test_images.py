@@ -4,6 +4,10 @@ import pytest
 from tsoperator.api.images import image_error, image_name
 
 DIGEST = "sha256:" + "0a" * 32
+NO_IMAGES = [
+    "tailscale:", "tailscale:-v1", "tailscale:" + "x" * 129, "tailscale@sha256:abc", "a" * 256, "0a" * 32,
+    "example.org//a", "-example.org/a", "https://example.org/a",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -28,15 +32,7 @@ def test_a_reference_names_an_image(image: str) -> None:
             "tail\nscäle",
             '"tail\\nscäle": this is not the name of an image: write one such as tailscale/tailscale:stable',
         ),
-        ("tailscale:", "write one such as"),
-        ("tailscale:-v1", "write one such as"),
-        ("tailscale:" + "x" * 129, "write one such as"),
-        ("tailscale@sha256:abc", "write one such as"),
-        ("a" * 256, "write one such as"),
-        ("0a" * 32, "write one such as"),
-        ("example.org//a", "write one such as"),
-        ("-example.org/a", "write one such as"),
-        ("https://example.org/a", "write one such as"),
+        *((image, "write one such as") for image in NO_IMAGES),
     ],
 )
 def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:
@@ -46,9 +42,9 @@ def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) 
     assert "\n" not in error
 
 
-@pytest.mark.parametrize(
-    "image",
-    ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"example.org/a/k8s-proxy:v1@{DIGEST}"],
-)
+NAMED = ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"example.org/a/k8s-proxy:v1@{DIGEST}"]
+
+
+@pytest.mark.parametrize("image", NAMED)
 def test_an_image_has_a_name(image: str) -> None:
     assert image_name(image) == "k8s-proxy"

@@ -11,14 +11,10 @@ def constants(prefix: str) -> dict[str, str]:
     return {name: value for name, value in vars(names).items() if name.startswith(prefix)}
 
 
-def test_keys_of_labels_and_annotations_are_valid_and_distinct() -> None:
+def test_keys_are_distinct_and_valid() -> None:
     keys = [*constants("LABEL_").values(), *constants("ANNOTATION_").values()]
-    assert len(keys) > 20
-    assert len(keys) == len(set(keys))
+    assert len(keys) == len(set(keys)) > 20
     assert all(KUBERNETES_KEY.fullmatch(key) for key in keys)
-
-
-def test_keys_of_a_secret_are_distinct() -> None:
     types = constants("SECRET_TYPE_")
-    keys = [value for name, value in constants("SECRET_").items() if name not in types]
-    assert len(keys) == len(set(keys)) == 8
+    in_secrets = [value for name, value in constants("SECRET_").items() if name not in types]
+    assert len(in_secrets) == len(set(in_secrets)) == 8

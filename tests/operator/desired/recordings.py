@@ -70,15 +70,11 @@ def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     return _service_plan(_moved(egress_service(), "egress-fqdn", _uid_of(made)), found or _children(made))
 
 
-def _exposed_service(made: dict[str, Object]) -> Object:
-    """The LoadBalancer Service that the recording was made of, and its status."""
+def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "clusterIP": "192.0.2.105"}
     given = {"tailscale.com/hostname": "my-lb", "tailscale.com/tags": "tag:k8s"}
-    return _moved({**egress_service(given, spec=spec), "status": made["status"]}, "lb", _uid_of(made))
-
-
-def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
-    return _service_plan(_exposed_service(made), found or _children(made))
+    service = _moved({**egress_service(given, spec=spec), "status": made["status"]}, "lb", _uid_of(made))
+    return _service_plan(service, found or _children(made))
 
 
 def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:

@@ -13,35 +13,22 @@ TAILSCALE = "https://controlplane.tailscale.com"
 HEADSCALE = "https://headscale.example.org"
 
 
-@pytest.mark.parametrize(
-    ("url", "tailscales"),
-    [
-        (TAILSCALE, True),
-        ("https://login.tailscale.com:443", True),
-        ("https://tailscale.com", True),
-        (HEADSCALE, False),
-        ("https://tailscale.com.example.org", False),
-        ("https://nottailscale.com", False),
-        ("", False),
-    ],
-)
-def test_tailscales_control_servers_are_known_by_their_name(url: str, tailscales: bool) -> None:
-    assert advice.is_tailscales(url) is tailscales
-    assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is tailscales
+OTHERS = [HEADSCALE, "https://tailscale.com.example.org", "https://nottailscale.com", ""]
 
 
-@pytest.mark.parametrize(
-    ("tags", "owners", "lines"),
-    [
-        (["tag:k8s"], [], {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}),
-        (["tag:a", "tag:b"], ["tag:ops"], {"tag:ops": [], "tag:a": ["tag:ops"], "tag:b": ["tag:ops"]}),
-        (["tag:ops"], ["tag:ops"], {"tag:ops": []}),
-    ],
-)
-def test_the_owners_of_tags_are_lines_of_a_policy_file(
-    tags: list[str], owners: list[str], lines: dict[str, list[str]]
-) -> None:
-    assert json.loads(f"{{{advice.tag_owners(tags, owners)}}}") == {"tagOwners": lines}
+@pytest.mark.parametrize("url", [TAILSCALE, "https://login.tailscale.com:443", "https://tailscale.com", *OTHERS])
+def test_tailscales_control_servers_are_known_by_their_name(url: str) -> None:
+    assert advice.is_tailscales(url) is (url not in OTHERS)
+    assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is (url not in OTHERS)
+
+
+def test_the_owners_of_tags_are_lines_of_a_policy_file() -> None:
+    def lines(tags: list[str], owners: list[str]) -> object:
+        return json.loads(f"{{{advice.tag_owners(tags, owners)}}}")["tagOwners"]
+
+    assert lines(["tag:k8s"], []) == {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}
+    assert lines(["tag:a", "tag:b"], ["tag:c"]) == {"tag:c": [], "tag:a": ["tag:c"], "tag:b": ["tag:c"]}
+    assert lines(["tag:ops"], ["tag:ops"]) == {"tag:ops": []}
 
 
 def test_the_line_for_funnel_has_the_very_tags() -> None:
@@ -62,18 +49,13 @@ def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation
     assert all(advice.funnel_attribute(["tag:web"]) in note.message for note in notes)
 
 
-def test_without_https_the_admin_console_of_tailscale_is_named() -> None:
-    note = advice.no_https(ReportedDevice("n000001CNTRL", "", "", serves_no_https=True), "HTTPS Ingress")
-    assert note.reason == "HTTPSNotEnabled"
-    assert "HTTPS Ingress can't work: enable MagicDNS and HTTPS" in note.message
+def test_without_https_tailscales_admin_console_is_named_and_on_headscale_it_is_not_to_be_had() -> None:
+    note, other = (advice.no_https(ReportedDevice(id, "", "", True), "Funnel") for id in ("n000001CNTRL", "7"))
+    assert (note.reason, other.reason) == ("HTTPSNotEnabled", "UnsupportedByControlServer")
+    assert "Funnel can't work: enable MagicDNS and HTTPS" in note.message
     assert "https://login.tailscale.com/admin/dns" in note.message
-
-
-def test_without_https_on_headscale_it_is_not_to_be_had() -> None:
-    note = advice.no_https(ReportedDevice("7", "", "", serves_no_https=True), "Funnel")
-    assert note.reason == "UnsupportedByControlServer"
-    assert note.message.startswith("Funnel is not supported by this control server")
-    assert "login.tailscale.com" not in note.message
+    assert other.message.startswith("Funnel is not supported by this control server")
+    assert "login.tailscale.com" not in other.message
 
 
 def test_a_device_that_waits_for_approval_is_named_and_where_to_approve_it() -> None:

@@ -1,7 +1,5 @@
 """Whose children there are."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import CONFIGMAP, CONNECTOR, DNSCONFIG, PROXYGROUP, SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
@@ -34,12 +32,9 @@ GROUP = Owner("proxygroup", Key("", "db"))
 
 
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
-    assert OWNER.labels == LABELS
-    assert GROUP.labels == {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource": "db",
-        "tailscale.com/parent-resource-type": "proxygroup",
-    }
+    kind = {"tailscale.com/parent-resource-type": "proxygroup"}
+    in_group = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"} | kind
+    assert (OWNER.labels, GROUP.labels) == (LABELS, in_group)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +49,10 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         ({**LABELS, "tailscale.com/parent-resource": ""}, None),
         ({**LABELS, "tailscale.com/proxy-group": "group"}, None),
         ({}, None),
+        (None, None),
     ],
 )
-def test_a_child_is_found_by_its_owner(labels: dict[str, str], owner: Owner | None) -> None:
+def test_a_child_is_found_by_its_owner(labels: dict[str, str] | None, owner: Owner | None) -> None:
     child = obj(SERVICE, Key("tailscale", "ts-db"), labels=labels)
     assert owner_of(child) == owner
     assert list(by_owner(child)) == ([str(owner)] if owner else [])
@@ -70,26 +66,16 @@ def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() 
     assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
-@pytest.mark.parametrize("labels", [None, {}])
-def test_an_object_without_labels_is_nobodys_child(labels: dict[str, str] | None) -> None:
-    assert owner_of(obj(SERVICE, Key("tailscale", "x"), labels=labels)) is None
-
-
-@pytest.mark.parametrize(("owner_type", "keys"), [("svc", [Key("default", "db")]), ("ingress", [])])
-def test_a_child_maps_to_a_parent_of_the_kind_asked_for(owner_type: str, keys: list[Key]) -> None:
-    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS)
-    assert list(owned_keys(child, owner_type, "tailscale")) == keys
-
-
-def test_an_object_elsewhere_that_is_labelled_as_a_child_is_nobodys() -> None:
-    foreign = obj(SERVICE, Key("default", "ts-db"), labels=LABELS)
-    assert not is_child(foreign, "tailscale")
+def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operators_namespace() -> None:
+    child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
+    assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
     assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    assert (is_child(child, "tailscale"), is_child(foreign, "tailscale")) == (True, False)
     assert list(within("tailscale", by_owner)(foreign)) == []
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
-def test_of_several_children_the_oldest_that_stays_counts() -> None:
+def test_of_several_children_the_oldest_that_stays_counts_and_of_one_age_the_first_by_name() -> None:
     old, older, new = (
         obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
         for name, day in (("b", 2), ("c", 1), ("a", 3))
@@ -98,83 +84,53 @@ def test_of_several_children_the_oldest_that_stays_counts() -> None:
     assert first([new, deleting(older)]) == new
     assert first([deleting(older)]) == deleting(older)
     assert first([]) is None
-
-
-def test_children_of_one_age_are_told_apart_by_name() -> None:
     one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
     assert first([other, one]) == first([one, other]) == one
 
 
-class Marked(NamedTuple):
-    metadata: Object
-    data: Object | None = None
-    ours: bool = True
+@pytest.mark.parametrize(
+    ("metadata", "data"),
+    [
+        ({"annotations": {"tailscale.com/desired-digest": "d"}}, {}),
+        ({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}, {}),
+        ({"labels": {"tailscale.com/managed": "true"}}, {}),
+        ({"labels": {"tailscale.com/parent-resource": "other"}}, {}),
+        ({}, {"device_id": "bg=="}),
+        ({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
+    ],
+)
+def test_an_object_of_an_operator_or_a_proxy_is_known(metadata: Object, data: Object) -> None:
+    assert is_marked(obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": data} if data else {}, **metadata))
 
 
-MARKED = {
-    "digest": Marked({"annotations": {"tailscale.com/desired-digest": "d"}}),
-    "bookkeeping": Marked({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}),
-    "managed": Marked({"labels": {"tailscale.com/managed": "true"}}),
-    "another's": Marked({"labels": {"tailscale.com/parent-resource": "other"}}),
-    "state": Marked({}, {"device_id": "bg=="}),
-    "booted": Marked({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
-    "nothing": Marked({}, ours=False),
-    "a stranger": Marked({"labels": {"app": "db"}, "annotations": {"a": "b"}}, {"password": "eA=="}, ours=False),
-}
-
-
-@pytest.mark.parametrize("case", MARKED.values(), ids=MARKED)
-def test_an_object_of_an_operator_or_a_proxy_is_known(case: Marked) -> None:
-    secret = obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": case.data} if case.data else {}, **case.metadata)
-    assert is_marked(secret) is case.ours
-
-
-def test_only_a_secret_is_known_by_what_proxies_write() -> None:
+def test_a_strangers_object_and_a_configmap_with_what_proxies_write_are_no_operators() -> None:
+    others = {"labels": {"app": "db"}, "annotations": {"a": "b"}}
+    assert not is_marked(obj(SECRET, Key("tailscale", "a")))
+    assert not is_marked(obj(SECRET, Key("tailscale", "a"), {"data": {"password": "eA=="}}, **others))
     assert not is_marked(obj(CONFIGMAP, Key("tailscale", "a"), {"data": {"device_id": "n"}}))
 
 
 LONG = "x" * 63
+NAMES = {
+    "db": ["ts-db-x7k2p", "ts-db-x7k2p-0", "ts-db-x7k2p-12", "ts-db-x7k2p-metrics"],
+    "db-main": ["ts-db-main-x7k2p"],
+    LONG: [f"ts-{'x' * 43}-x7k2p", f"{child_name(LONG, 'uid')}-0"],
+    f"{'x' * 42}-{LONG}": [f"ts-{'x' * 42}--x7k2p"],
+    "a.b": ["ts-a-b-x7k2p-0", child_name("a.b", "uid")],
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "parent", "own"),
-    [
-        ("ts-db-x7k2p", "db", True),
-        ("ts-db-x7k2p-0", "db", True),
-        ("ts-db-x7k2p-12", "db", True),
-        ("ts-db-x7k2p-metrics", "db", True),
-        ("ts-db-main-x7k2p", "db", False),
-        ("ts-db-main-x7k2p", "db-main", True),
-        ("ts-shop-x7k2p", "db", False),
-        ("ts-db", "db", False),
-        (f"ts-{'x' * 43}-x7k2p", LONG, True),
-        (f"ts-{'x' * 42}--x7k2p", f"{'x' * 42}-{LONG}", True),
-        ("ts-a-b-x7k2p-0", "a.b", True),
-        (f"{child_name(LONG, 'uid')}-0", LONG, True),
-        (child_name("a.b", "uid"), "a.b", True),
-    ],
-)
-def test_a_child_is_named_after_its_parent(name: str, parent: str, *, own: bool) -> None:
-    assert is_named_after(obj(SECRET, Key("tailscale", name)), parent) is own
+@pytest.mark.parametrize(("parent", "names"), NAMES.items())
+def test_a_child_is_named_after_its_parent(parent: str, names: list[str]) -> None:
+    others = ["ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db"] if parent == "db" else []
+    found = [is_named_after(obj(SECRET, Key("tailscale", name)), parent) for name in [*names, *others]]
+    assert found == [True] * len(names) + [False] * len(others)
 
 
 def test_children_are_controlled_by_the_dnsconfig() -> None:
-    assert owner_reference(DNSCONFIG, "ts-dns", "1234-UID") == {
-        "apiVersion": "tailscale.com/v1alpha1",
-        "kind": "DNSConfig",
-        "name": "ts-dns",
-        "uid": "1234-UID",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-class Taken(NamedTuple):
-    """An object with a name that a group needs, and whether it belongs to somebody else."""
-
-    labels: dict[str, str]
-    references: list[Object]
-    is_anothers: bool
+    parent = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "name": "ts-dns", "uid": "1234-UID"}
+    found = owner_reference(DNSCONFIG, "ts-dns", "1234-UID")
+    assert found == {**parent, "controller": True, "blockOwnerDeletion": True}
 
 
 METRICS = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "db"}
@@ -182,23 +138,25 @@ BY_GROUP = owner_reference(PROXYGROUP, "db", "former")
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("labels", "references", "anothers"),
     [
-        Taken(GROUP.labels, [BY_GROUP], False),
-        Taken(GROUP.labels, [], False),
-        Taken({}, [], False),
-        Taken(METRICS, [], False),
-        Taken(LABELS, [BY_GROUP], False),
-        Taken(LABELS, [{**BY_GROUP, "controller": False}], True),
-        Taken(LABELS, [], True),
-        Taken({**METRICS, "ts_proxy_parent_name": "other"}, [], True),
-        Taken(GROUP.labels, [owner_reference(PROXYGROUP, "other", "u")], True),
-        Taken(GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
+        (GROUP.labels, [BY_GROUP], False),
+        (GROUP.labels, [], False),
+        ({}, [], False),
+        (METRICS, [], False),
+        (LABELS, [BY_GROUP], False),
+        (LABELS, [{**BY_GROUP, "controller": False}], True),
+        (LABELS, [], True),
+        ({**METRICS, "ts_proxy_parent_name": "other"}, [], True),
+        (GROUP.labels, [owner_reference(PROXYGROUP, "other", "u")], True),
+        (GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
     ],
 )
-def test_a_child_of_another_parent_belongs_to_it(case: Taken) -> None:
-    found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=case.labels, ownerReferences=case.references)
-    assert is_anothers(found, GROUP) == case.is_anothers
+def test_a_child_of_another_parent_belongs_to_it(
+    labels: dict[str, str], references: list[Object], *, anothers: bool
+) -> None:
+    found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=labels, ownerReferences=references)
+    assert is_anothers(found, GROUP) is anothers
 
 
 def test_an_object_in_the_way_is_named() -> None:

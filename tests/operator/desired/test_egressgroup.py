@@ -1,8 +1,7 @@
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.names import HEALTH_PORT_NAME
@@ -13,8 +12,6 @@ from tsoperator.desired.egressgroup import Entry, Port, ProxyReport
 from tests.support.objects import obj
 
 FQDN = "db.tail1234.ts.net"
-FQDN_KEY = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
-IP_KEY = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 URL = "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz"
 
 # Appendix A.2 of proxygroup-family.md.
@@ -42,8 +39,7 @@ REPORTED = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]))
 
 def service(*ports: Object, **leading: str) -> Object:
     """The ClusterIP Service of the database, which leads to an *fqdn* or an *ip*."""
-    keys = {"fqdn": FQDN_KEY, "ip": IP_KEY}
-    notes = {keys[name]: value for name, value in leading.items()}
+    notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)
 
@@ -57,51 +53,35 @@ def configmap(**binary_data: str) -> Object:
     return obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), content, managedFields=[{"manager": "tsoperator"}])
 
 
-class Led(NamedTuple):
-    name: str
-    service: Object
-    entry: Entry | None
+USERS = service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN)
+UNNAMED = service({"port": 53, "targetPort": 10001}, {"protocol": "UDP", "port": 53, "targetPort": 10002}, fqdn=FQDN)
+DNS = frozenset([Port("TCP", 10001, 53), Port("UDP", 10002, 53)])
+AT_9004 = replace(DATABASE, health_check=URL.replace("9002", "9004"))
+LED = {
+    "a name": (service(TCP, HEALTH, fqdn=FQDN), DATABASE),
+    "an address": (service(TCP, HEALTH, ip="100.64.0.1"), Entry("", "100.64.0.1", DATABASE.ports, URL)),
+    "both": (service(TCP, HEALTH, fqdn=FQDN, ip="100.64.0.1"), DATABASE),
+    "the Go operator's": (service(TCP, HEALTH), None),
+    "no health port": (service(TCP, fqdn=FQDN), Entry(FQDN, "", DATABASE.ports)),
+    "the health port alone": (service(HEALTH, fqdn=FQDN), Entry(FQDN, "", frozenset(), URL)),
+    "no ports": (service(fqdn=FQDN), Entry(FQDN, "", frozenset())),
+    "another health port": (service(TCP, {**HEALTH, "port": 9004}, fqdn=FQDN), AT_9004),
+    "a user's port 9002": (USERS, Entry(FQDN, "", frozenset([Port("TCP", 10437, 9002)]), URL.replace("9002", "9003"))),
+    "no protocol, no name": (UNNAMED, Entry(FQDN, "", DNS)),
+    "a target port by name": (service({**TCP, "targetPort": "sql"}, HEALTH, fqdn=FQDN), None),
+    "a health port by name": (service(TCP, {**HEALTH, "targetPort": "health"}, fqdn=FQDN), DATABASE),
+    "no target port": (service({"port": 5432}, fqdn=FQDN), None),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Led("a name", service(TCP, HEALTH, fqdn=FQDN), DATABASE),
-        Led("an address", service(TCP, HEALTH, ip="100.64.0.1"), Entry("", "100.64.0.1", DATABASE.ports, URL)),
-        Led("both", service(TCP, HEALTH, fqdn=FQDN, ip="100.64.0.1"), DATABASE),
-        Led("the Go operator's", service(TCP, HEALTH), None),
-        Led("no health port", service(TCP, fqdn=FQDN), Entry(FQDN, "", DATABASE.ports)),
-        Led("the health port alone", service(HEALTH, fqdn=FQDN), Entry(FQDN, "", frozenset(), URL)),
-        Led("no ports", service(fqdn=FQDN), Entry(FQDN, "", frozenset())),
-        Led(
-            "another health port",
-            service(TCP, {**HEALTH, "port": 9004}, fqdn=FQDN),
-            Entry(FQDN, "", DATABASE.ports, URL.replace("9002", "9004")),
-        ),
-        Led(
-            "a user's port 9002",
-            service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN),
-            Entry(FQDN, "", frozenset([Port("TCP", 10437, 9002)]), URL.replace("9002", "9003")),
-        ),
-        Led(
-            "no protocol, no name",
-            service({"port": 53, "targetPort": 10001}, {"protocol": "UDP", "port": 53, "targetPort": 10002}, fqdn=FQDN),
-            Entry(FQDN, "", frozenset([Port("TCP", 10001, 53), Port("UDP", 10002, 53)])),
-        ),
-        Led("a target port by name", service({**TCP, "targetPort": "sql"}, HEALTH, fqdn=FQDN), None),
-        Led("a health port by name", service(TCP, {**HEALTH, "targetPort": "health"}, fqdn=FQDN), DATABASE),
-        Led("no target port", service({"port": 5432}, fqdn=FQDN), None),
-    ],
-    ids=lambda case: case.name,
-)
-def test_a_service_says_where_it_leads(case: Led) -> None:
-    assert egressgroup.entry_of(case.service, "cluster.local") == case.entry
+@pytest.mark.parametrize(("given", "entry"), LED.values(), ids=LED)
+def test_a_service_says_where_it_leads(given: Object, entry: Entry | None) -> None:
+    assert egressgroup.entry_of(given, "cluster.local") == entry
 
 
-@pytest.mark.parametrize("annotated", [{"fqdn": FQDN}, {}], ids=["ours", "the Go operator's"])
-def test_a_service_has_its_health_url_in_the_domain_of_the_cluster(annotated: Mapping[str, str]) -> None:
-    made = egressgroup.health_url(service(TCP, HEALTH, **annotated), "cluster.example")
-    assert made == "http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"
+def test_a_service_has_its_health_url_in_the_domain_of_the_cluster() -> None:
+    made = [egressgroup.health_url(service(TCP, HEALTH, **to), "cluster.example") for to in ({"fqdn": FQDN}, {})]
+    assert made == ["http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"] * 2
 
 
 def test_the_document_is_that_of_the_go_operator() -> None:
@@ -118,27 +98,19 @@ def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
     assert [each["matchPort"] for each in document["b"]["ports"]] == [10002, 10003, 10001]
 
 
-@pytest.mark.parametrize("entry", [DATABASE, Entry("", "fd7a:115c:a1e0::1", frozenset()), Entry(FQDN, "", frozenset())])
-def test_a_document_is_read_as_it_was_written(entry: Entry) -> None:
-    text = b64decode(egressgroup.render_entries({"default-db": entry})).decode()
-    assert egressgroup.read_entries(text) == {"default-db": entry}
+OTHERS = [
+    replace(DATABASE, fqdn="db2.tail1234.ts.net"),
+    replace(DATABASE, ip="100.64.0.1"),
+    replace(DATABASE, ports=frozenset([Port("UDP", 10437, 5432)])),
+    replace(DATABASE, ports=frozenset()),
+]
 
 
-@pytest.mark.parametrize(
-    ("reported", "serves"),
-    [
-        (REPORTED, True),
-        (Entry(FQDN, "", DATABASE.ports, "http://other"), True),
-        (Entry("db2.tail1234.ts.net", "", DATABASE.ports, URL), False),
-        (Entry(FQDN, "100.64.0.1", DATABASE.ports, URL), False),
-        (Entry(FQDN, "", frozenset([Port("UDP", 10437, 5432)]), URL), False),
-        (Entry(FQDN, "", frozenset(), URL), False),
-        (None, False),
-    ],
-    ids=str,
-)
-def test_a_proxy_serves_an_entry_if_it_reports_the_same(reported: Entry | None, serves: bool) -> None:
-    assert DATABASE.is_served_by(reported) is serves
+@pytest.mark.parametrize("other", [*OTHERS, None])
+def test_a_proxy_serves_an_entry_if_it_reports_the_same(other: Entry | None) -> None:
+    assert DATABASE.is_served_by(REPORTED)
+    assert DATABASE.is_served_by(replace(REPORTED, health_check="http://other"))
+    assert not DATABASE.is_served_by(other)
 
 
 # A value of each key, and what is read of the entry.
@@ -181,26 +153,18 @@ def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
     assert egressgroup.read_report(text) is None
 
 
-class Told(NamedTuple):
-    document: Object
-    report: ProxyReport | None
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("document", "report"),
     [
-        Told(
-            {"podIPv4": "192.0.2.1", "podIPv6": "2001:db8::1", "services": {}}, ProxyReport("192.0.2.1", "2001:db8::1")
-        ),
-        Told({"podIPv4": "192.0.2.1", "services": None}, ProxyReport("192.0.2.1")),
-        Told({"podIPv4": None, "podIPv6": "2001:db8::1"}, ProxyReport("", "2001:db8::1")),
-        Told({"podIPv4": "192.0.2.1", "services": []}, None),
-        Told({}, None),
+        ({"podIPv4": "192.0.2.1", "podIPv6": "fd00::1", "services": {}}, ProxyReport("192.0.2.1", "fd00::1")),
+        ({"podIPv4": "192.0.2.1", "services": None}, ProxyReport("192.0.2.1")),
+        ({"podIPv4": None, "podIPv6": "fd00::1"}, ProxyReport("", "fd00::1")),
+        ({"podIPv4": "192.0.2.1", "services": []}, None),
+        ({}, None),
     ],
-    ids=lambda case: json.dumps(case.document),
 )
-def test_a_proxy_reports_its_addresses(case: Told) -> None:
-    assert egressgroup.read_report(json.dumps(case.document)) == case.report
+def test_a_proxy_reports_its_addresses(document: Object, report: ProxyReport | None) -> None:
+    assert egressgroup.read_report(json.dumps(document)) == report
 
 
 def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> None:
@@ -220,11 +184,7 @@ def test_a_configmap_that_cannot_be_read_has_no_entries(value: str) -> None:
 def test_another_configmap_is_kept_as_it_is(content: Object) -> None:
     whole = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), content)
     assert egressgroup.slim_configmap(whole) == whole
-    assert egressgroup.entries_of(egressgroup.slim_configmap(whole)) == {}
-
-
-def test_a_configmap_that_is_not_there_has_no_entries() -> None:
-    assert egressgroup.entries_of(None) == {}
+    assert egressgroup.entries_of(egressgroup.slim_configmap(whole)) == egressgroup.entries_of(None) == {}
 
 
 def test_the_names_are_those_of_the_go_operator() -> None:
@@ -237,65 +197,42 @@ def test_the_names_are_those_of_the_go_operator() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("spec", "count"),
-    [
-        *(({}, 2), ({"replicas": None}, 2), ({"replicas": 0}, 0), ({"replicas": 3}, 3)),
-        *(({"replicas": -1}, 2), ({"replicas": "x"}, 2), (None, 2)),
-        *(({"replicas": 100}, 100), ({"replicas": 2147483647}, 100)),
-    ],
-)
-def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object | None, count: int) -> None:
-    assert egressgroup.replica_count(obj(PROXYGROUP, Key("", "foo"), {"spec": spec})) == count
+def group(spec: object, **conditions: str) -> Object:
+    given = [{"type": name, "status": status} for name, status in conditions.items()]
+    return obj(PROXYGROUP, Key("", "foo"), {"spec": spec, "status": {"conditions": given}})
 
 
-@pytest.mark.parametrize(
-    ("spec", "leads"),
-    [({"type": "egress"}, True), ({"type": "ingress"}, False), ({}, False), (None, False), ("x", False)],
-)
-def test_a_group_of_type_egress_leads_to_the_tailnet(spec: object, leads: bool) -> None:
-    assert egressgroup.is_egress(obj(PROXYGROUP, Key("", "foo"), {"spec": spec})) is leads
+def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
+    counts = {0: 0, 3: 3, 100: 100, 2147483647: 100, None: 2, -1: 2, "x": 2}
+    assert {given: egressgroup.replica_count(group({"replicas": given})) for given in counts} == counts
+    assert egressgroup.replica_count(group({})) == egressgroup.replica_count(group(None)) == 2
 
 
-@pytest.mark.parametrize(
-    ("status", "available"),
-    [
-        ({}, False),
-        ({"status": {"conditions": [{"type": "ProxyGroupReady", "status": "True"}]}}, False),
-        ({"status": {"conditions": [{"type": "ProxyGroupAvailable", "status": "False"}]}}, False),
-        ({"status": {"conditions": [{"type": "ProxyGroupAvailable", "status": "True"}]}}, True),
-    ],
-    ids=str,
-)
-def test_a_group_is_available_by_its_condition(status: Object, available: bool) -> None:
-    assert egressgroup.is_available(obj(PROXYGROUP, Key("", "foo"), status)) is available
+def test_a_group_of_type_egress_leads_to_the_tailnet() -> None:
+    assert egressgroup.is_egress(group({"type": "egress"}))
+    assert [spec for spec in ({"type": "ingress"}, {}, None, "x") if egressgroup.is_egress(group(spec))] == []
 
 
-class Indexed(NamedTuple):
-    name: str
-    labels: Mapping[str, str]
-    groups: tuple[str, ...]
+def test_a_group_is_available_by_its_condition() -> None:
+    groups = [group({}, ProxyGroupAvailable="True"), group({}, ProxyGroupAvailable="False")]
+    assert [egressgroup.is_available(each) for each in groups] == [True, False]
+    assert not egressgroup.is_available(group({}, ProxyGroupReady="True"))
+    assert not egressgroup.is_available(obj(PROXYGROUP, Key("", "foo")))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Indexed("an egress Service's", LABELS, ("foo",)),
-        Indexed("one of another type", {**LABELS, "tailscale.com/svc-type": "ingress"}, ()),
-        Indexed("somebody else's", {**LABELS, "tailscale.com/managed": "false"}, ()),
-        Indexed("a standalone proxy's", {**LABELS, "tailscale.com/proxy-group": ""}, ()),
-    ],
-    ids=lambda case: case.name,
-)
-def test_a_child_is_found_by_the_group_that_serves_it(case: Indexed) -> None:
-    assert tuple(egressgroup.by_serving_group(obj(SERVICE, Key("tailscale", "x"), labels=case.labels))) == case.groups
+def test_a_child_is_found_by_the_group_that_serves_it() -> None:
+    others = {"tailscale.com/svc-type": "ingress", "tailscale.com/managed": "false", "tailscale.com/proxy-group": ""}
+    given = [LABELS, *({**LABELS, name: value} for name, value in others.items())]
+    children = [obj(SERVICE, Key("tailscale", "x"), labels=labels) for labels in given]
+    assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
 def test_a_child_leads_to_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 
-@pytest.mark.parametrize(("value", "groups"), [("foo", ("foo",)), ("", ())])
-def test_a_users_service_is_found_by_the_group_that_it_names(value: str, groups: tuple[str, ...]) -> None:
-    users = obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": value})
-    assert tuple(egressgroup.by_group(users)) == groups
+def test_a_users_service_is_found_by_the_group_that_it_names() -> None:
+    users = [
+        obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": name}) for name in ("foo", "")
+    ]
+    assert [tuple(egressgroup.by_group(each)) for each in users] == [("foo",), ()]

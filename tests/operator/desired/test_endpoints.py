@@ -25,11 +25,8 @@ def test_an_endpoint_is_ready_unless_a_condition_says_that_it_is_not(conditions:
     assert list(found) == ["10.0.0.1"] * ready
 
 
-def test_a_slice_may_have_no_endpoints() -> None:
+def test_a_slice_is_found_by_its_service_and_may_have_no_endpoints() -> None:
     slices = [{**endpoint_slice("ts-db"), "endpoints": None}, endpoint_slice("ts-db", endpoint("10.0.0.1", "10.0.0.2"))]
     assert list(ready_addresses(slices)) == ["10.0.0.1", "10.0.0.2"]
-
-
-def test_a_slice_is_found_by_its_service() -> None:
     assert list(by_service(endpoint_slice("ts-db"))) == ["ts-db"]
     assert list(by_service({"metadata": {}})) == []

@@ -1,10 +1,9 @@
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import Object
 from tsoperator.desired.findings import Effect, Finding, with_findings
 from tsoperator.desired.plan import Note, Plan
+
+from tests.support.objects import status_of
 
 READY = "TailscaleProxyReady"
 REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
@@ -16,38 +15,34 @@ GONE = Finding(Effect.FAILED, "TargetNotFound", "no such device", is_reason=True
 FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
 
 
-def status(ready: bool = True, reason: str = "ProxyCreated", message: str = "ProxyCreated") -> Object:
-    return {"conditions": [condition(READY, ready, reason, message)], "loadBalancer": {}}
-
-
-class Case(NamedTuple):
-    findings: list[Finding]
-    shown: tuple[str, str, str]
-    before: Object = status()
+CREATED = ("True", "ProxyCreated", "ProxyCreated")
+OTHER = ("False", "Other", "no hostname")
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("before", "findings", "shown"),
     [
-        Case([], ("True", "ProxyCreated", "ProxyCreated")),
-        Case([NEWS, WARNING], ("True", "ProxyCreated", "ProxyCreated")),
-        Case([NOTICE], ("True", "ProxyCreated", "ProxyCreated; held by another")),
-        Case([PENDING], ("False", "ProxyPending", "approve it")),
-        Case([NOTICE, FAILED], ("False", "ProxyFailed", "held by another; not permitted")),
-        Case([PENDING, GONE], ("False", "TargetNotFound", "approve it; no such device")),
-        Case([GONE, FAILED], ("False", "TargetNotFound", "no such device; not permitted")),
-        Case([GONE], ("False", "TargetNotFound", "no such device; no hostname"), status(False, "Other", "no hostname")),
-        Case([FAILED, PENDING], ("False", "ProxyFailed", "not permitted; approve it")),
-        Case([PENDING], ("False", "Other", "approve it; no hostname"), status(False, "Other", "no hostname")),
-        Case([FAILED], ("False", "ProxyFailed", "not permitted; no hostname"), status(False, "Other", "no hostname")),
+        (CREATED, [], CREATED),
+        (CREATED, [NEWS, WARNING], CREATED),
+        (CREATED, [NOTICE], ("True", "ProxyCreated", "ProxyCreated; held by another")),
+        (CREATED, [PENDING], ("False", "ProxyPending", "approve it")),
+        (CREATED, [NOTICE, FAILED], ("False", "ProxyFailed", "held by another; not permitted")),
+        (CREATED, [PENDING, GONE], ("False", "TargetNotFound", "approve it; no such device")),
+        (CREATED, [GONE, FAILED], ("False", "TargetNotFound", "no such device; not permitted")),
+        (OTHER, [GONE], ("False", "TargetNotFound", "no such device; no hostname")),
+        (CREATED, [FAILED, PENDING], ("False", "ProxyFailed", "not permitted; approve it")),
+        (OTHER, [PENDING], ("False", "Other", "approve it; no hostname")),
+        (OTHER, [FAILED], ("False", "ProxyFailed", "not permitted; no hostname")),
     ],
 )
-def test_lasting_findings_are_told_in_the_condition_by_the_worst(case: Case) -> None:
-    plan = with_findings(Plan(status=case.before), case.findings, condition=READY, reasons=REASONS)
-    assert plan.status is not None
-    [found] = plan.status["conditions"]
-    assert (found["status"], found["reason"], found["message"]) == case.shown
-    assert plan.status["loadBalancer"] == {}
+def test_lasting_findings_are_told_in_the_condition_by_the_worst(
+    before: tuple[str, str, str], findings: list[Finding], shown: tuple[str, str, str]
+) -> None:
+    status = {"conditions": [condition(READY, *before)], "loadBalancer": {}}
+    plan = with_findings(Plan(status=status), findings, condition=READY, reasons=REASONS)
+    [found] = status_of(plan)["conditions"]
+    assert (found["status"], found["reason"], found["message"]) == shown
+    assert status_of(plan)["loadBalancer"] == {}
 
 
 def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
@@ -60,14 +55,9 @@ def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("planned", "findings", "wanted"),
-    [(None, [NEWS], None), (5.0, [NEWS], 5.0), (5.0, [FAILED], 5.0), (None, [NOTICE, PENDING], 30)],
-)
-def test_a_parent_is_looked_at_again_at_the_earliest_time(
-    planned: float | None, findings: list[Finding], wanted: float | None
-) -> None:
-    assert with_findings(Plan(requeue_after=planned), findings).requeue_after == wanted
+def test_a_parent_is_looked_at_again_at_the_earliest_time() -> None:
+    assert [with_findings(Plan(requeue_after=5.0), [each]).requeue_after for each in (NEWS, FAILED)] == [5.0, 5.0]
+    assert [with_findings(Plan(), each).requeue_after for each in ([NEWS], [NOTICE, PENDING])] == [None, 30]
 
 
 def test_a_parent_without_that_condition_has_events_alone() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_GIVEN
 from tsoperator.api.objects import Object, annotations, labels
-from tsoperator.desired.given import given_names, with_given, without_given
+from tsoperator.desired.given import with_given, without_given
 from tsoperator.desired.plan import write_for
 
 from tests.support.objects import stored
@@ -19,15 +19,12 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_given_labels_and_annotations_are_there_and_noted() -> None:
-    made = with_given(child(labels={"own": "1"}), {"team": "web"}, {"example.org/note": "x"})
-    assert labels(made) == {"own": "1", "team": "web"}
-    noted = "annotations.example.org/note labels.team"
-    assert annotations(made) == {"example.org/note": "x", ANNOTATION_GIVEN: noted}
-
-
-def test_a_childs_own_labels_win() -> None:
+def test_given_labels_and_annotations_are_there_and_noted_but_a_childs_own_win() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
+    made = with_given(own, {"team": "web", "tier": "1"}, {"note": "x", "example.org/note": "x"})
+    assert labels(made) == {"team": "ours", "tier": "1"}
+    noted = {ANNOTATION_GIVEN: "annotations.example.org/note labels.tier"}
+    assert annotations(made) == {"note": "ours", "example.org/note": "x", **noted}
     assert with_given(own, {"team": "web"}, {"note": "x"}) == own
 
 
@@ -45,12 +42,7 @@ def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Ob
     assert without_given(with_given(plain, given_labels, given_notes)) == plain
 
 
-def test_a_child_without_the_note_was_given_nothing() -> None:
-    assert given_names(child(labels={"team": "web"})) == set()
-
-
 def written(wanted: Object, found: Object | None) -> Object:
-    """What is stored after a write that was due."""
     result = write_for(wanted, found)
     assert result is not None
     return stored(result)
@@ -68,15 +60,11 @@ def test_given_labels_go_and_those_of_others_stay() -> None:
     assert write_for(child(), none) is None
 
 
-def test_a_given_label_takes_a_new_value() -> None:
+def test_a_given_label_takes_a_new_value_and_leaves_a_spec_that_is_right_as_it_is() -> None:
     live = written(with_given(child(), {"team": "web"}, {}), None)
-    assert labels(written(with_given(child(), {"team": "db"}, {}), live)) == {"team": "db"}
-
-
-def test_a_given_label_leaves_a_spec_that_is_right_as_it_is() -> None:
-    live = written(child(), None)
     live["spec"]["restarted"] = "by hand"
-    assert written(with_given(child(), {"team": "web"}, {}), live)["spec"] == {"a": 1, "restarted": "by hand"}
+    made = written(with_given(child(), {"team": "db"}, {}), live)
+    assert (labels(made), made["spec"]) == ({"team": "db"}, {"a": 1, "restarted": "by hand"})
 
 
 def test_labels_that_another_operator_gave_are_noted_and_no_more() -> None:

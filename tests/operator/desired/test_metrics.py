@@ -1,12 +1,10 @@
 """What leads Prometheus to a proxy's metrics."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import Key, Object, annotations, labels
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, labels
 from tsoperator.api.v1alpha1.proxyclass import Metrics
-from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
+from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys, owner_reference
 from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.proxypod import (
     ProxyPod,
@@ -51,15 +49,11 @@ def service() -> Object:
 
 def test_a_service_monitor_belongs_to_the_service() -> None:
     first, monitor = objects_for(metrics(monitor=True), service())
-    owner = {"apiVersion": "v1", "kind": "Service", "name": "ts-web-abcde-metrics", "uid": service()["metadata"]["uid"]}
+    owner = owner_reference(SERVICE, "ts-web-abcde-metrics", service()["metadata"]["uid"])
     assert first["kind"] == "Service"
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "ServiceMonitor")
-    assert monitor["metadata"] == {
-        "namespace": "tailscale",
-        "name": "ts-web-abcde-metrics",
-        "labels": LABELS,
-        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-    }
+    named = {"namespace": "tailscale", "name": "ts-web-abcde-metrics"}
+    assert monitor["metadata"] == {**named, "labels": LABELS, "ownerReferences": [owner]}
     assert monitor["spec"] == {
         "selector": {"matchLabels": LABELS},
         "endpoints": [{"port": "metrics"}],
@@ -81,37 +75,29 @@ def test_there_is_a_service_alone_before_or_without_a_service_monitor(monitor: b
     assert [obj["kind"] for obj in objects_for(metrics(monitor=monitor), *there)] == ["Service"]
 
 
-class Nothing(NamedTuple):
-    metrics: Metrics | None
-    pod: ProxyPod = INGRESS
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("wanted", "pod"),
     [
-        Nothing(None),
-        Nothing(Metrics(enable=False)),
-        Nothing(metrics(), egress_to_name("db.tail1234.ts.net.")),
-        Nothing(metrics(), egress_to_ip("100.64.0.9")),
-        Nothing(metrics(), served_ingress(forward_cluster_traffic=True)),
+        (None, INGRESS),
+        (Metrics(enable=False), INGRESS),
+        (metrics(), egress_to_name("db.tail1234.ts.net.")),
+        (metrics(), egress_to_ip("100.64.0.9")),
+        (metrics(), served_ingress(forward_cluster_traffic=True)),
     ],
 )
-def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
-    assert objects_for(case.metrics, service(), pod=case.pod) == []
+def test_a_proxy_that_serves_no_metrics_gets_nothing(wanted: Metrics | None, pod: ProxyPod) -> None:
+    assert objects_for(wanted, service(), pod=pod) == []
 
 
-@pytest.mark.parametrize(
-    ("pod", "kind", "job"),
-    [
-        (exposed_ip("192.0.2.4"), "ingress_service", "ts_ingress_service_default_web"),
-        (exposed_name("db.example.org"), "ingress_service", "ts_ingress_service_default_web"),
-        (served_service(), "ingress_service", "ts_ingress_service_default_web"),
-        (connected_networks(), "connector", "ts_connector_web"),
-    ],
-)
-def test_a_proxy_is_labelled_with_its_kind(pod: ProxyPod, kind: str, job: str) -> None:
+@pytest.mark.parametrize("pod", [exposed_ip("192.0.2.4"), exposed_name("db.example.org"), served_service()])
+def test_a_proxy_of_a_service_is_labelled_with_its_kind(pod: ProxyPod) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])
-    assert (found["ts_proxy_type"], found["ts_prom_job"]) == (kind, job)
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
+
+
+def test_the_job_of_a_proxy_without_a_namespace_has_none() -> None:
+    found = labels(objects_for(metrics(), pod=connected_networks())[0])
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("connector", "ts_connector_web")
 
 
 def test_names_that_are_too_long_for_labels_are_cut() -> None:
@@ -128,10 +114,9 @@ def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert owned_keys(service(), "svc", "tailscale") == ()
 
 
-@pytest.mark.parametrize("kind", ["egress_service", "ingress_service"])
-def test_both_types_of_services_are_of_one_kind(kind: str) -> None:
-    obj = {"metadata": {"labels": {**LABELS, "ts_proxy_type": kind}}}
-    assert by_metrics_owner(obj) == ("svc:default/web",)
+def test_both_types_of_services_are_of_one_kind() -> None:
+    given = ({**LABELS, "ts_proxy_type": kind} for kind in ("egress_service", "ingress_service"))
+    assert [by_metrics_owner({"metadata": {"labels": each}}) for each in given] == [("svc:default/web",)] * 2
 
 
 @pytest.mark.parametrize("changed", [{"tailscale.com/managed": "no"}, {"ts_proxy_type": "other"}])

@@ -1,7 +1,5 @@
 """What the nameserver's objects have in common."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
@@ -10,7 +8,6 @@ from tsoperator.desired.nameserver import (
     Program,
     elected,
     nameserver_image,
-    nameserver_labels,
     program_error,
     reads_shards,
 )
@@ -19,8 +16,6 @@ from tests.support.objects import deleting, live_dnsconfig, rolled_out, settings
 
 OLD = live_dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
 NEW = live_dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
-
-
 TWIN = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
 
 
@@ -33,87 +28,63 @@ def test_one_dnsconfig_counts(found: list[Object], counts: Object | None) -> Non
     assert elected(found) == elected(found[::-1]) == counts
 
 
-def test_the_labels_carry_the_childrens_own_namespace() -> None:
-    assert nameserver_labels("ts-dns", "tailscale") == {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource": "ts-dns",
-        "tailscale.com/parent-resource-ns": "tailscale",
-        "tailscale.com/parent-resource-type": "nameserver",
-        "app.kubernetes.io/name": "tailscale",
-        "app.kubernetes.io/component": "nameserver",
-    }
-
-
 OURS, UPSTREAM, UNKNOWN = Program.OURS, Program.UPSTREAM, Program.UNKNOWN
 THEIRS = "tailscale/k8s-nameserver:stable"
 DEFAULT = "example.org/ns:v2"
 
 
-class Image(NamedTuple):
-    default: str
-    asked: Object
-    image: str
-    program: Program
-    said: str = ""
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("default", "asked", "said", "image", "program"),
     [
-        Image(THEIRS, {}, THEIRS, UPSTREAM),
-        Image(THEIRS, {}, THEIRS, UPSTREAM, said="tsnameserver"),
-        Image(THEIRS, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM),
-        Image(THEIRS, {"repo": "", "tag": ""}, THEIRS, UPSTREAM),
-        Image(THEIRS, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UNKNOWN),
-        Image(THEIRS, {"repo": "mirror.org/ns"}, "mirror.org/ns:latest", OURS, said="tsnameserver"),
-        Image(THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "mirror.org/ns:v1", UNKNOWN),
-        Image(THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "mirror.org/ns:v1", UPSTREAM, said="k8s-nameserver"),
-        Image("docker.io/tailscale/k8s-nameserver:v1", {}, "docker.io/tailscale/k8s-nameserver:v1", UPSTREAM),
-        Image(DEFAULT, {}, DEFAULT, OURS),
-        Image(DEFAULT, {}, DEFAULT, UPSTREAM, said="k8s-nameserver"),
-        Image(DEFAULT, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM),
-        Image(DEFAULT, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM, said="k8s-nameserver"),
-        Image(DEFAULT, {"tag": "v1"}, "example.org/ns:v1", OURS, said="tsnameserver"),
-        Image(DEFAULT, {"repo": "example.org/ns"}, DEFAULT, OURS),
-        Image(DEFAULT, {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1", OURS),
-        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UNKNOWN),
-        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:v2", OURS, said="tsnameserver"),
-        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UPSTREAM, said="k8s-nameserver"),
-        Image(DEFAULT, {"repo": "ghcr.io/tailscale/k8s-nameserver"}, f"ghcr.io/{THEIRS}", UPSTREAM),
-        Image(DEFAULT, {"repo": "mirror.org/k8s-nameserver"}, "mirror.org/k8s-nameserver:stable", UNKNOWN),
-        Image("mirror.org/k8s-nameserver:v1", {}, "mirror.org/k8s-nameserver:v1", UNKNOWN),
-        Image("mirror.org/k8s-nameserver:v1", {"tag": "v3"}, "mirror.org/k8s-nameserver:v3", UNKNOWN),
-        Image("mirror.org/k8s-nameserver:v1", {"repo": "other"}, "other:v1", UNKNOWN),
-        Image("mirror.org/k8s-nameserver:v1", {}, "mirror.org/k8s-nameserver:v1", OURS, said="tsnameserver"),
-        Image("k8s-nameserver/ours:v1", {}, "k8s-nameserver/ours:v1", OURS),
-        Image("example.org:5000/ns", {"repo": "example.org:5000/ns"}, "example.org:5000/ns:latest", OURS),
-        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc", OURS),
-        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1", OURS, said="tsnameserver"),
-        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2", OURS, said="tsnameserver"),
+        (THEIRS, {}, "", THEIRS, UPSTREAM),
+        (THEIRS, {}, "tsnameserver", THEIRS, UPSTREAM),
+        (THEIRS, {"tag": "v1"}, "", "tailscale/k8s-nameserver:v1", UPSTREAM),
+        (THEIRS, {"repo": "", "tag": ""}, "", THEIRS, UPSTREAM),
+        (THEIRS, {"repo": "mirror.org/ns"}, "", "mirror.org/ns:stable", UNKNOWN),
+        (THEIRS, {"repo": "mirror.org/ns"}, "tsnameserver", "mirror.org/ns:latest", OURS),
+        (THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "", "mirror.org/ns:v1", UNKNOWN),
+        (THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "k8s-nameserver", "mirror.org/ns:v1", UPSTREAM),
+        ("docker.io/tailscale/k8s-nameserver:v1", {}, "", "docker.io/tailscale/k8s-nameserver:v1", UPSTREAM),
+        (DEFAULT, {}, "", DEFAULT, OURS),
+        (DEFAULT, {}, "k8s-nameserver", DEFAULT, UPSTREAM),
+        (DEFAULT, {"tag": "v1"}, "", "tailscale/k8s-nameserver:v1", UPSTREAM),
+        (DEFAULT, {"tag": "v1"}, "k8s-nameserver", "tailscale/k8s-nameserver:v1", UPSTREAM),
+        (DEFAULT, {"tag": "v1"}, "tsnameserver", "example.org/ns:v1", OURS),
+        (DEFAULT, {"repo": "example.org/ns"}, "", DEFAULT, OURS),
+        (DEFAULT, {"repo": "example.org/ns", "tag": "v1"}, "", "example.org/ns:v1", OURS),
+        (DEFAULT, {"repo": "mirror.org/ns"}, "", "mirror.org/ns:stable", UNKNOWN),
+        (DEFAULT, {"repo": "mirror.org/ns"}, "tsnameserver", "mirror.org/ns:v2", OURS),
+        (DEFAULT, {"repo": "mirror.org/ns"}, "k8s-nameserver", "mirror.org/ns:stable", UPSTREAM),
+        (DEFAULT, {"repo": "ghcr.io/tailscale/k8s-nameserver"}, "", f"ghcr.io/{THEIRS}", UPSTREAM),
+        (DEFAULT, {"repo": "mirror.org/k8s-nameserver"}, "", "mirror.org/k8s-nameserver:stable", UNKNOWN),
+        ("mirror.org/k8s-nameserver:v1", {}, "", "mirror.org/k8s-nameserver:v1", UNKNOWN),
+        ("mirror.org/k8s-nameserver:v1", {"tag": "v3"}, "", "mirror.org/k8s-nameserver:v3", UNKNOWN),
+        ("mirror.org/k8s-nameserver:v1", {"repo": "other"}, "", "other:v1", UNKNOWN),
+        ("mirror.org/k8s-nameserver:v1", {}, "tsnameserver", "mirror.org/k8s-nameserver:v1", OURS),
+        ("k8s-nameserver/ours:v1", {}, "", "k8s-nameserver/ours:v1", OURS),
+        ("example.org:5000/ns", {"repo": "example.org:5000/ns"}, "", "example.org:5000/ns:latest", OURS),
+        ("example.org/ns@sha256:abc", {}, "", "example.org/ns@sha256:abc", OURS),
+        ("example.org/ns@sha256:abc", {"tag": "v1"}, "tsnameserver", "example.org/ns:v1", OURS),
+        ("example.org/ns:v2@sha256:abc", {"repo": "other"}, "tsnameserver", "other:v2", OURS),
     ],
 )
-def test_repository_and_tag_are_those_of_one_program(case: Image) -> None:
-    obj = live_dnsconfig(
-        nameserver={"image": case.asked}, annotations={"tailscale.com/nameserver": case.said} if case.said else {}
-    )
+def test_repository_and_tag_are_those_of_one_program(
+    default: str, asked: Object, said: str, image: str, program: Program
+) -> None:
+    given = {"tailscale.com/nameserver": said} if said else {}
+    obj = live_dnsconfig(nameserver={"image": asked}, annotations=given)
     parsed = DNSConfig.parse(obj)
     assert isinstance(parsed, DNSConfig)
-    found = nameserver_image(obj, parsed, settings(nameserver_image=case.default))
-    assert found == NameserverImage(case.image, case.program)
+    assert nameserver_image(obj, parsed, settings(nameserver_image=default)) == NameserverImage(image, program)
 
 
 @pytest.mark.parametrize(
-    ("annotations", "wrong"),
-    [
-        ({}, False),
-        ({"tailscale.com/nameserver": "tsnameserver"}, False),
-        ({"tailscale.com/nameserver": "k8s-nameserver"}, False),
-        ({"tailscale.com/nameserver": "ours"}, True),
-        ({"tailscale.com/nameserver": ""}, True),
-    ],
+    ("said", "wrong"),
+    [(None, False), ("tsnameserver", False), ("k8s-nameserver", False), ("ours", True), ("", True)],
 )
-def test_a_program_that_is_neither_is_told(annotations: dict[str, str], wrong: bool) -> None:
-    words = program_error(live_dnsconfig(annotations=annotations))
+def test_a_program_that_is_neither_is_told(said: str | None, wrong: bool) -> None:
+    given = {} if said is None else {"tailscale.com/nameserver": said}
+    words = program_error(live_dnsconfig(annotations=given))
     assert ("write tsnameserver if " in words, "k8s-nameserver if it is Tailscale's" in words) == (wrong, wrong)
 
 

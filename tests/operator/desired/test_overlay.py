@@ -1,8 +1,5 @@
 """A ProxyClass over the StatefulSet of a proxy."""
 
-from copy import deepcopy
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import Key, Object, annotations, labels
@@ -14,7 +11,7 @@ from tsoperator.desired.proxypod import ProxyPod, egress_to_name, served_ingress
 from tsoperator.desired.tailscaled import ProxyConfig
 
 from tests.support.objects import settings
-from tests.support.proxies import statefulset_of
+from tests.support.proxies import container_of, pods_of, statefulset_of
 
 OWNER = Owner("svc", Key("default", "db"))
 EGRESS = egress_to_name("db.tail1234.ts.net.")
@@ -38,23 +35,11 @@ def over(spec: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
 
 
 def over_pod(pod: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
-    """The Pods' spec under a class with *pod*."""
-    return pod_of(over({"statefulSet": {"pod": pod}}, kind, **changes))
+    return pods_of(over({"statefulSet": {"pod": pod}}, kind, **changes))
 
 
 def over_container(container: Object) -> Object:
-    """The container of tailscaled under a class with *container*."""
     return container_of(over({"statefulSet": {"pod": {"tailscaleContainer": container}}}))
-
-
-def pod_of(statefulset: Object) -> Object:
-    pod: Object = statefulset["spec"]["template"]["spec"]
-    return pod
-
-
-def container_of(statefulset: Object) -> Object:
-    container: Object = pod_of(statefulset)["containers"][0]
-    return container
 
 
 def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
@@ -69,11 +54,8 @@ def test_an_empty_class_changes_nothing(spec: Object, kind: ProxyPod) -> None:
     assert over(spec, kind) == unclassed(kind)
 
 
-class Endpoints(NamedTuple):
-    spec: Object
-    env: list[tuple[str, str]]
-    ports: list[Object] | None = None
-    kind: ProxyPod = INGRESS
+METRICS: Object = {"metrics": {"enable": True}}
+ACME: Object = {"useLetsEncryptStagingEnvironment": True}
 
 
 def debug(on: bool, metrics: bool) -> Object:
@@ -82,29 +64,27 @@ def debug(on: bool, metrics: bool) -> Object:
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("spec", "kind", "env", "ports"),
     [
-        Endpoints({"metrics": {"enable": True}}, DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
-        Endpoints({"metrics": {"enable": False}}, []),
-        Endpoints(debug(on=False, metrics=True), METRICS_ENV, [METRICS_PORT]),
-        Endpoints(debug(on=True, metrics=False), DEBUG_ENV, [DEBUG_PORT]),
-        Endpoints(debug(on=True, metrics=True), DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
-        Endpoints({"metrics": {"enable": True}}, [], None, EGRESS),
-        Endpoints({"metrics": {"enable": True}}, [], None, FORWARD),
-        Endpoints({"useLetsEncryptStagingEnvironment": True}, [STAGING]),
-        Endpoints({"useLetsEncryptStagingEnvironment": True}, [STAGING], None, FORWARD),
-        Endpoints({"useLetsEncryptStagingEnvironment": True}, [], None, EGRESS),
-        Endpoints(
-            {"metrics": {"enable": True}, "useLetsEncryptStagingEnvironment": True},
-            [*DEBUG_ENV, *METRICS_ENV, STAGING],
-            [DEBUG_PORT, METRICS_PORT],
-        ),
+        (METRICS, INGRESS, DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
+        ({"metrics": {"enable": False}}, INGRESS, [], None),
+        (debug(on=False, metrics=True), INGRESS, METRICS_ENV, [METRICS_PORT]),
+        (debug(on=True, metrics=False), INGRESS, DEBUG_ENV, [DEBUG_PORT]),
+        (debug(on=True, metrics=True), INGRESS, DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
+        (METRICS, EGRESS, [], None),
+        (METRICS, FORWARD, [], None),
+        (ACME, INGRESS, [STAGING], None),
+        (ACME, FORWARD, [STAGING], None),
+        (ACME, EGRESS, [], None),
+        (METRICS | ACME, INGRESS, [*DEBUG_ENV, *METRICS_ENV, STAGING], [DEBUG_PORT, METRICS_PORT]),
     ],
 )
-def test_endpoints_and_certificates_are_as_the_class_says(case: Endpoints) -> None:
-    made = over(case.spec, case.kind)
-    assert added(made, case.kind) == case.env
-    assert container_of(made).get("ports") == case.ports
+def test_endpoints_and_certificates_are_as_the_class_says(
+    spec: Object, kind: ProxyPod, env: list[tuple[str, str]], ports: list[Object] | None
+) -> None:
+    made = over(spec, kind)
+    assert added(made, kind) == env
+    assert container_of(made).get("ports") == ports
 
 
 def test_labels_and_annotations_go_on_the_statefulset_alone() -> None:
@@ -151,16 +131,13 @@ POD_FIELDS = {
 
 @pytest.mark.parametrize("field", POD_FIELDS)
 def test_a_field_of_pods_is_as_the_class_says(field: str) -> None:
-    assert over_pod({field: POD_FIELDS[field]}) == {**pod_of(unclassed()), field: POD_FIELDS[field]}
+    assert over_pod({field: POD_FIELDS[field]}) == {**pods_of(unclassed()), field: POD_FIELDS[field]}
 
 
-@pytest.mark.parametrize(("pod", "priority"), [({}, None), ({"priorityClassName": "high"}, "high")])
-def test_a_class_with_pods_takes_the_operators_priority_class_away(pod: Object, priority: str | None) -> None:
-    assert over_pod(pod, proxy_priority_class="default").get("priorityClassName") == priority
-
-
-def test_without_pods_the_operators_priority_class_stays() -> None:
-    assert pod_of(over({"statefulSet": {}}, proxy_priority_class="default"))["priorityClassName"] == "default"
+def test_a_class_with_pods_takes_the_operators_priority_class_away() -> None:
+    found = [over_pod(pod, proxy_priority_class="default") for pod in ({}, {"priorityClassName": "high"})]
+    assert [each.get("priorityClassName") for each in found] == [None, "high"]
+    assert pods_of(over({"statefulSet": {}}, proxy_priority_class="default"))["priorityClassName"] == "default"
 
 
 CONTAINER_FIELDS = {
@@ -175,7 +152,7 @@ def test_a_field_of_a_container_is_as_the_class_says(field: str) -> None:
     given = {field: CONTAINER_FIELDS[field]}
     assert over_container(given) == {**container_of(unclassed()), **given}
     init = over_pod({"tailscaleInitContainer": given})["initContainers"][0]
-    assert init == {**pod_of(unclassed())["initContainers"][0], **given}
+    assert init == {**pods_of(unclassed())["initContainers"][0], **given}
 
 
 def test_fields_that_are_empty_leave_the_container_as_it_is() -> None:
@@ -195,49 +172,32 @@ def test_requests_and_limits_are_replaced_each_as_a_whole(given: Object, resourc
 
 
 def test_a_userspace_proxy_has_no_init_container_to_change() -> None:
-    assert over_pod({"tailscaleInitContainer": {"image": "example.org/a:1"}}, INGRESS) == pod_of(unclassed(INGRESS))
+    assert over_pod({"tailscaleInitContainer": {"image": "example.org/a:1"}}, INGRESS) == pods_of(unclassed(INGRESS))
 
 
-class Variables(NamedTuple):
-    given: list[tuple[str, str | None]]
-    last: list[tuple[str, str]]
-    """The variables from TS_DEBUG_ADDR_PORT on."""
+PORT = [("PORT", "9005"), ("TS_LOCAL_ADDR_PORT", "$(POD_IP):$(PORT)")]
+ANYWHERE = ("TS_DEBUG_ADDR_PORT", "[::]:9001")
+VERBOSE = ("TS_TAILSCALED_EXTRA_ARGS", "$(TS_TAILSCALED_EXTRA_ARGS) --verbose=1")
+OFF = ("TS_ENABLE_METRICS", "false")
+VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
+    "new": ([("A", "1"), ("B", "")], [*DEBUG_ENV, *METRICS_ENV, ("A", "1"), ("B", "")]),
+    "twice": ([("A", "1"), ("A", "2")], [*DEBUG_ENV, *METRICS_ENV, ("A", "2")]),
+    "ours": ([OFF], [*DEBUG_ENV, METRICS_ENV[0], OFF]),
+    "what others refer to": ([ANYWHERE], [ANYWHERE, DEBUG_ENV[1], *METRICS_ENV]),
+    "what refers to others": (PORT, [*DEBUG_ENV, METRICS_ENV[1], *PORT]),
+    "what extends itself": ([VERBOSE], [*DEBUG_ENV, *METRICS_ENV, VERBOSE]),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Variables([("A", "1"), ("B", None)], [*DEBUG_ENV, *METRICS_ENV, ("A", "1"), ("B", "")]),
-        Variables([("A", "1"), ("A", "2")], [*DEBUG_ENV, *METRICS_ENV, ("A", "2")]),
-        Variables([("TS_ENABLE_METRICS", "false")], [*DEBUG_ENV, METRICS_ENV[0], ("TS_ENABLE_METRICS", "false")]),
-        Variables(
-            [("TS_DEBUG_ADDR_PORT", "[::]:9001")], [("TS_DEBUG_ADDR_PORT", "[::]:9001"), DEBUG_ENV[1], *METRICS_ENV]
-        ),
-        Variables(
-            [("PORT", "9005"), ("TS_LOCAL_ADDR_PORT", "$(POD_IP):$(PORT)")],
-            [*DEBUG_ENV, METRICS_ENV[1], ("PORT", "9005"), ("TS_LOCAL_ADDR_PORT", "$(POD_IP):$(PORT)")],
-        ),
-        Variables(
-            [("TS_TAILSCALED_EXTRA_ARGS", "$(TS_TAILSCALED_EXTRA_ARGS) --verbose=1")],
-            [*DEBUG_ENV, *METRICS_ENV, ("TS_TAILSCALED_EXTRA_ARGS", "$(TS_TAILSCALED_EXTRA_ARGS) --verbose=1")],
-        ),
-    ],
-    ids=["new", "twice", "ours", "what others refer to", "what refers to others", "what extends itself"],
-)
-def test_a_variable_is_there_once_with_its_last_value_where_references_work(case: Variables) -> None:
-    env = [{"name": name, **({} if value is None else {"value": value})} for name, value in case.given]
-    spec = {"metrics": {"enable": True}, "statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}
-    assert added(over(spec, INGRESS), INGRESS) == case.last
+@pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
+def test_a_variable_is_there_once_with_its_last_value_where_references_work(
+    given: list[tuple[str, str]], last: list[tuple[str, str]]
+) -> None:
+    env = [{"name": name, **({"value": value} if value else {})} for name, value in given]
+    spec = {**METRICS, "statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}
+    assert added(over(spec, INGRESS), INGRESS) == last
 
 
 def test_a_variable_replaces_one_that_comes_from_a_field() -> None:
     made = over_container({"env": [{"name": "POD_IP", "value": "192.0.2.1"}]})["env"]
     assert [variable for variable in made if variable["name"] == "POD_IP"] == [{"name": "POD_IP", "value": "192.0.2.1"}]
-
-
-def test_the_statefulset_that_it_is_laid_over_stays_as_it_was() -> None:
-    base = unclassed()
-    before = deepcopy(base)
-    everything = {"tailscaleContainer": {"env": [{"name": "A"}], "resources": {"limits": {"cpu": 1}}}, **POD_FIELDS}
-    overlaid(base, ProxyClassSpec.model_validate({"statefulSet": {"pod": everything}}), EGRESS)
-    assert base == before

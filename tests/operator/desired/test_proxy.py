@@ -11,7 +11,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, Plan, SetTags, Step, TakeName
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
@@ -37,7 +37,7 @@ from tests.support.objects import (
     stored,
     texts,
 )
-from tests.support.proxies import statefulset_of
+from tests.support.proxies import container_of, statefulset_of
 
 SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
@@ -67,40 +67,21 @@ def running() -> Children:
     return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
 
 
-def children(*states: dict[str, str]) -> Children:
-    """Return the Secrets of replicas with these keys."""
-    return Children(secrets=[secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)])
-
-
-def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
-    return [(obj["kind"], obj["metadata"]["name"]) for obj in children_of(plan)]
-
-
 def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
     key = proxy_key(OWNER, PROXY.parent_uid, Children(), SETTINGS)
-    name = child_name("db", PROXY.parent_uid)
     plan = plan_proxy(replace(PROXY, key=key), Children(), SETTINGS, Keys({0: "new-authkey"}))
-    assert kinds_and_names(plan) == [("Service", name), ("Secret", f"{name}-0"), ("StatefulSet", name)]
-    assert {key_of(obj).namespace for obj in children_of(plan)} == {"tailscale"}
+    made = {obj["kind"]: key_of(obj) for obj in children_of(plan)}
+    assert key == Key("tailscale", child_name("db", PROXY.parent_uid))
+    assert [*made.items()] == [("Service", key), ("Secret", Key(key.namespace, f"{key.name}-0")), ("StatefulSet", key)]
     assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
+    assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
 
 
-def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
-    assert plan_proxy(PROXY, Children(), SETTINGS).hold == FINALIZER
-    assert plan_proxy(PROXY, running(), SETTINGS).hold == FINALIZER
-
-
-@pytest.mark.parametrize(
-    "children",
-    [
-        Children(services=[service()]),
-        Children(statefulsets=[statefulset()]),
-        Children(secrets=[secret()]),
-        Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")]),
-    ],
-)
-def test_children_keep_the_name_that_one_of_them_has(children: Children) -> None:
-    assert proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) == KEY
+def test_children_keep_the_name_that_one_of_them_has() -> None:
+    others = Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")])
+    alone = [Children(services=[service()]), Children(statefulsets=[statefulset()]), Children(secrets=[secret()])]
+    found = [proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) for children in [others, *alone]]
+    assert found == [KEY] * 4
 
 
 def test_a_changed_config_does_not_change_the_statefulset() -> None:
@@ -109,50 +90,34 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-@pytest.mark.parametrize(
-    ("secrets", "wants"),
-    [
-        ([], True),
-        ([secret()], True),
-        ([secret(auth_key="unused")], False),
-        ([secret(device_id="n1")], False),
-        ([slim_secret(f"{NAME}-0", config_files(replace(CONFIG, hostname="old"), "unused"))], True),
-        ([secret(auth_key="refused", device_id="n1", reissue_authkey="refused")], True),
-        ([secret("ts-db-other-0", device_id="n1")], True),
-    ],
+def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> None:
+    refused = {"device_id": "n1", "reissue_authkey": "refused"}
+    found = [
+        secret(f"{NAME}-0"),
+        secret(f"{NAME}-1", auth_key="unused"),
+        secret(f"{NAME}-2", device_id="n1"),
+        slim_secret(f"{NAME}-3", config_files(replace(CONFIG, hostname="old"), "unused")),
+        secret(f"{NAME}-4", auth_key="refused", **refused),
+        secret("ts-db-other-5", device_id="n1"),
+    ]
+    assert proxy_login(replace(PROXY, replica_count=6), Children(secrets=found)).in_need == {0, 3, 4, 5}
+
+
+WEB = replace(
+    PROXY,
+    owner=Owner("ingress", Key("default", "db")),
+    pod=served_ingress(forward_cluster_traffic=False),
+    magic_dns_name="",
+    proxy_class=ProxyClassSpec.model_validate({"metrics": {"enable": True}}),
 )
-def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost(secrets: list[Object], wants: bool) -> None:
-    assert proxy_login(PROXY, Children(secrets=secrets)).in_need == ({0} if wants else set())
-
-
-WEB = Proxy(
-    Owner("ingress", Key("default", "db")),
-    PROXY.parent_uid,
-    KEY,
-    served_ingress(forward_cluster_traffic=False),
-    CONFIG,
-    PROXY.tags,
-    proxy_class=ProxyClassSpec.model_validate({"statefulSet": {"labels": {"team": "db"}}, "metrics": {"enable": True}}),
-)
-
-
-def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
-    made = plan_proxy(WEB, running(), SETTINGS)
-    assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet", "Service"]
-    assert key_of(children_of(made)[2]) == Key("tailscale", f"{NAME}-metrics")
-    assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
-
-
 LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
 
 
 def with_family(*families: str) -> Object:
-    """The headless Service in a cluster of these families."""
     return {**service(), "spec": {**service()["spec"], "ipFamilies": [*families]}}
 
 
 def listening(*, ipv6: bool) -> Object:
-    """The StatefulSet of a proxy that serves metrics."""
     children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
     (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS)) if obj["kind"] == "StatefulSet"]
     return stored(made)
@@ -182,8 +147,8 @@ def placed(address: str) -> Object:
 )
 def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(there: Children, ipv6: bool | None) -> None:
     made = [obj for obj in children_of(plan_proxy(WEB, there, SETTINGS)) if obj["kind"] == "StatefulSet"]
-    env = [each["spec"]["template"]["spec"]["containers"][0]["env"] for each in made]
-    found = [[str(var["value"]) for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
+    env = [container_of(each)["env"] for each in made]
+    found = [[var["value"] for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
     assert found == ([] if ipv6 is None else [LISTENING[ipv6]])
 
 
@@ -193,7 +158,6 @@ def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
 
 
 def measured() -> Children:
-    """A proxy with a metrics Service and a ServiceMonitor."""
     service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
     monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
     return replace(running(), metrics=[service, monitor])
@@ -205,16 +169,9 @@ def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> 
     plan = plan_proxy(proxy, measured(), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
     assert len(children_of(plan)) == 2
-
-
-def test_only_the_monitor_that_a_class_no_longer_asks_for_goes() -> None:
-    plan = plan_proxy(WEB, measured(), SETTINGS)
-    assert deletions_of(plan) == [Deletion(SERVICEMONITOR, measured().metrics[1])]
-
-
-def test_removal_takes_the_metrics_service_with_the_rest() -> None:
-    plan = plan_removal(OWNER, replace(measured(), statefulsets=[]))
-    assert [deletion.resource for deletion in deletions_of(plan)] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
+    assert deletions_of(plan_proxy(WEB, measured(), SETTINGS)) == [Deletion(SERVICEMONITOR, monitor)]
+    removed = deletions_of(plan_removal(OWNER, replace(measured(), statefulsets=[])))
+    assert [deletion.resource for deletion in removed] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
 
 
 @pytest.mark.parametrize("leaving", [False, True])
@@ -231,15 +188,12 @@ def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
-@pytest.mark.parametrize(
-    ("there", "steps"),
-    [(statefulset(), [Deletion(STATEFULSET, statefulset())]), (deleting(statefulset()), [])],
-    ids=["there", "on its way out"],
-)
-def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(there: Object, steps: list[Step]) -> None:
+@pytest.mark.parametrize("leaving", [False, True])
+def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(*, leaving: bool) -> None:
+    there = deleting(statefulset()) if leaving else statefulset()
     plan = plan_removal(OWNER, replace(running(), statefulsets=[there]))
-    assert (plan.steps, plan.release) == (steps, "")
-    assert plan.requeue_after
+    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, there)])
+    assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
 @pytest.mark.parametrize(("owners", "waits"), [([{"kind": "StatefulSet", "name": NAME}], True), ([], False)])
@@ -264,25 +218,19 @@ def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_th
     assert (plan.release, plan.requeue_after) == (FINALIZER, None)
 
 
-@pytest.mark.parametrize("children", [Children(), Children([service()], [], [secret(auth_key="unused")])])
-def test_a_proxy_that_never_logged_in_has_no_device_to_remove(children: Children) -> None:
-    plan = plan_removal(OWNER, children)
-    assert (deleted_devices(plan), plan.release, plan.way_out) == ([], FINALIZER, "")
-
-
-def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
+def test_the_way_out_names_the_secrets_that_know_a_device() -> None:
     plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
     assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
+    none = [plan_removal(OWNER, each) for each in (Children(), Children([service()], [], [secret(auth_key="unused")]))]
+    assert [(deleted_devices(each), each.release, each.way_out) for each in none] == [([], FINALIZER, "")] * 2
 
 
 def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
     data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
     found = secret(https_endpoint="no-https", **data)
-    theirs = proxy_device(Children(secrets=[found], pods=[pod("other", "P")]))
-    own = proxy_device(Children(secrets=[found], pods=[pod("other", "Q"), pod(f"{NAME}-0", "P")]))
-    assert theirs is not None
-    assert own is not None
-    assert (theirs.serves_no_https, own.serves_no_https) == (False, True)
+    pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
+    devices = [proxy_device(Children(secrets=[found], pods=each)) for each in pods]
+    assert [device and device.serves_no_https for device in devices] == [False, True]
     assert proxy_device(Children()) is None
 
 
@@ -294,10 +242,8 @@ SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
 
 def test_a_replica_without_a_secret_is_new_and_one_that_has_not_reported_is_left_alone() -> None:
     children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
-    three = replace(PROXY, replica_count=3)
-    assert proxy_devices(three, children, TAILNET, settings(take_over_names=True)) == DevicePlan(
-        before=[FREE_NAME], after=[SET_TAGS], findings=[]
-    )
+    made = proxy_devices(replace(PROXY, replica_count=3), children, TAILNET, settings(take_over_names=True))
+    assert made == DevicePlan(before=[FREE_NAME], after=[SET_TAGS], findings=[])
 
 
 @pytest.mark.parametrize(("count", "prefix", "shares"), [(1, "", False), (2, "", True), (2, "default-db", False)])
@@ -328,41 +274,33 @@ def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn:
 
 
 LOGGED_IN = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "device_ips": '["100.64.0.1", "fd7a::1"]'}
-DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
+OTHER = {**LOGGED_IN, "device_fqdn": "b.ts.net"}
+IPS = "100.64.0.1, fd7a::1"
+DEVICES = (("db.tail1234.ts.net", IPS),)
+ROUTER = replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24")))
 
 
 @pytest.mark.parametrize(
-    ("proxy", "there", "outline"),
+    ("proxy", "states", "outline"),
     [
-        (PROXY, Children(), Outline("default-db")),
-        (PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
-        (PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
-        (PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
-        (
-            PROXY,
-            children({**LOGGED_IN, "device_fqdn": "b.ts.net"}, LOGGED_IN),
-            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
-        ),
-        (
-            PROXY,
-            children(LOGGED_IN, {**LOGGED_IN, "device_fqdn": "b.ts.net"}),
-            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
-        ),
-        (replace(PROXY, replica_count=3), Children(), Outline("default-db")),
-        (replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
-        (replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
-        (replace(PROXY, hostname_prefix="r", replica_count=0), Children(), Outline("")),
-        (
-            replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
-            Children(),
-            Outline("default-db", "10.0.0.0/8, 192.0.2.0/24"),
-        ),
+        (PROXY, [], Outline("default-db")),
+        (PROXY, [LOGGED_IN], Outline("default-db", "", DEVICES)),
+        (PROXY, [{**LOGGED_IN, "device_ips": ""}], Outline("default-db")),
+        (PROXY, [{**LOGGED_IN, "device_fqdn": ""}], Outline("default-db")),
+        (PROXY, [OTHER, LOGGED_IN], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (PROXY, [LOGGED_IN, OTHER], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (replace(PROXY, replica_count=3), [], Outline("default-db")),
+        (replace(PROXY, hostname_prefix="r"), [], Outline("r-0")),
+        (replace(PROXY, hostname_prefix="r", replica_count=3), [], Outline("r-0..2")),
+        (replace(PROXY, hostname_prefix="r", replica_count=0), [], Outline("")),
+        (ROUTER, [], Outline("default-db", "10.0.0.0/8, 192.0.2.0/24")),
     ],
 )
 def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(
-    proxy: Proxy, there: Children, outline: Outline
+    proxy: Proxy, states: list[dict[str, str]], outline: Outline
 ) -> None:
-    assert plan_proxy(proxy, there, SETTINGS).outline == outline
+    secrets = [secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)]
+    assert plan_proxy(proxy, Children(secrets=secrets), SETTINGS).outline == outline
 
 
 def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:

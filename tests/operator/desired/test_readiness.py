@@ -1,7 +1,5 @@
 """Which proxies serve."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import STATEFULSET, Key, Object, key_of
 from tsoperator.desired.readiness import is_serving, ready_replicas, secret_keys, wanted_replicas
@@ -17,32 +15,27 @@ def statefulset(replicas: int | None, ready: int | None) -> Object:
     return {**obj(STATEFULSET, KEY), "spec": spec, "status": status}
 
 
-class Case(NamedTuple):
-    replicas: int | None
-    ready: int | None
-    devices: list[str]
-    serves: bool
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("replicas", "ready", "devices", "serves"),
     [
-        Case(1, 1, ["n1"], True),
-        Case(None, 1, ["n1"], True),
-        Case(1, None, ["n1"], False),
-        Case(1, 0, ["n1"], False),
-        Case(1, 1, [], False),
-        Case(1, 1, [""], False),
-        Case(2, 1, ["n1", "n2"], False),
-        Case(2, 2, ["n1"], False),
-        Case(2, 2, ["n1", ""], False),
-        Case(2, 2, ["n1", "n2"], True),
+        (1, 1, ["n1"], True),
+        (None, 1, ["n1"], True),
+        (1, None, ["n1"], False),
+        (1, 0, ["n1"], False),
+        (1, 1, [], False),
+        (1, 1, [""], False),
+        (2, 1, ["n1", "n2"], False),
+        (2, 2, ["n1"], False),
+        (2, 2, ["n1", ""], False),
+        (2, 2, ["n1", "n2"], True),
     ],
 )
-def test_a_proxy_serves_if_each_of_its_pods_is_ready_and_has_a_device(case: Case) -> None:
-    named = [(f"{KEY.name}-{number}", device) for number, device in enumerate(case.devices)]
-    secrets = {key_of(each): each for each in (slim_secret(name, {"device_id": device}) for name, device in named)}
-    assert is_serving(statefulset(case.replicas, case.ready), secrets.get) is case.serves
+def test_a_proxy_serves_if_each_of_its_pods_is_ready_and_has_a_device(
+    replicas: int | None, ready: int | None, devices: list[str], *, serves: bool
+) -> None:
+    named = [slim_secret(f"{KEY.name}-{number}", {"device_id": device}) for number, device in enumerate(devices)]
+    secrets = {key_of(each): each for each in named}
+    assert is_serving(statefulset(replicas, ready), secrets.get) is serves
 
 
 def test_a_statefulset_without_a_number_has_one_replica() -> None:

@@ -1,7 +1,5 @@
 """The StatefulSet that runs a proxy."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.children import Owner
@@ -16,11 +14,11 @@ from tsoperator.desired.proxypod import (
     served_service,
 )
 from tsoperator.desired.replica import Replica
-from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
+from tsoperator.desired.statefulset import proxy_pod_spec, selects
 from tsoperator.desired.tailscaled import ProxyConfig
 
 from tests.support.objects import settings
-from tests.support.proxies import statefulset_of
+from tests.support.proxies import container_of, pods_of, statefulset_of
 
 KEY = Key("tailscale", "ts-db-abcde")
 OWNER = Owner("svc", Key("default", "db"))
@@ -55,16 +53,6 @@ def statefulset(pod: ProxyPod = BY_FQDN, live: Object | None = None, replicas: i
     return statefulset_of(proxy, settings(**changes), live)
 
 
-def pod_of(made: Object) -> Object:
-    pod: Object = made["spec"]["template"]["spec"]
-    return pod
-
-
-def container_of(made: Object) -> Object:
-    container: Object = pod_of(made)["containers"][0]
-    return container
-
-
 def environment(made: Object) -> list[tuple[str, str]]:
     """Names with values, or the paths of the fields that they come from, in order."""
     return [
@@ -73,44 +61,32 @@ def environment(made: Object) -> list[tuple[str, str]]:
     ]
 
 
-class Environment(NamedTuple):
-    """What no recording has."""
-
-    pod: ProxyPod
-    userspace: str
-    rest: list[tuple[str, str]]
-
-
 SERVES = ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config")
+FORWARDS = ("EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS", "true")
+IP_TARGET = {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}
+NAME_TARGET = {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.org"}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("pod", "target", "app", "annotations"),
     [
-        Environment(
-            BY_IP,
-            "false",
-            [("TS_TAILNET_TARGET_IP", "100.66.66.66"), ("TS_INTERNAL_APP", "k8s-operator-egress-proxy")],
-        ),
-        Environment(
-            KERNEL_INGRESS,
-            "false",
-            [
-                ("EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS", "true"),
-                SERVES,
-                ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
-            ],
-        ),
-        Environment(
-            TO_NAME,
-            "false",
-            [("TS_EXPERIMENTAL_DEST_DNS_NAME", "db.example.org"), ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")],
-        ),
-        Environment(PUBLIC, "true", [SERVES, ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")]),
+        (BY_IP, [("TS_TAILNET_TARGET_IP", "100.66.66.66")], "k8s-operator-egress-proxy", IP_TARGET),
+        (KERNEL_INGRESS, [FORWARDS, SERVES], "k8s-operator-ingress-resource", None),
+        (TO_NAME, [("TS_EXPERIMENTAL_DEST_DNS_NAME", "db.example.org")], "k8s-operator-ingress-proxy", NAME_TARGET),
+        (PUBLIC, [SERVES], "k8s-operator-ingress-proxy", None),
     ],
 )
-def test_the_environment_is_in_the_images_order(case: Environment) -> None:
-    assert environment(statefulset(case.pod)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
+def test_pods_are_told_their_target_in_the_images_order_and_only_a_kernel_proxy_is_privileged(
+    pod: ProxyPod, target: list[tuple[str, str]], app: str, annotations: Object | None
+) -> None:
+    made = statefulset(pod)
+    userspace, rights = ("true", []) if pod is PUBLIC else ("false", [{"privileged": True}])
+    assert environment(made) == [("TS_USERSPACE", userspace), *COMMON, *target, ("TS_INTERNAL_APP", app)]
+    assert made["spec"]["template"]["metadata"].get("annotations") == annotations
+    inits = pods_of(made).get("initContainers", [])
+    assert [each["securityContext"] for each in inits] == rights
+    assert container_of(made).get("securityContext") == (rights[0] if rights else None)
+    assert [each["args"] for each in inits] == [[SCRIPT]] * len(rights)
 
 
 @pytest.mark.parametrize(("pod", "position"), [(BY_IP, 8), (TO_NAME, 8), (PUBLIC, 8), (KERNEL_INGRESS, 9)])
@@ -120,110 +96,56 @@ def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int)
     assert env[position + 1][0].startswith("TS_")
 
 
-@pytest.mark.parametrize(
-    ("pod", "annotations"),
-    [
-        (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
-        (TO_NAME, {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.org"}),
-        (KERNEL_INGRESS, None),
-        (PUBLIC, None),
-    ],
-)
-def test_the_target_is_on_the_pod_template(pod: ProxyPod, annotations: Object | None) -> None:
-    assert statefulset(pod)["spec"]["template"]["metadata"].get("annotations") == annotations
-
-
 def test_a_statefulset_selects_the_pods_of_its_parent_and_not_of_one_made_anew() -> None:
     assert selects(statefulset(), "1234-UID")
     assert not selects(statefulset(), "5678-UID")
     assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")
 
 
-def test_pods_run_the_image_of_the_settings() -> None:
-    made = pod_of(statefulset(proxy_image="example.org/tailscale:v1"))
+def test_pods_have_the_image_and_the_priority_class_of_the_settings() -> None:
+    made = pods_of(statefulset(proxy_image="example.org/tailscale:v1", proxy_priority_class="high"))
     images = [made[containers][0]["image"] for containers in ("containers", "initContainers")]
-    assert images == ["example.org/tailscale:v1"] * 2
+    assert (images, made["priorityClassName"]) == (["example.org/tailscale:v1"] * 2, "high")
+    assert "priorityClassName" not in pods_of(statefulset())
 
 
-def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
-    assert pod_of(statefulset(proxy_priority_class="high"))["priorityClassName"] == "high"
-    assert "priorityClassName" not in pod_of(statefulset())
+def volume(name: str, secret: str, **more: object) -> Object:
+    return {"name": name, "secret": {"secretName": secret, **more}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "privileged"), [(BY_IP, True), (KERNEL_INGRESS, True), (TO_NAME, True), (PUBLIC, False)]
-)
-def test_only_a_kernel_proxy_is_privileged_and_turns_forwarding_on(pod: ProxyPod, *, privileged: bool) -> None:
-    made = statefulset(pod)
-    rights = [{"privileged": True}] if privileged else []
-    inits = pod_of(made).get("initContainers", [])
-    assert [each["securityContext"] for each in inits] == rights
-    assert container_of(made).get("securityContext") == (rights[0] if rights else None)
-    assert [each["args"] for each in inits] == [[SCRIPT]] * privileged
+def mount(name: str, path: str) -> Object:
+    return {"name": name, "mountPath": path, "readOnly": True}
+
+
+SERVED = {"items": [{"key": "serve-config", "path": "serve-config"}]}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
     made = statefulset(CONNECTOR, replicas=count)
-    names = {f"tailscaledconfig-{number}": f"ts-db-abcde-{number}" for number in range(count)}
-    mounts = [
-        {"name": name, "mountPath": f"/etc/tsconfig/{secret}", "readOnly": True} for name, secret in names.items()
-    ]
+    names = [(f"tailscaledconfig-{number}", f"ts-db-abcde-{number}") for number in range(count)]
     assert made["spec"]["replicas"] == count
-    assert pod_of(made)["volumes"] == [
-        {"name": name, "secret": {"secretName": secret}} for name, secret in names.items()
-    ]
-    assert container_of(made)["volumeMounts"] == mounts
+    assert pods_of(made)["volumes"] == [volume(name, secret) for name, secret in names]
+    assert container_of(made)["volumeMounts"] == [mount(name, f"/etc/tsconfig/{secret}") for name, secret in names]
 
 
-@pytest.mark.parametrize("pod", [KERNEL_INGRESS, PUBLIC])
-def test_the_serve_config_is_mounted_after_the_config(pod: ProxyPod) -> None:
-    made = statefulset(pod)
-    items = [{"key": "serve-config", "path": "serve-config"}]
-    secret = {"secretName": "ts-db-abcde-0", "items": items}
-    mount = {"name": "serve-config-0", "mountPath": "/etc/tailscaled/ts-db-abcde-0", "readOnly": True}
-    assert pod_of(made)["volumes"][1:] == [{"name": "serve-config-0", "secret": secret}]
-    assert container_of(made)["volumeMounts"][1:] == [mount]
-
-
-def of_two_secrets(ordinal: int) -> Replica:
-    """A replica of a proxy that keeps its state apart from its config."""
-    config, state = (Key("tailscale", f"egress-{ordinal}{end}") for end in ("-config", ""))
-    return Replica(ordinal, config, state, f"egress-{ordinal}", ("tag:k8s",))
-
-
-def test_a_config_that_is_apart_from_the_state_is_mounted_under_the_pods_name() -> None:
-    made = proxy_pod_spec(BY_FQDN, [of_two_secrets(0), of_two_secrets(1)], settings(), None)
-    names = ["tailscaledconfig-0", "tailscaledconfig-1"]
+def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names() -> None:
+    keys = [(Key("tailscale", f"egress-{number}-config"), Key("tailscale", f"egress-{number}")) for number in (0, 1)]
+    replicas = [Replica(number, *keys[number], f"egress-{number}", ("tag:k8s",)) for number in (0, 1)]
+    made = proxy_pod_spec(PUBLIC, replicas, settings(), None)
     assert made["volumes"] == [
-        {"name": names[0], "secret": {"secretName": "egress-0-config"}},
-        {"name": names[1], "secret": {"secretName": "egress-1-config"}},
+        volume("tailscaledconfig-0", "egress-0-config"),
+        volume("tailscaledconfig-1", "egress-1-config"),
+        volume("serve-config-0", "egress-0-config", **SERVED),
     ]
     assert made["containers"][0]["volumeMounts"] == [
-        {"name": names[0], "mountPath": "/etc/tsconfig/egress-0", "readOnly": True},
-        {"name": names[1], "mountPath": "/etc/tsconfig/egress-1", "readOnly": True},
+        mount("tailscaledconfig-0", "/etc/tsconfig/egress-0"),
+        mount("tailscaledconfig-1", "/etc/tsconfig/egress-1"),
+        mount("serve-config-0", "/etc/tailscaled/egress-0"),
     ]
-
-
-def test_a_serve_config_that_is_apart_from_the_state_is_mounted_under_the_pods_name() -> None:
-    made = proxy_pod_spec(PUBLIC, [of_two_secrets(0)], settings(), None)
-    secret = {"secretName": "egress-0-config", "items": [{"key": "serve-config", "path": "serve-config"}]}
-    mount = {"name": "serve-config-0", "mountPath": "/etc/tailscaled/egress-0", "readOnly": True}
-    assert made["volumes"][1] == {"name": "serve-config-0", "secret": secret}
-    assert made["containers"][0]["volumeMounts"][1] == mount
-
-
-def test_a_statefulset_of_several_replicas_has_the_name_that_it_is_given() -> None:
-    spec = proxy_pod_spec(BY_FQDN, [of_two_secrets(0), of_two_secrets(1)], settings(), None)
-    made = proxy_statefulset(Key("tailscale", "egress"), OWNER, "1234-UID", spec, 2, {"note": "x"})
-    assert (made["metadata"]["name"], made["spec"]["serviceName"], made["spec"]["replicas"]) == ("egress", "egress", 2)
-    assert made["spec"]["template"]["metadata"]["annotations"] == {"note": "x"}
-    assert made["spec"]["template"]["spec"] == spec
-    assert selects(made, "1234-UID")
 
 
 def with_script(name: str, *args: str) -> Object:
-    """A live StatefulSet with an init container."""
     return {"spec": {"template": {"spec": {"initContainers": [{"name": name, "args": [*args]}]}}}}
 
 
@@ -239,11 +161,10 @@ NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/i
         (with_script("sysctler", "sysctl -w net.ipv4.ip_forward=1"), SCRIPT),
         (with_script("sysctler"), SCRIPT),
         (with_script("other", NEWER_SCRIPT), SCRIPT),
-        (with_script("other", OLD_SCRIPT), SCRIPT),
         (None, SCRIPT),
         ({"spec": {"template": {"spec": {}}}}, SCRIPT),
         ({"spec": {"template": {"spec": {"initContainers": None}}}}, SCRIPT),
     ],
 )
 def test_a_live_script_that_does_the_same_stays(live: Object | None, script: str) -> None:
-    assert pod_of(statefulset(live=live))["initContainers"][0]["args"] == [script]
+    assert pods_of(statefulset(live=live))["initContainers"][0]["args"] == [script]

@@ -6,30 +6,18 @@ from dataclasses import replace
 import pytest
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
-CONFIG = ProxyConfig("default-test", "https://controlplane.tailscale.com")
+URL = "https://controlplane.tailscale.com"
+CONFIG = ProxyConfig("default-test", URL)
 
 
-def test_before_it_has_logged_in_a_proxy_gets_its_key() -> None:
-    assert config_files(CONFIG, "new-authkey") == {
-        "cap-107.hujson": (
-            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
-            '"AuthKey":"new-authkey","Hostname":"default-test","acceptDNS":false,"acceptRoutes":false,'
-            '"AppConnector":{"Advertise":false},"NoStatefulFiltering":true}'
-        ),
-        "cap-95.hujson": (
-            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
-            '"AuthKey":"new-authkey","Hostname":"default-test","acceptDNS":false,"acceptRoutes":false,'
-            '"NoStatefulFiltering":true}'
-        ),
+@pytest.mark.parametrize(("auth_key", "field"), [("new-authkey", '"AuthKey":"new-authkey",'), ("", "")])
+def test_a_proxy_gets_its_key_before_it_has_logged_in(auth_key: str, field: str) -> None:
+    head = f'{{"Version":"alpha0","Locked":false,"ServerURL":"{URL}",{field}"Hostname":"default-test",'
+    rest = '"acceptDNS":false,"acceptRoutes":false,'
+    assert config_files(CONFIG, auth_key) == {
+        "cap-107.hujson": f'{head}{rest}"AppConnector":{{"Advertise":false}},"NoStatefulFiltering":true}}',
+        "cap-95.hujson": f'{head}{rest}"NoStatefulFiltering":true}}',
     }
-
-
-def test_without_a_key_the_field_is_left_out() -> None:
-    for text in config_files(CONFIG).values():
-        assert text.startswith(
-            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
-            '"Hostname":"default-test",'
-        )
 
 
 def test_a_connector_says_what_it_offers_even_if_that_is_nothing() -> None:
@@ -52,16 +40,12 @@ def test_a_serve_config_is_a_file_of_its_own() -> None:
 
 
 def test_the_routes_of_others_are_accepted_where_that_is_asked_for() -> None:
-    files = config_files(replace(CONFIG, accept_routes=True))
-    assert [json.loads(text)["acceptRoutes"] for text in files.values()] == [True, True]
+    files = config_files(replace(CONFIG, accept_routes=True)).values()
+    assert [json.loads(text)["acceptRoutes"] for text in files] == [True, True]
 
 
-@pytest.mark.parametrize("auth_key", ["", "tskey-auth-x"])
-def test_a_proxy_of_a_group_has_one_file(auth_key: str) -> None:
-    files = config_files(ProxyConfig("foo-0", "https://controlplane.tailscale.com", in_group=True), auth_key)
-    key = f'"AuthKey":"{auth_key}",' if auth_key else ""
-    text = (
-        '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
-        f'{key}"Hostname":"foo-0","acceptDNS":false,"acceptRoutes":false}}'
-    )
-    assert files == {"cap-106.hujson": text}
+@pytest.mark.parametrize(("auth_key", "field"), [("tskey-auth-x", '"AuthKey":"tskey-auth-x",'), ("", "")])
+def test_a_proxy_of_a_group_has_one_file(auth_key: str, field: str) -> None:
+    files = config_files(ProxyConfig("foo-0", URL, in_group=True), auth_key)
+    head = f'{{"Version":"alpha0","Locked":false,"ServerURL":"{URL}",{field}"Hostname":"foo-0",'
+    assert files == {"cap-106.hujson": f'{head}"acceptDNS":false,"acceptRoutes":false}}'}

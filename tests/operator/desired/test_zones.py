@@ -21,48 +21,35 @@ def listed(url: str, *domains: str) -> Listed:
     return Listed(url, frozenset(domains))
 
 
-SEEN = {
+def known(*names: str, shared: tuple[str, ...] = ()) -> Suffixes:
+    return Suffixes(names, complete=True, shared=shared)
+
+
+BESIDE = Suffixes((OURS,), anywhere=True)
+SHARED = f"db.{OTHER}"
+SHARING = Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", SHARED, "db.a b"}))
+SEEN: dict[str, tuple[list[Listed], list[Reported], Suffixes]] = {
     "nothing yet": ([Listed(TAILSCALE)], [], Suffixes()),
-    "no tailnet at all": ([], [], Suffixes(complete=True)),
-    "one": ([listed(TAILSCALE, OURS)], [], Suffixes((OURS,), complete=True)),
-    "two": ([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], Suffixes((OURS, OTHER), complete=True)),
-    "while it is renamed": ([listed(TAILSCALE, OURS, OTHER)], [], Suffixes((OURS, OTHER), complete=True)),
+    "no tailnet at all": ([], [], known()),
+    "one": ([listed(TAILSCALE, OURS)], [], known(OURS)),
+    "two": ([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], known(OURS, OTHER)),
+    "while it is renamed": ([listed(TAILSCALE, OURS, OTHER)], [], known(OURS, OTHER)),
     "one of two": ([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
-    "no devices": ([listed(TAILSCALE)], [], Suffixes()),
-    "no devices, but a proxy that was there": ([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
-    "Headscale": ([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
-    "Headscale that isn't listed yet": ([Listed(HEADSCALE)], [], Suffixes()),
-    "Headscale with a proxy": (
-        [listed(HEADSCALE, "")],
-        [Reported(HEADSCALE, HEADSCALES)],
-        Suffixes((HEADSCALES,), complete=True),
-    ),
-    "Headscale with a proxy that is elsewhere": (
-        [listed(HEADSCALE, "")],
-        [Reported(TAILSCALE, OURS)],
-        Suffixes((OURS,), anywhere=True),
-    ),
-    "Headscale beside a tailnet that is known": (
-        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)],
-        [],
-        Suffixes((OURS,), anywhere=True),
-    ),
-    "a server that is away, with a proxy": ([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
-    "devices of others, of which a Service leads to one": (
-        [Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", f"db.{OTHER}", "db.a b"}))],
-        [],
-        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
-    ),
-    "one of two, and the other in a moment": (
+    "one, and the other soon": (
         [listed(TAILSCALE, OURS), Listed("", pending=True)],
         [],
         Suffixes((OURS,), pending=True),
     ),
-    "a domain that is no zone": (
-        [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")],
-        [Reported("", "c d")],
-        Suffixes(complete=True),
-    ),
+    "no devices": ([listed(TAILSCALE)], [], Suffixes()),
+    "no devices, but a proxy that was there": ([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "Headscale": ([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
+    "Headscale that isn't listed yet": ([Listed(HEADSCALE)], [], Suffixes()),
+    "Headscale with a proxy": ([listed(HEADSCALE, "")], [Reported(HEADSCALE, HEADSCALES)], known(HEADSCALES)),
+    "Headscale with a proxy that is elsewhere": ([listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], BESIDE),
+    "Headscale beside a tailnet that is known": ([listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], BESIDE),
+    "a server that is away, with a proxy": ([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "devices of others, of which a Service leads to one": ([SHARING], [], known(OURS, shared=(SHARED,))),
+    "no zones": ([listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], known()),
 }
 
 
@@ -81,26 +68,16 @@ class Case(NamedTuple):
     served: tuple[str, ...] = ()
 
 
-ALL = Suffixes((OURS, HEADSCALES), complete=True)
+ALL = known(OURS, HEADSCALES)
 CASES = {
     "nothing is known": Case(Suffixes(), ("ts.net",), ("ts.net",)),
-    "a tailnet at Tailscale": Case(Suffixes((OURS,), complete=True), ("ts.net",), (OURS,)),
-    "Headscale": Case(Suffixes((HEADSCALES,), complete=True), ("ts.net", HEADSCALES), (HEADSCALES,)),
-    "several": Case(
-        Suffixes((HEADSCALES, OURS, OTHER), complete=True), ("ts.net", HEADSCALES), (HEADSCALES, OURS, OTHER)
-    ),
-    "outside, but alike": Case(
-        Suffixes(("lists.net", "ts.net.org"), complete=True),
-        ("ts.net", "lists.net", "ts.net.org"),
-        ("lists.net", "ts.net.org"),
-    ),
-    "a device of others": Case(
-        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (f"db.{OTHER}", OURS)
-    ),
-    "a device that one tailnet of ours shares with another": Case(
-        Suffixes((OURS, OTHER), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (OURS, OTHER)
-    ),
-    "a device of others alone": Case(Suffixes(shared=(f"db.{OTHER}",)), ("ts.net",), ("ts.net",)),
+    "a tailnet at Tailscale": Case(known(OURS), ("ts.net",), (OURS,)),
+    "Headscale": Case(known(HEADSCALES), ("ts.net", HEADSCALES), (HEADSCALES,)),
+    "several": Case(known(HEADSCALES, OURS, OTHER), ("ts.net", HEADSCALES), (HEADSCALES, OURS, OTHER)),
+    "outside, but alike": Case(known("s.net", "ts.net.a"), ("ts.net", "s.net", "ts.net.a"), ("s.net", "ts.net.a")),
+    "a device of others": Case(known(OURS, shared=(SHARED,)), ("ts.net",), (SHARED, OURS)),
+    "a device that a tailnet of ours shares": Case(known(OURS, OTHER, shared=(SHARED,)), ("ts.net",), (OURS, OTHER)),
+    "a device of others alone": Case(Suffixes(shared=(SHARED,)), ("ts.net",), ("ts.net",)),
     "given": Case(ALL, ("b.example.org", "ts.net"), ("b.example.org", "ts.net"), given=("b.example.org", "ts.net")),
     "what was served stays while nothing is known": Case(
         Suffixes(), ("ts.net", HEADSCALES), (HEADSCALES, OURS), served=(OURS, HEADSCALES, "ts.net")
@@ -108,13 +85,9 @@ CASES = {
     "and beside what is known": Case(
         Suffixes((OTHER,)), ("ts.net", HEADSCALES), (HEADSCALES, OTHER), served=(HEADSCALES, "ts.net")
     ),
-    "what was served goes once all is known": Case(
-        Suffixes((OTHER,), complete=True), ("ts.net",), (OTHER,), served=(OURS, HEADSCALES)
-    ),
+    "what was served goes once all is known": Case(known(OTHER), ("ts.net",), (OTHER,), served=(OURS, HEADSCALES)),
     "and when others are given": Case(Suffixes(), ("ts.net",), ("ts.net",), given=("ts.net",), served=(HEADSCALES,)),
-    "nothing is forwarded before all that comes in a moment is known": Case(
-        Suffixes((OURS,), pending=True), ("ts.net",), ()
-    ),
+    "nothing is forwarded before all that comes soon is known": Case(Suffixes((OURS,), pending=True), ("ts.net",), ()),
     "but what was served goes on": Case(Suffixes(pending=True), ("ts.net",), (OURS,), served=(OURS,)),
     "all of ts.net, too": Case(Suffixes(pending=True), ("ts.net",), ("ts.net",), served=("ts.net",)),
     "and what is given counts at once": Case(Suffixes(pending=True), ("ts.net",), ("ts.net",), given=("ts.net",)),
@@ -128,23 +101,18 @@ def test_the_zones_follow_from_what_is_known(case: Case) -> None:
     assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
 
 
-class Name(NamedTuple):
-    name: str
-    is_right: bool
-    suffixes: Suffixes = Suffixes()
-    given: tuple[str, ...] = ()
-
-
-NAMES = [
-    Name("db.tail9.ts.net", True),
-    Name("db.tail.example.org", False),
-    Name("db.tail.example.org", True, ALL),
-    Name("db.tail.example.org", False, ALL, given=("ts.net",)),
-    Name("db.tail.example.org", True, Suffixes(anywhere=True)),
-    Name("db.tail.example.org", False, Suffixes(anywhere=True), given=("ts.net",)),
-]
-
-
-@pytest.mark.parametrize("case", NAMES)
-def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(case: Name) -> None:
-    assert (name_error(case.name, case.given, case.suffixes) is None) == case.is_right
+@pytest.mark.parametrize(
+    ("name", "right", "suffixes", "given"),
+    [
+        ("db.tail9.ts.net", True, Suffixes(), ()),
+        ("db.tail.example.org", False, Suffixes(), ()),
+        ("db.tail.example.org", True, ALL, ()),
+        ("db.tail.example.org", False, ALL, ("ts.net",)),
+        ("db.tail.example.org", True, Suffixes(anywhere=True), ()),
+        ("db.tail.example.org", False, Suffixes(anywhere=True), ("ts.net",)),
+    ],
+)
+def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(
+    name: str, right: bool, suffixes: Suffixes, given: tuple[str, ...]
+) -> None:
+    assert (name_error(name, given, suffixes) is None) == right

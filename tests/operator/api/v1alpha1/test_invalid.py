@@ -10,18 +10,11 @@ from tsoperator.api.v1alpha1.wire import CustomResource
 
 
 class Thing(CustomResource):
-    """Has rules on strings."""
-
     letters: str = Field(default="a", pattern=r"^[a-z]{1,3}$")
-    """Some letters."""
     mode: Literal["in", "out"] = "in"
-    """One of two."""
     short: str = Field(default="", max_length=3)
-    """A few characters."""
     some: list[int] = Field(default=[1], min_length=1)
-    """At least one."""
     listed: Sequence[str] = ()
-    """Texts."""
 
 
 def thing(**fields: object) -> Thing | Invalid:

@@ -1,19 +1,28 @@
 """Objects of the cluster's DNS for tests: made up, or as clusters have them, and what a write makes of them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clustersim.merge import merge_patch
 from tsoperator.api.objects import CONFIGMAP, Object, key_of
+from tsoperator.desired.clusterdns.platforms import Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
 SAMPLES = Path(__file__).parent / "samples"
+OPENSHIFT: Object = {"kind": "DNS", "metadata": {"name": "default"}, "spec": {}}
 
 
 def configmap(name: str, **data: str) -> Object:
     return {"kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": name}, "data": data}
+
+
+def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:
+    """Return what the cluster's DNS is, which must be known."""
+    platform = find_platform(objects, wanted, zones)
+    assert isinstance(platform, Platform), platform
+    return platform
 
 
 def sample(name: str) -> DNSObjects:

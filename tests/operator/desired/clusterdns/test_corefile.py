@@ -1,7 +1,6 @@
 """The syntax of Corefiles, as CoreDNS reads it."""
 
 import contextlib
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,70 +10,52 @@ from tests.operator.desired.clusterdns.corefiles import corefiles, texts
 
 ROOT = Address("")
 
-
-class Case(NamedTuple):
-    text: str
-    addresses: list[Address]
-    directives: dict[str, list[str]] = {}  # noqa: RUF012 - nobody changes it
-
-
-CASES = {
-    "a block": Case(
-        ".:53 {\n    errors\n    forward . 1.1.1.1\n}\n",
-        [Address("", "53")],
-        {"errors": [], "forward": [".", "1.1.1.1"]},
-    ),
-    "no final newline": Case(". {\n  errors\n}", [ROOT], {"errors": []}),
-    "CRLF": Case(". {\r\n  errors\r\n}\r\n", [ROOT], {"errors": []}),
-    "a byte order mark": Case("\ufeff. {\n}\n", [ROOT]),
-    "no zone": Case("{\n  errors\n}\n", [], {"errors": []}),
-    "several zones": Case("a.b c:5 {\n}\n", [Address("a.b"), Address("c", "5")]),
-    "commas": Case("a, b,\nc {\n}\n", [Address("a"), Address("b"), Address("c")]),
-    "capital letters and a dot": Case("TS.Net.:53 {\n}\n", [Address("ts.net", "53")]),
-    "schemes": Case(
-        "tls://. https://a:443 dns://b {\n}\n", [Address("", "", "tls"), Address("a", "443", "https"), Address("b")]
-    ),
-    "an unknown scheme": Case("tcp://a:1 {\n}\n", [Address("tcp://a", "1")]),
-    "variables": Case("{$A}.b:{%P%} {\n}\n", [Address("{$a}.b", "{%P%}")]),
-    "a reverse zone": Case("10.0.0.0/8 {\n}\n", [Address("10.0.0.0/8")]),
-    "a brace in the next line": Case(".\n{\nerrors\n{\n x\n}\n}\n", [ROOT], {"errors": []}),
-    "options": Case(
-        ". {\n forward . a b {\n  policy random\n  x {\n  y\n }\n }\n errors\n}\n",
-        [ROOT],
-        {"forward": [".", "a", "b"], "errors": []},
-    ),
-    "options in one line": Case(". {\n health { lameduck 5s }\n errors\n}\n", [ROOT], {"health": [], "errors": []}),
-    "words behind options": Case(". {\n x {\n } y\n errors\n}\n", [ROOT], {"x": [], "errors": []}),
-    "a plugin behind the brace": Case(". { errors\n}\n", [ROOT], {"errors": []}),
-    "no space needed": Case('. {\n log "a"b\n}\n', [ROOT], {"log": ["a", "b"]}),
-    "quotes": Case('. {\n log "a b" "#"\n errors\n}\n', [ROOT], {"log": ["a b", "#"], "errors": []}),
-    "escapes": Case('. {\n log "c \\"d\\" \\e \\\\"\n}\n', [ROOT], {"log": ['c "d" \\e \\\\']}),
-    "a quoted newline": Case('. {\n log "a\nb" c\n errors\n}\n', [ROOT], {"log": ["a\nb", "c"], "errors": []}),
-    "a quoted zone": Case('"" "a" {\n}\n', [Address("a")]),
-    "a quote in a word": Case('. {\n log a"b c"\n}\n', [ROOT], {"log": ['a"b', 'c"']}),
-    "comments": Case("# x {\n. { # y {\n errors # z\n}\n# }", [ROOT], {"errors": []}),
-    "a comment in a word": Case(". {\n errors#no yes\n}\n", [ROOT], {"errors": ["yes"]}),
-    "odd spaces": Case("\u3000.\xa0{\v\f\n\terrors\u2028x\r\n}\x85", [ROOT], {"errors": ["x"]}),
-    "a carriage return in a word": Case(". {\n err\rors\n}\n", [ROOT], {"errors": []}),
-    "an unknown file": Case(". {\n import a/*.b\n errors\n}\n", [ROOT], {"import": ["a/*.b"], "errors": []}),
-    "an import among options": Case(". {\n x {\n  import y\n }\n}\n", [ROOT], {"x": []}),
-    "a snippet": Case("(s) {\n errors\n log a\n}\n. {\n import s\n}\n", [ROOT], {"errors": [], "log": ["a"]}),
-    "a snippet in a snippet": Case(
-        "(s) {\n errors\n}\n(t) {\n import s\n log\n}\n. {\n import t\n}\n", [ROOT], {"errors": [], "log": []}
-    ),
-    "a snippet of blocks": Case("(s) {\n a {\n  errors\n }\n}\nimport s\n", [Address("a")], {"errors": []}),
-    "a snippet with braces": Case("(s) {\n x {\n  y\n }\n}\n. {\n import s\n}\n", [ROOT], {"x": []}),
-    "a snippet that comes later": Case(". {\n import s\n}\n(s) {\n errors\n}\n", [ROOT], {"import": ["s"]}),
-    "a snippet beside a zone": Case("(s) a {\n}\n", [Address("(s)"), Address("a")]),
-    "import as an argument": Case(". {\n log import x\n}\n", [ROOT], {"log": ["import", "x"]}),
+CASES: dict[str, tuple[str, list[Address], dict[str, list[str]]]] = {
+    "a block": (".:5 {\n errors\n forward . a\n}\n", [Address("", "5")], {"errors": [], "forward": [".", "a"]}),
+    "no final newline": (". {\n  errors\n}", [ROOT], {"errors": []}),
+    "CRLF": (". {\r\n  errors\r\n}\r\n", [ROOT], {"errors": []}),
+    "a byte order mark": ("\ufeff. {\n}\n", [ROOT], {}),
+    "no zone": ("{\n  errors\n}\n", [], {"errors": []}),
+    "several zones": ("a.b c:5 {\n}\n", [Address("a.b"), Address("c", "5")], {}),
+    "commas": ("a, b,\nc {\n}\n", [Address("a"), Address("b"), Address("c")], {}),
+    "capital letters and a dot": ("TS.Net.:53 {\n}\n", [Address("ts.net", "53")], {}),
+    "TLS": ("tls://. {\n}\n", [Address("", "", "tls")], {}),
+    "schemes": ("https://a:443 dns://b {\n}\n", [Address("a", "443", "https"), Address("b")], {}),
+    "an unknown scheme": ("tcp://a:1 {\n}\n", [Address("tcp://a", "1")], {}),
+    "variables": ("{$A}.b:{%P%} {\n}\n", [Address("{$a}.b", "{%P%}")], {}),
+    "a reverse zone": ("10.0.0.0/8 {\n}\n", [Address("10.0.0.0/8")], {}),
+    "a brace in the next line": (".\n{\nerrors\n{\n x\n}\n}\n", [ROOT], {"errors": []}),
+    "options": (". {\n x . a {\n  policy random\n  x {\n  y\n }\n }\n log\n}\n", [ROOT], {"x": [".", "a"], "log": []}),
+    "options in one line": (". {\n health { lameduck 5s }\n errors\n}\n", [ROOT], {"health": [], "errors": []}),
+    "words behind options": (". {\n x {\n } y\n errors\n}\n", [ROOT], {"x": [], "errors": []}),
+    "a plugin behind the brace": (". { errors\n}\n", [ROOT], {"errors": []}),
+    "no space needed": ('. {\n log "a"b\n}\n', [ROOT], {"log": ["a", "b"]}),
+    "quotes": ('. {\n log "a b" "#"\n errors\n}\n', [ROOT], {"log": ["a b", "#"], "errors": []}),
+    "escapes": ('. {\n log "c \\"d\\" \\e \\\\"\n}\n', [ROOT], {"log": ['c "d" \\e \\\\']}),
+    "a quoted newline": ('. {\n log "a\nb" c\n errors\n}\n', [ROOT], {"log": ["a\nb", "c"], "errors": []}),
+    "a quoted zone": ('"" "a" {\n}\n', [Address("a")], {}),
+    "a quote in a word": ('. {\n log a"b c"\n}\n', [ROOT], {"log": ['a"b', 'c"']}),
+    "comments": ("# x {\n. { # y {\n errors # z\n}\n# }", [ROOT], {"errors": []}),
+    "a comment in a word": (". {\n errors#no yes\n}\n", [ROOT], {"errors": ["yes"]}),
+    "odd spaces": ("\u3000.\xa0{\v\f\n\terrors\u2028x\r\n}\x85", [ROOT], {"errors": ["x"]}),
+    "a carriage return in a word": (". {\n err\rors\n}\n", [ROOT], {"errors": []}),
+    "an unknown file": (". {\n import a/*.b\n errors\n}\n", [ROOT], {"import": ["a/*.b"], "errors": []}),
+    "an import among options": (". {\n x {\n  import y\n }\n}\n", [ROOT], {"x": []}),
+    "a snippet": ("(s) {\n errors\n log a\n}\n. {\n import s\n}\n", [ROOT], {"errors": [], "log": ["a"]}),
+    "nested snippets": ("(s) {\n x\n}\n(t) {\n import s\n y\n}\n. {\n import t\n}\n", [ROOT], {"x": [], "y": []}),
+    "a snippet of blocks": ("(s) {\n a {\n  errors\n }\n}\nimport s\n", [Address("a")], {"errors": []}),
+    "a snippet with braces": ("(s) {\n x {\n  y\n }\n}\n. {\n import s\n}\n", [ROOT], {"x": []}),
+    "a snippet that comes later": (". {\n import s\n}\n(s) {\n errors\n}\n", [ROOT], {"import": ["s"]}),
+    "a snippet beside a zone": ("(s) a {\n}\n", [Address("(s)"), Address("a")], {}),
+    "import as an argument": (". {\n log import x\n}\n", [ROOT], {"log": ["import", "x"]}),
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_server_block_is_read(case: Case) -> None:
-    (block,) = parse(case.text).blocks
-    assert [*block.addresses] == case.addresses
-    assert {each.name: each.args for each in block.directives} == case.directives
+@pytest.mark.parametrize(("text", "addresses", "directives"), CASES.values(), ids=CASES)
+def test_a_server_block_is_read(text: str, addresses: list[Address], directives: dict[str, list[str]]) -> None:
+    (block,) = parse(text).blocks
+    assert [*block.addresses] == addresses
+    assert {each.name: each.args for each in block.directives} == directives
 
 
 def test_blocks_say_where_they_are() -> None:
@@ -98,41 +79,33 @@ def test_a_file_for_a_block_has_plugins_only() -> None:
         parse_plugins("log\n}\n")
 
 
+OPEN_BLOCK = "the server block that begins here has no closing brace; add }"
+NO_BLOCK = "begins no server block; put the block's plugins in braces"
+NO_ZONE = "a zone is missing after the comma; remove the comma"
+ONE_IMPORT = "import takes the name of one snippet or file; name one"
 ERRORS = {
-    "no closing brace": (". {\n errors\n", "line 1: the server block that begins here has no closing brace; add }"),
-    "a brace for options only": (
-        ". {\n a {\n }\n",
-        "line 1: the server block that begins here has no closing brace; add }",
-    ),
+    "no closing brace": (". {\n errors\n", f"line 1: {OPEN_BLOCK}"),
+    "a brace for options only": (". {\n a {\n }\n", f"line 1: {OPEN_BLOCK}"),
     "options without an end": (". {\n\n errors {\n", "line 3: the options of errors have no closing brace; add }"),
     "too many braces": (". {\n}\n}\n", "line 3: there is a closing brace too many; remove it"),
-    "no braces": ("\n.:53\nerrors\n", "line 2: .:53 begins no server block; put the block's plugins in braces"),
-    "no braces at the end": (". {\n}\na", "line 3: a begins no server block; put the block's plugins in braces"),
+    "no braces": ("\n.:53\nerrors\n", f"line 2: .:53 {NO_BLOCK}"),
+    "no braces at the end": (". {\n}\na", f"line 3: a {NO_BLOCK}"),
+    "a long word": ("x" * 99, f"line 1: {'x' * 80}... {NO_BLOCK}"),
     "a brace behind a plugin": (". {\n a }\n", "line 2: there is a } behind a; put it in a line of its own"),
     "braces for no plugin": (". {\n {\n }\n}\n", "line 2: there is no plugin before {; remove this brace"),
     "an open quote": ('. {\n log "a\n}\n', 'line 2: a quoted word has no end; add the closing "'),
     "an open quote after others": ('"a\nb" {\n}\n"', 'line 4: a quoted word has no end; add the closing "'),
-    "a comma": ("a, {\n}\n", "line 1: a zone is missing after the comma; remove the comma"),
-    "an import after a comma": ("a,\nimport b\n", "line 2: a zone is missing after the comma; remove the comma"),
+    "a comma": ("a, {\n}\n", f"line 1: {NO_ZONE}"),
+    "an import after a comma": ("a,\nimport b\n", f"line 2: {NO_ZONE}"),
     "no port": ("a b: {\n}\n", "line 1: b: has no port after the colon; add the port, or remove the colon"),
-    "an import of nothing": (
-        ". {\n import\n errors\n}\n",
-        "line 2: import takes the name of one snippet or file; name one",
-    ),
-    "an import of no name": ('import ""\n', "line 1: import takes the name of one snippet or file; name one"),
-    "an import of two": ("import a b\n", "line 1: import takes the name of one snippet or file; name one"),
-    "an import of a brace, too": (". { import a }\n", "line 1: import takes the name of one snippet or file; name one"),
-    "an option imports two": (
-        ". {\n a {\n  import b c\n }\n}\n",
-        "line 3: import takes the name of one snippet or file; name one",
-    ),
+    "an import of nothing": (". {\n import\n errors\n}\n", f"line 2: {ONE_IMPORT}"),
+    "an import of no name": ('import ""\n', f"line 1: {ONE_IMPORT}"),
+    "an import of two": ("import a b\n", f"line 1: {ONE_IMPORT}"),
+    "an import of a brace, too": (". { import a }\n", f"line 1: {ONE_IMPORT}"),
+    "an option imports two": (". {\n a {\n  import b c\n }\n}\n", f"line 3: {ONE_IMPORT}"),
     "a snippet twice": ("(s) {\n}\n(s) {\n}\n", "line 3: snippet s is there twice; remove one"),
     "a snippet without an end": ("(s) {\n a {\n }\n", "line 1: snippet s has no closing brace; add }"),
-    "a snippet of itself": (
-        "(s) {\n import s\n}\n. {\n import s\n}\n",
-        "line 2: snippet s leads to too many imports; import less",
-    ),
-    "a long word": ("x" * 99, f"line 1: {'x' * 80}... begins no server block; put the block's plugins in braces"),
+    "itself": ("(s) {\n import s\n}\n. {\n import s\n}\n", "line 2: snippet s leads to too many imports; import less"),
 }
 
 
@@ -159,36 +132,31 @@ def test_snippets_grow_to_a_limit() -> None:
         parse(words + "import s\n" * 101 + "}\n")
 
 
-class Query(NamedTuple):
-    address: Address
-    zone: str
-    ports: tuple[str, ...] | None
-    expected: bool
-
-
 @pytest.mark.parametrize(
-    "query",
+    ("address", "ports", "taken"),
     [
-        Query(Address("ts.net", "53"), "ts.net", ("53",), True),
-        Query(Address("ts.net"), "ts.net", ("53", "8053"), True),
-        Query(Address("ts.net"), "ts.net", ("8053",), False),
-        Query(Address("ts.net", "8053"), "ts.net", None, True),
-        Query(Address("ts.net", "{$P}"), "ts.net", ("53",), True),
-        Query(Address("ts.net", "", "tls"), "ts.net", ("53",), False),
-        Query(Address("net"), "ts.net", ("53",), False),
-        Query(Address("a.ts.net"), "ts.net", ("53",), False),
-        Query(Address(""), "ts.net", ("53",), False),
-        Query(Address("{$a}"), "ts.net", ("53",), True),
-        Query(Address("{$a}.net"), "ts.net", ("53",), True),
-        Query(Address("ts.{%a%}"), "ts.net", ("53",), True),
-        Query(Address("{$a}.org"), "ts.net", ("53",), False),
-        Query(Address("x{$a}net"), "ts.net", ("53",), False),
-        Query(Address("{$a"), "ts.net", ("53",), False),
+        (Address("ts.net", "53"), ("53",), True),
+        (Address("ts.net"), ("53", "8053"), True),
+        (Address("ts.net"), ("8053",), False),
+        (Address("ts.net", "8053"), None, True),
+        (Address("ts.net", "{$P}"), ("53",), True),
+        (Address("ts.net", "", "tls"), ("53",), False),
+        (Address("net"), ("53",), False),
+        (Address("a.ts.net"), ("53",), False),
+        (Address(""), ("53",), False),
+        (Address("{$a}"), ("53",), True),
+        (Address("{$a}.net"), ("53",), True),
+        (Address("ts.{%a%}"), ("53",), True),
+        (Address("{$a}.org"), ("53",), False),
+        (Address("x{$a}net"), ("53",), False),
+        (Address("{$a"), ("53",), False),
     ],
     ids=str,
 )
-def test_an_address_takes_queries_for_its_zone_and_port(query: Query) -> None:
-    assert query.address.may_be(query.zone, query.ports) is query.expected
+def test_an_address_takes_queries_for_its_zone_and_port(
+    address: Address, ports: tuple[str, ...] | None, *, taken: bool
+) -> None:
+    assert address.may_be("ts.net", ports) is taken
 
 
 @given(corefiles())

@@ -2,39 +2,35 @@
 
 import base64
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
-from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS, Platform, find_platform
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
 from tsoperator.desired.clusterdns.serverblock import BEGIN, END, server_block
 from tsoperator.desired.clusterdns.stubdomains import ANNOTATION
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
-from tests.operator.desired.clusterdns.objects import applied, configmap, stored
+from tests.operator.desired.clusterdns.objects import OPENSHIFT, applied, configmap, platform_of, stored
 
 ROOT = ".:53 {\n    forward . /etc/resolv.conf\n    reload\n}\n"
 IMPORTING = f"{ROOT}import custom/*.server\n"
 STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
 OURS = f"{BEGIN}\n{server_block(STUB)}\n{END}\n"
 TAKEN = "tail1234.ts.net:53 {\n}\n"
-OPENSHIFT: Object = {"kind": "DNS", "metadata": {"name": "default"}, "spec": {}}
 SERVER = {"name": "tailnet-managed", "zones": ["tail1234.ts.net"], "forwardPlugin": {"upstreams": ["10.96.0.53"]}}
 OTHER = {"name": "x", "zones": ["example.org"]}
+LIMIT = 1 << 20
 
 
 def coredns(corefile: str, **custom: str) -> DNSObjects:
-    return DNSObjects(
-        [configmap("coredns", Corefile=corefile), *([configmap("coredns-custom", **custom)] if custom else [])]
-    )
+    own = [configmap("coredns-custom", **custom)] if custom else []
+    return DNSObjects([configmap("coredns", Corefile=corefile), *own])
 
 
-def platform_of(objects: DNSObjects, wanted: str | None = None) -> Platform:
-    platform = find_platform(objects, wanted)
-    assert isinstance(platform, Platform), platform
-    return platform
+def openshift(*servers: Object) -> DNSObjects:
+    return DNSObjects((), {**OPENSHIFT, "spec": {"servers": [*servers]}})
 
 
 def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Refusal:
@@ -45,39 +41,33 @@ def patch(name: str, body: Object) -> Change:
     return Change(Patch(CONFIGMAP, Key("kube-system", name), body, "the stub domain"))
 
 
-KUBE_DNS = {"data": {"stubDomains": '{"tail1234.ts.net": ["10.96.0.53"]}'}}
+def in_coredns(corefile: str) -> Change:
+    return patch("coredns", {"data": {"Corefile": corefile}})
+
+
+def in_custom(text: str | None) -> Change:
+    return patch("coredns-custom", {"data": {"tailnet.server": text}})
+
+
+def in_kube_dns(stubs: str | None, note: str | None) -> Change:
+    return patch("kube-dns", {"data": {"stubDomains": stubs}, "metadata": {"annotations": {ANNOTATION: note}}})
+
+
+def in_openshift(*servers: Object) -> Change:
+    body = {"spec": {"servers": [*servers] or None}}
+    return Change(Patch(OPENSHIFT_DNS, Key("", "default"), body, "the stub domain"))
+
+
+STUBS = '{"tail1234.ts.net": ["10.96.0.53"]}'
 NOTE = '{"zones": {"tail1234.ts.net": ["10.96.0.53"]}, "made": true}'
+MINE = {"tailnet.server": "# mine\n"}
 CASES = {
-    "the Corefile": (
-        coredns(ROOT),
-        patch("coredns", {"data": {"Corefile": ROOT + OURS}}),
-        patch("coredns", {"data": {"Corefile": ROOT}}),
-    ),
-    "our key of a custom ConfigMap": (
-        coredns(IMPORTING, a="b"),
-        patch("coredns-custom", {"data": {"tailnet.server": OURS}}),
-        patch("coredns-custom", {"data": {"tailnet.server": None}}),
-    ),
-    "our key, which somebody has written to": (
-        coredns(IMPORTING, **{"tailnet.server": "# mine\n"}),
-        patch("coredns-custom", {"data": {"tailnet.server": "# mine\n" + OURS}}),
-        patch("coredns-custom", {"data": {"tailnet.server": "# mine\n"}}),
-    ),
-    "stub domains": (
-        DNSObjects([configmap("kube-dns")]),
-        patch("kube-dns", {**KUBE_DNS, "metadata": {"annotations": {ANNOTATION: NOTE}}}),
-        patch("kube-dns", {"data": {"stubDomains": None}, "metadata": {"annotations": {ANNOTATION: None}}}),
-    ),
-    "servers": (
-        DNSObjects((), OPENSHIFT),
-        Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [SERVER]}}, "the stub domain")),
-        Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": None}}, "the stub domain")),
-    ),
-    "servers with others": (
-        DNSObjects((), {**OPENSHIFT, "spec": {"servers": [OTHER]}}),
-        Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [OTHER, SERVER]}}, "the stub domain")),
-        Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [OTHER]}}, "the stub domain")),
-    ),
+    "the Corefile": (coredns(ROOT), in_coredns(ROOT + OURS), in_coredns(ROOT)),
+    "our key of a custom ConfigMap": (coredns(IMPORTING, a="b"), in_custom(OURS), in_custom(None)),
+    "somebody wrote to our key": (coredns(IMPORTING, **MINE), in_custom("# mine\n" + OURS), in_custom("# mine\n")),
+    "stub domains": (DNSObjects([configmap("kube-dns")]), in_kube_dns(STUBS, NOTE), in_kube_dns(None, None)),
+    "servers": (DNSObjects((), OPENSHIFT), in_openshift(SERVER), in_openshift()),
+    "servers with others": (openshift(OTHER), in_openshift(OTHER, SERVER), in_openshift(OTHER)),
 }
 
 
@@ -94,48 +84,39 @@ def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
 
 
 def test_a_custom_configmap_is_made_and_goes_again() -> None:
-    before = coredns(IMPORTING)
-    created = edit_of(before)
-    assert isinstance(created, Change)
-    assert isinstance(created.step, Creation)
     metadata = {"namespace": "kube-system", "name": "coredns-custom", "labels": {"tailscale.com/managed": "true"}}
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"tailnet.server": OURS}}
-    assert created.step.obj == wanted
-    after = applied(before, [created])
+    created = edit_of(coredns(IMPORTING))
+    assert isinstance(created, Change)
+    assert created.step == Creation(wanted)
+    after = applied(coredns(IMPORTING), [created])
     assert plan_removal(after) == [Change(Deletion(CONFIGMAP, wanted, unchanged=True))]
 
 
 @pytest.mark.parametrize("change", [{"data": {"a.server": "b {\n}\n"}}, {"metadata": {"labels": None}}], ids=str)
 def test_a_custom_configmap_with_something_of_others_stays(change: Object) -> None:
     after = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING)), patch("coredns-custom", change)])
-    assert plan_removal(after) == [patch("coredns-custom", {"data": {"tailnet.server": None}})]
+    assert plan_removal(after) == [in_custom(None)]
 
 
 def test_fields_that_openshift_adds_to_our_server_stay() -> None:
     live = {**SERVER, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.53"]}, "x": 1}
-    objects = DNSObjects((), {**OPENSHIFT, "spec": {"servers": [live, OTHER]}})
+    objects = openshift(live, OTHER)
     assert edit_of(objects) == Nothing()
-    moved = plan_edit(platform_of(objects), objects, replace(STUB, addresses=("10.96.0.54",)))
-    assert isinstance(moved, Change)
-    assert isinstance(moved.step, Patch)
     wanted = {**live, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.54"]}}
-    assert moved.step.body == {"spec": {"servers": [wanted, OTHER]}}
+    moved = plan_edit(platform_of(objects), objects, replace(STUB, addresses=("10.96.0.54",)))
+    assert moved == in_openshift(wanted, OTHER)
 
 
 def test_our_server_is_made_whole_again() -> None:
-    objects = DNSObjects((), {**OPENSHIFT, "spec": {"servers": [{"name": "tailnet-managed"}, OTHER]}})
-    after = applied(objects, [edit_of(objects)]).openshift
-    assert after is not None
-    assert after["spec"]["servers"] == [SERVER, OTHER]
+    assert edit_of(openshift({"name": "tailnet-managed"}, OTHER)) == in_openshift(SERVER, OTHER)
 
 
 def test_a_stub_domain_moves_with_the_platform() -> None:
     before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
     platform = platform_of(before)
-    edit, removal = plan_edit(platform, before, STUB), plan_removal(before, keep=platform)
-    assert stored(applied(before, [edit, *removal])) == stored(
-        applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING))])
-    )
+    moved = applied(before, [plan_edit(platform, before, STUB), *plan_removal(before, keep=platform)])
+    assert stored(moved) == stored(applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING))]))
 
 
 def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() -> None:
@@ -148,55 +129,40 @@ def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() ->
     assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
 
 
-class Bad(NamedTuple):
-    objects: DNSObjects
-    reason: str
-    where: str
-    wanted: str | None = None
-
-
+OVERRIDES = {"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}
+IN_OVERRIDE = "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net"
+THEIRS = {"name": "y", "zones": ["a", "TAIL1234.ts.net."]}
 BAD = {
-    "a block of somebody else": Bad(coredns(ROOT + TAKEN), "ZoneTaken", "line 5 of ConfigMap kube-system/coredns, key"),
-    "a block of somebody else in the Corefile": Bad(coredns(TAKEN + IMPORTING), "ZoneTaken", "coredns, key Corefile"),
-    "in another key": Bad(coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server"),
-    "in our key": Bad(coredns(IMPORTING, **{"tailnet.server": TAKEN}), "ZoneTaken", "custom, key tailnet.server"),
-    "in a key that is imported": Bad(
-        coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server", "CoreDNS"
-    ),
-    "in a file for the block for all names": Bad(
-        coredns(IMPORTING, **{"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}),
-        "ZoneTaken",
-        "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net",
-    ),
-    "an unreadable key": Bad(coredns(IMPORTING, **{"a.server": "a {"}), "CorefileUnreadable", "custom, key a.server"),
-    "damaged": Bad(coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
-    "stub domains that aren't JSON": Bad(
-        DNSObjects([configmap("kube-dns", stubDomains="")]), "StubDomainsUnreadable", "kube-dns, key stubDomains"
-    ),
-    "another server": Bad(
-        DNSObjects((), {**OPENSHIFT, "spec": {"servers": [{"name": "y", "zones": ["a", "TAIL1234.ts.net."]}]}}),
-        "ZoneTaken",
-        "server 'y' in DNS default, spec.servers answers for TAIL1234.ts.net.",
-    ),
+    "a block of somebody else": (coredns(ROOT + TAKEN), "ZoneTaken", "line 5 of ConfigMap kube-system/coredns, key"),
+    "in the Corefile": (coredns(TAKEN + IMPORTING), "ZoneTaken", "coredns, key Corefile"),
+    "in another key": (coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server"),
+    "in our key": (coredns(IMPORTING, **{"tailnet.server": TAKEN}), "ZoneTaken", "custom, key tailnet.server"),
+    "in a file for the block for all names": (coredns(IMPORTING, **OVERRIDES), "ZoneTaken", IN_OVERRIDE),
+    "an unreadable key": (coredns(IMPORTING, **{"a.server": "a {"}), "CorefileUnreadable", "custom, key a.server"),
+    "damaged": (coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
+    "no JSON": (DNSObjects([configmap("kube-dns", stubDomains="")]), "StubDomainsUnreadable", "kube-dns, key stubDom"),
+    "no room": (DNSObjects([configmap("kube-dns", x="#" * (LIMIT - 10))]), "ConfigMapFull", "kube-system/kube-dns"),
+    "a server": (openshift(THEIRS), "ZoneTaken", "server 'y' in DNS default, spec.servers answers for TAIL1234.ts.net"),
 }
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_an_unsafe_change_is_not_made(bad: Bad) -> None:
-    refusal = edit_of(bad.objects, bad.wanted)
+@pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
+def test_an_unsafe_change_is_not_made(objects: DNSObjects, reason: str, where: str) -> None:
+    refusal = edit_of(objects)
     assert isinstance(refusal, Refusal)
-    assert refusal.reason == bad.reason
-    assert bad.where in refusal.message
+    assert refusal.reason == reason
+    assert where in refusal.message
 
 
-@pytest.mark.parametrize(
-    "custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}], ids=["override", "unreadable", "no file"]
-)
-def test_keys_without_server_blocks_dont_matter(custom: dict[str, str]) -> None:
+def test_a_key_that_is_imported_is_looked_at_where_the_corefile_is_edited_too() -> None:
+    refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
+    assert isinstance(refusal, Refusal)
+    assert "coredns-custom, key a.server" in refusal.message
+
+
+@pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
+def test_keys_without_server_blocks_and_those_that_arent_imported_dont_matter(custom: dict[str, str]) -> None:
     assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
-
-
-def test_keys_that_arent_imported_dont_matter() -> None:
     assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
 
 
@@ -213,7 +179,7 @@ def test_an_unsafe_removal_is_a_reason_and_the_rest_goes() -> None:
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]))
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
-    assert change == patch("coredns-custom", {"data": {"tailnet.server": None}})
+    assert change == in_custom(None)
 
 
 def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> None:
@@ -226,32 +192,19 @@ def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> Non
     assert plan_removal(DNSObjects(broken, {"metadata": {"name": "default"}})) == []
 
 
-LIMIT = 1 << 20
-
-
-@pytest.mark.parametrize("spare", [0, -1], ids=["fits", "is too much"])
 @pytest.mark.parametrize("filler", ["#", "\u00e9", "binary"])
-def test_a_configmap_is_never_written_beyond_its_limit(spare: int, filler: str) -> None:
-    room = LIMIT - len(ROOT + OURS) - spare
-    objects = coredns(ROOT)
-    (found,) = objects.configmaps
-    if filler == "binary":
-        found["binaryData"] = {"x": base64.b64encode(bytes(room)).decode()}
-    else:
-        found["data"]["x"] = filler * (room // len(filler.encode())) + "#" * (room % len(filler.encode()))
-    edit = edit_of(objects)
-    if spare == 0:
-        assert isinstance(edit, Change)
-        return
+def test_a_configmap_is_never_written_beyond_its_limit(filler: str) -> None:
+    def filled(room: int) -> DNSObjects:
+        if filler == "binary":
+            data = {"binaryData": {"x": base64.b64encode(bytes(room)).decode()}}
+            return DNSObjects([configmap("coredns", Corefile=ROOT) | data])
+        text = filler * (room // len(filler.encode())) + "#" * (room % len(filler.encode()))
+        return DNSObjects([configmap("coredns", Corefile=ROOT, x=text)])
+
     message = (
         f"ConfigMap kube-system/coredns has no room for the stub domain: with it there would be {LIMIT + 1} bytes, and "
         f"a ConfigMap holds {LIMIT}: take something out of it"
     )
-    assert edit == Refusal("ConfigMapFull", message)
-
-
-def test_stub_domains_have_the_same_limit() -> None:
-    objects = DNSObjects([configmap("kube-dns", x="#" * (LIMIT - 10))])
-    refusal = edit_of(objects)
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason == "ConfigMapFull"
+    room = LIMIT - len(ROOT + OURS)
+    assert isinstance(edit_of(filled(room)), Change)
+    assert edit_of(filled(room + 1)) == Refusal("ConfigMapFull", message)

@@ -4,19 +4,7 @@ import pytest
 from tsoperator.desired.clusterdns.corefile import parse, parse_plugins
 from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
 
-ROOT = """\
-.:53 {
-    errors
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
-        pods insecure
-    }
-    forward . /etc/resolv.conf {
-        max_concurrent 1000
-    }
-    cache 30
-}
-"""
-UPSTREAM = ["/etc/resolv.conf"]
+ROOT = ".:53 {\n forward . /etc/resolv.conf {\n  max_concurrent 1000\n }\n cache 30\n}\n"
 
 
 def stanza(zones: str, to: str) -> str:
@@ -50,7 +38,7 @@ def test_the_servers_for_a_zone_are_those_of_the_nearest_block(corefile: str, se
     assert (found.to if found else None) == servers
     beside_the_root = nearest(block_forwards("ts.net", parse(ROOT + corefile).blocks))
     assert beside_the_root
-    assert beside_the_root.to == (servers or UPSTREAM)
+    assert beside_the_root.to == (servers or ["/etc/resolv.conf"])
 
 
 def test_the_first_plugin_that_fits_forwards() -> None:

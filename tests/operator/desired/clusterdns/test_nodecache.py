@@ -1,16 +1,10 @@
 """What NodeLocal DNSCache, in front of the cluster's DNS, means for our zones."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.desired.clusterdns.nodecache import bypass
 
 CLUSTER = "__PILLAR__CLUSTER__DNS__"
 INSIDE = f"cluster.local:53 in-addr.arpa:53 {{\n    forward . {CLUSTER} {{\n        force_tcp\n    }}\n}}\n"
-WAY_OUT = (
-    "Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in ts.net: the cache {}. Add ts.net "
-    "with the nameserver's address to "
-)
 STUB_DOMAINS = "stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
 BLOCKS = (
     "nodelocaldns_external_zones of Kubespray, or as a server block to the Corefile in ConfigMap "
@@ -23,42 +17,39 @@ UNREADABLE = (
 
 
 def way_out(cache: str, to: str = STUB_DOMAINS) -> str:
-    return WAY_OUT.format(cache) + to
+    return (
+        f"Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in ts.net: the cache {cache}. "
+        f"Add ts.net with the nameserver's address to {to}"
+    )
 
 
 def root(to: str) -> str:
     return f"{INSIDE}.:53 {{\n    forward . {to}\n}}\n"
 
 
-class Case(NamedTuple):
-    text: str
-    says: str
-    stub_domains: str | None = "{}"
-
-
-CASES = {
-    "all goes to the cluster's DNS": Case(root(CLUSTER), ""),
-    "by address": Case(root("10.96.0.11").replace(CLUSTER, "10.96.0.11:53"), ""),
-    "by its domain": Case(".:53 cluster.local:53 {\n forward . 10.96.0.11\n}\n", ""),
-    "by its reverse zone": Case(".:53 in-addr.arpa:53 {\n forward . 10.96.0.11\n}\n", ""),
-    "all else goes upstream": Case(root("/etc/resolv.conf"), way_out("asks /etc/resolv.conf")),
-    "some goes upstream": Case(root(f"{CLUSTER} 9.9.9.9"), way_out(f"asks {CLUSTER}, 9.9.9.9")),
-    "all else is refused": Case(INSIDE, way_out("asks nobody")),
-    "the root only": Case(".:53 {\n forward . 10.96.0.11\n}\n", way_out("asks 10.96.0.11")),
-    "a block of its own": Case(root("9.9.9.9") + "ts.net:53 {\n forward . 10.96.0.53\n}\n", ""),
-    "a stub domain": Case(root("9.9.9.9"), "", '{"ts.net": ["10.96.0.53"]}'),
-    "a stub domain above": Case(root("9.9.9.9"), "", '{"net": ["10.96.0.53"]}'),
-    "a stub domain below": Case(root("9.9.9.9"), way_out("asks 9.9.9.9"), '{"a.ts.net": ["10.96.0.53"]}'),
-    "no stub domains": Case(root("9.9.9.9"), way_out("asks 9.9.9.9"), "{"),
-    "Kubespray's": Case(root("9.9.9.9"), way_out("asks 9.9.9.9", BLOCKS), None),
-    "Kubespray's with a zone": Case(root("9.9.9.9") + "ts.net {\n forward . 10.96.0.53\n}\n", "", None),
-    "broken": Case("{", UNREADABLE),
+CASES: dict[str, tuple[str, str, str | None]] = {
+    "all goes to the cluster's DNS": (root(CLUSTER), "", "{}"),
+    "by address": (root("10.96.0.11").replace(CLUSTER, "10.96.0.11:53"), "", "{}"),
+    "by its domain": (".:53 cluster.local:53 {\n forward . 10.96.0.11\n}\n", "", "{}"),
+    "by its reverse zone": (".:53 in-addr.arpa:53 {\n forward . 10.96.0.11\n}\n", "", "{}"),
+    "all else goes upstream": (root("/etc/resolv.conf"), way_out("asks /etc/resolv.conf"), "{}"),
+    "some goes upstream": (root(f"{CLUSTER} 9.9.9.9"), way_out(f"asks {CLUSTER}, 9.9.9.9"), "{}"),
+    "all else is refused": (INSIDE, way_out("asks nobody"), "{}"),
+    "the root only": (".:53 {\n forward . 10.96.0.11\n}\n", way_out("asks 10.96.0.11"), "{}"),
+    "a block of its own": (root("9.9.9.9") + "ts.net:53 {\n forward . 10.96.0.53\n}\n", "", "{}"),
+    "a stub domain": (root("9.9.9.9"), "", '{"ts.net": ["10.96.0.53"]}'),
+    "a stub domain above": (root("9.9.9.9"), "", '{"net": ["10.96.0.53"]}'),
+    "a stub domain below": (root("9.9.9.9"), way_out("asks 9.9.9.9"), '{"a.ts.net": ["10.96.0.53"]}'),
+    "no stub domains": (root("9.9.9.9"), way_out("asks 9.9.9.9"), "{"),
+    "Kubespray's": (root("9.9.9.9"), way_out("asks 9.9.9.9", BLOCKS), None),
+    "Kubespray's with a zone": (root("9.9.9.9") + "ts.net {\n forward . 10.96.0.53\n}\n", "", None),
+    "broken": ("{", UNREADABLE, "{}"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_cache_passes_our_zone_on_or_not(case: Case) -> None:
-    assert bypass(case.text, case.stub_domains, ["ts.net"]) == case.says
+@pytest.mark.parametrize(("text", "says", "stub_domains"), CASES.values(), ids=CASES)
+def test_the_cache_passes_our_zone_on_or_not(text: str, says: str, stub_domains: str | None) -> None:
+    assert bypass(text, stub_domains, ["ts.net"]) == says
 
 
 def test_each_zone_counts() -> None:

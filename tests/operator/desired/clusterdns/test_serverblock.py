@@ -1,7 +1,5 @@
 """Our server block: what it says, and how it gets into a Corefile and out of it."""
 
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,14 +91,10 @@ def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None
     assert without_block(text, "here") == ROOT.replace("\n", newline)
 
 
-def test_our_lines_may_be_all_of_a_file_without_a_final_newline() -> None:
-    assert with_block(OURS[:-1], "here", STUB, EVERYWHERE) == OURS[:-1]
-    assert without_block(OURS[:-1], "here") == ""
-
-
-def test_our_lines_keep_the_newlines_that_they_have() -> None:
-    assert with_block("\r\n" + OURS, "here", STUB, EVERYWHERE) == "\r\n" + OURS
-    assert without_block("\r\n" + OURS, "here") == "\r\n"
+@pytest.mark.parametrize(("text", "left"), [(OURS[:-1], ""), ("\r\n" + OURS, "\r\n")])
+def test_our_lines_keep_the_newlines_that_they_have(text: str, left: str) -> None:
+    assert with_block(text, "here", STUB, EVERYWHERE) == text
+    assert without_block(text, "here") == left
 
 
 DAMAGED = {
@@ -123,18 +117,16 @@ DAMAGED = {
 def test_damaged_lines_are_left_alone(text: str) -> None:
     refusal = with_block(text, "here", STUB, EVERYWHERE)
     assert isinstance(refusal, Refusal)
-    assert (without_block(text, "here"), taken_by(text, "here", STUB, EVERYWHERE)) == (refusal, refusal)
     assert refusal.reason == "BlockDamaged"
-    assert BEGIN in refusal.message
+    assert (without_block(text, "here"), taken_by(text, "here", STUB, EVERYWHERE)) == (refusal, refusal)
 
 
 def test_a_refusal_says_where_damaged_lines_begin() -> None:
-    refusal = without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b")
-    assert isinstance(refusal, Refusal)
-    assert refusal.message == (
+    message = (
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
+    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b") == Refusal("BlockDamaged", message)
 
 
 def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
@@ -150,48 +142,16 @@ def test_a_file_without_our_lines_need_not_be_read() -> None:
     assert without_block("{{{", "here") == "{{{"
 
 
-class Taken(NamedTuple):
-    text: str
-    expected: bool
-    at: Listening = EVERYWHERE
-
-
-TAKEN = {
-    "the zone": Taken("Tail1234.ts.net. {\n}\n", True),
-    "among others": Taken("a b tail1234.ts.net:53 {\n}\n", True),
-    "at our port": Taken("tail1234.ts.net:5353 {\n}\n", True, Listening(("53", "5353"))),
-    "at a port in a variable": Taken("tail1234.ts.net:{$P} {\n}\n", True),
-    "our port is a variable": Taken("tail1234.ts.net:5353 {\n}\n", True, Listening(("{$P}",))),
-    "by a snippet": Taken("(s) {\n tail1234.ts.net {\n }\n}\nimport s\n", True),
-    "after ours": Taken(OURS + "tail1234.ts.net {\n}\n", True),
-    "before ours": Taken("tail1234.ts.net {\n}\n" + OURS, True),
-    "no port is ours": Taken("tail1234.ts.net:53 {\n}\n", True, Listening(("",))),
-    "at another port": Taken("tail1234.ts.net:5353 {\n}\n", False),
-    "by TLS": Taken("tls://tail1234.ts.net {\n}\n", False),
-    "a zone above": Taken("ts.net {\n}\n", False),
-    "a zone below": Taken("db.tail1234.ts.net {\n}\n", False),
-    "ours": Taken(ROOT + OURS, False),
-}
-
-
 PLUGINS = {
     "forward tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "forward Tail1234.ts.net.:53 1.2.3.4": "tail1234.ts.net",
-    "grpc tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "forward db.tail1234.ts.net 1.2.3.4": "db.tail1234.ts.net",
+    "grpc tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
     "template IN A example.org tail1234.ts.net": "tail1234.ts.net",
     "file /zones/x tail1234.ts.net": "tail1234.ts.net",
-    "hosts /hosts tail1234.ts.net": "tail1234.ts.net",
-    "auto tail1234.ts.net": "tail1234.ts.net",
-    "etcd tail1234.ts.net": "tail1234.ts.net",
-    "kubernetes tail1234.ts.net": "tail1234.ts.net",
-    "secondary tail1234.ts.net": "tail1234.ts.net",
-    "forward ts.net 1.2.3.4": "",
-    "forward . 1.2.3.4": "",
-    "forward . tail1234.ts.net": "",
-    "template IN A": "",
-    "log tail1234.ts.net": "",
-    "cache 30 tail1234.ts.net": "",
+    **{f"{name} tail1234.ts.net": "tail1234.ts.net" for name in ("auto", "etcd", "hosts", "kubernetes", "secondary")},
+    **dict.fromkeys(["forward ts.net 1.2.3.4", "forward . 1.2.3.4", "forward . tail1234.ts.net"], ""),
+    **dict.fromkeys(["template IN A", "log tail1234.ts.net", "cache 30 tail1234.ts.net"], ""),
 }
 
 
@@ -210,20 +170,37 @@ def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken
         assert taken_by(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE) is None
 
 
-@pytest.mark.parametrize("case", TAKEN.values(), ids=TAKEN)
-def test_a_zone_is_taken_by_somebody_elses_block_only(case: Taken) -> None:
-    refusal = taken_by(case.text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), case.at)
-    assert (refusal is not None) is case.expected
-    assert refusal is None or refusal.reason == "ZoneTaken"
+TAKEN = {
+    "the zone": ("Tail1234.ts.net. {\n}\n", True, EVERYWHERE),
+    "among others": ("a b tail1234.ts.net:53 {\n}\n", True, EVERYWHERE),
+    "at our port": ("tail1234.ts.net:5353 {\n}\n", True, Listening(("53", "5353"))),
+    "at a port in a variable": ("tail1234.ts.net:{$P} {\n}\n", True, EVERYWHERE),
+    "our port is a variable": ("tail1234.ts.net:5353 {\n}\n", True, Listening(("{$P}",))),
+    "by a snippet": ("(s) {\n tail1234.ts.net {\n }\n}\nimport s\n", True, EVERYWHERE),
+    "after ours": (OURS + "tail1234.ts.net {\n}\n", True, EVERYWHERE),
+    "before ours": ("tail1234.ts.net {\n}\n" + OURS, True, EVERYWHERE),
+    "no port is ours": ("tail1234.ts.net:53 {\n}\n", True, Listening(("",))),
+    "at another port": ("tail1234.ts.net:5353 {\n}\n", False, EVERYWHERE),
+    "by TLS": ("tls://tail1234.ts.net {\n}\n", False, EVERYWHERE),
+    "a zone above": ("ts.net {\n}\n", False, EVERYWHERE),
+    "a zone below": ("db.tail1234.ts.net {\n}\n", False, EVERYWHERE),
+    "ours": (ROOT + OURS, False, EVERYWHERE),
+}
+
+
+@pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
+def test_a_zone_is_taken_by_somebody_elses_block_only(text: str, expected: bool, at: Listening) -> None:
+    refusal = taken_by(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at)
+    assert (refusal is not None) is expected
 
 
 def test_a_refusal_names_the_line_and_the_zone() -> None:
-    refusal = taken_by(ROOT + "\ntail1234.ts.net {\n}\n", "ConfigMap a, key b", STUB, EVERYWHERE)
-    assert refusal is not None
-    assert refusal.message == (
+    message = (
         "line 5 of ConfigMap a, key b, begins a server block that answers for tail1234.ts.net, or may because of a "
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
     )
+    text = f"{ROOT}\ntail1234.ts.net {{\n}}\n"
+    assert taken_by(text, "ConfigMap a, key b", STUB, EVERYWHERE) == Refusal("ZoneTaken", message)
 
 
 STUBS = st.builds(

@@ -1,7 +1,6 @@
 """Our entries in kube-dns's stub domains."""
 
 import json
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,28 +14,22 @@ MADE = '{"zones": {"ts.net": ["10.96.0.53"]}, "made": true}'
 ADDED = '{"zones": {"ts.net": ["10.96.0.53"]}, "made": false}'
 
 
-class Change(NamedTuple):
-    before: str | None
-    after: str
-    annotation: str = ADDED
-
-
-CHANGES = {
-    "no key": Change(None, f"{{{OURS}}}", MADE),
-    "empty": Change("{}", f"{{{OURS}}}"),
-    "empty, with spaces": Change(" { }\n", f" {{{OURS} }}\n"),
-    "before others": Change('{ "a": ["1"], "b":[] }', f'{{ {OURS}, "a": ["1"], "b":[] }}'),
-    "lines": Change('\r\n{\r\n\t"a" :["1"]\r\n}\r\n', f'\r\n{{\r\n\t{OURS}, "a" :["1"]\r\n}}\r\n'),
-    "odd entries": Change('{"a":null,"a":["ts.net"],"":["}"]}', f'{{{OURS}, "a":null,"a":["ts.net"],"":["}}"]}}'),
+CHANGES: dict[str, tuple[str | None, str]] = {
+    "no key": (None, f"{{{OURS}}}"),
+    "empty": ("{}", f"{{{OURS}}}"),
+    "empty, with spaces": (" { }\n", f" {{{OURS} }}\n"),
+    "before others": ('{ "a": ["1"], "b":[] }', f'{{ {OURS}, "a": ["1"], "b":[] }}'),
+    "lines": ('\r\n{\r\n\t"a" :["1"]\r\n}\r\n', f'\r\n{{\r\n\t{OURS}, "a" :["1"]\r\n}}\r\n'),
+    "odd entries": ('{"a":null,"a":["ts.net"],"":["}"]}', f'{{{OURS}, "a":null,"a":["ts.net"],"":["}}"]}}'),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_our_entry_is_added_and_taken_out(change: Change) -> None:
-    added = with_zones(change.before, None, "here", STUB)
-    assert added == Edited(change.after, change.annotation)
+@pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
+def test_our_entry_is_added_and_taken_out(before: str | None, after: str) -> None:
+    added = with_zones(before, None, "here", STUB)
+    assert added == Edited(after, MADE if before is None else ADDED)
     assert with_zones(*added, "here", STUB) == added
-    assert without_zones(*added, "here") == Edited(change.before, None)
+    assert without_zones(*added, "here") == Edited(before, None)
 
 
 def test_another_stub_domain_replaces_ours() -> None:
@@ -68,11 +61,12 @@ def test_our_entry_only_is_taken_out(text: str | None, annotation: str | None, l
     assert without_zones(text, annotation, "here") == Edited(left, None)
 
 
-@pytest.mark.parametrize("annotation", ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": ["10.96.0.53"]}}',
-                                        '{"zones": {"ts.net": 1}, "made": true}', "[" * 99999])  # fmt: skip
+ODD = ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": 1}, "made": true}', "[" * 99999]
+
+
+@pytest.mark.parametrize("annotation", [*ODD, '{"zones": {"ts.net": ["10.96.0.53"]}}'])
 def test_without_a_readable_annotation_an_entry_is_somebody_elses(annotation: str) -> None:
-    text = f"{{{OURS}}}"
-    assert without_zones(text, annotation, "here") == Edited(text, None)
+    assert without_zones(f"{{{OURS}}}", annotation, "here") == Edited(f"{{{OURS}}}", None)
 
 
 @pytest.mark.parametrize("zone", ["ts.net", "TS.net", "ts.net."])

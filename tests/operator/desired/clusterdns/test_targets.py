@@ -1,15 +1,13 @@
 """Where questions for a zone go."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CONFIGMAP, Key, Object
-from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
+from tsoperator.api.objects import Object
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.clusterdns.targets import targets
 
-from tests.support.objects import obj
+from tests.operator.desired.clusterdns.objects import OPENSHIFT, configmap
 
 ZONE = "tail1234.ts.net"
 ROOT = ".:53 {\n  forward . /etc/resolv.conf\n}\n"
@@ -18,37 +16,23 @@ NEARER = "tail1234.ts.net {\n  forward . 10.96.0.54:1053 192.0.2.1\n}\n"
 STUBS = '{"ts.net": ["10.96.0.10"], "example.org": ["192.0.2.2"]}'
 
 
-class Case(NamedTuple):
-    name: str
-    data: Mapping[str, Mapping[str, str]]
-    to: Sequence[str] | None
+IMPORTING = {"Corefile": f"import /etc/coredns/custom/*.server\n{ROOT}"}
+CASES: dict[str, tuple[Mapping[str, Mapping[str, str]], Sequence[str] | None]] = {
+    "nothing": ({}, None),
+    "all names": ({"coredns": {"Corefile": ROOT}}, ()),
+    "a block": ({"coredns": {"Corefile": ROOT + BLOCK}}, ["10.96.0.53"]),
+    "the nearest block": ({"coredns": {"Corefile": BLOCK + NEARER}}, ["10.96.0.54", "192.0.2.1"]),
+    "an imported block": ({"coredns": IMPORTING, "coredns-custom": {"tailnet.server": BLOCK}}, ["10.96.0.53"]),
+    "a broken file": ({"coredns": {"Corefile": f"{BLOCK}}}"}}, None),
+    "stub domains": ({"kube-dns": {"stubDomains": STUBS}}, ["10.96.0.10"]),
+    "no stub domains": ({"kube-dns": {}}, ()),
+    "stub domains beside CoreDNS": ({"coredns": {"Corefile": ROOT}, "kube-dns": {"stubDomains": STUBS}}, ()),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case("nothing", {}, None),
-        Case("all names", {"coredns": {"Corefile": ROOT}}, ()),
-        Case("a block", {"coredns": {"Corefile": ROOT + BLOCK}}, ["10.96.0.53"]),
-        Case("the nearest block", {"coredns": {"Corefile": BLOCK + NEARER}}, ["10.96.0.54", "192.0.2.1"]),
-        Case(
-            "an imported block",
-            {
-                "coredns": {"Corefile": f"import /etc/coredns/custom/*.server\n{ROOT}"},
-                "coredns-custom": {"tailnet.server": BLOCK},
-            },
-            ["10.96.0.53"],
-        ),
-        Case("a broken file", {"coredns": {"Corefile": f"{BLOCK}}}"}}, None),
-        Case("stub domains", {"kube-dns": {"stubDomains": STUBS}}, ["10.96.0.10"]),
-        Case("no stub domains", {"kube-dns": {}}, ()),
-        Case("stub domains beside CoreDNS", {"coredns": {"Corefile": ROOT}, "kube-dns": {"stubDomains": STUBS}}, ()),
-    ],
-    ids=lambda case: case.name,
-)
-def test_the_servers_for_a_zone_are_found(case: Case) -> None:
-    found = [obj(CONFIGMAP, Key("kube-system", name), {"data": data}) for name, data in case.data.items()]
-    assert targets(DNSObjects(found), ZONE) == case.to
+@pytest.mark.parametrize(("found", "to"), CASES.values(), ids=CASES)
+def test_the_servers_for_a_zone_are_found(found: Mapping[str, Mapping[str, str]], to: Sequence[str] | None) -> None:
+    assert targets(DNSObjects([configmap(name, **data) for name, data in found.items()]), ZONE) == to
 
 
 SERVERS = [
@@ -72,6 +56,6 @@ SERVERS = [
 def test_openshifts_servers_for_a_zone_are_found(
     servers: Sequence[Object] | None, zone: str, to: Sequence[str]
 ) -> None:
-    openshift = obj(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": servers}})
-    beside = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": BLOCK}})
+    openshift = {**OPENSHIFT, "spec": {"servers": servers}}
+    beside = configmap("coredns", Corefile=BLOCK)
     assert targets(DNSObjects([], openshift), zone) == targets(DNSObjects([beside], openshift), zone) == to
