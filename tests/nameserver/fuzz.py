@@ -17,8 +17,7 @@ from tsnameserver.answer import answer
 from tsnameserver.counters import Counts
 from tsnameserver.zone import index_of
 
-from tests.nameserver.mutations import mutated
-from tests.nameserver.random_queries import ZONES
+from tests.nameserver.random_queries import ZONES, mutated
 
 _BATCH = 100_000
 _EXAMPLES = 10

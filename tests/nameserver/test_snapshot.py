@@ -5,7 +5,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -89,7 +88,7 @@ async def test_what_is_to_be_kept_while_another_is_written_is_written_next(tmp_p
             await until(lambda: files(tmp_path) == {"kept": "2\n"})
 
 
-def offers(path: Path, *, needed: bool = True) -> list[tuple[float, Sequence[bytes]]]:
+def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]]:
     """Return the lines of the snapshot at *path* that are offered, with the time."""
     offered = []
 
