@@ -17,7 +17,7 @@ from tsnameserver.records import Records, merge, parse, render
 from tsnameserver.source import Documents, Follower, Source, follow_file
 from tsnameserver.zone import Serving
 
-from tests.nameserver.samples import SETTINGS
+from tests.nameserver.samples import SETTINGS, mount
 from tests.support.cluster import running
 
 API, FILE, SNAPSHOT = Source.API, Source.FILE, Source.SNAPSHOT
@@ -272,23 +272,11 @@ async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: P
     assert isinstance(text, IsADirectoryError)
 
 
-def mount(volume: Path, version: str, *texts: str) -> None:
-    """Swap the files of *volume* as the kubelet does."""
-    (volume / version).mkdir()
-    for number, text in enumerate(texts):
-        name = f"records-{number}.json" if number else "records.json"
-        (volume / version / name).write_text(text)
-        if not (volume / name).is_symlink():
-            (volume / name).symlink_to(Path("..data") / name)
-    (volume / "..data_tmp").symlink_to(version)
-    (volume / "..data_tmp").replace(volume / "..data")
-
-
 async def test_the_kubelets_swap_is_noticed(tmp_path: Path) -> None:
-    mount(tmp_path, "..1", "one")
+    mount(tmp_path, "one")
     async with following(tmp_path / "records.json") as offers:
         await offered(offers, "one")
-        mount(tmp_path, "..2", "two")
+        mount(tmp_path, "two")
         await offered(offers, "two")
-        mount(tmp_path, "..3", "three", "and its second shard")
+        mount(tmp_path, "three", "and its second shard")
         await offered(offers, "three", "and its second shard")
