@@ -38,63 +38,59 @@ def page(metrics: Metrics) -> str:
     return shown.text
 
 
-class Scraped:
-    """A server, and the samples of its page."""
-
-    def __init__(self, server: Running) -> None:
-        self.server = server
-        self._metrics = Metrics([server.udp], [server.tcp], reloads(), Watched(True, 1700000001.5), {"tcp": 2})
-
-    def samples(self, name: str) -> dict[str, float]:
-        """Return the values of a series by its labels, without that of the server."""
-        return {
-            " ".join(value for label, value in sample.labels.items() if label != "server"): sample.value
-            for family in text_string_to_metric_families(page(self._metrics))
-            for sample in family.samples
-            if sample.name == name
-        }
-
-    def counted(self, name: str) -> dict[str, float]:
-        """Return the values of a counter that aren't 0."""
-        return {labels: value for labels, value in self.samples(f"tsnameserver_{name}_total").items() if value}
-
-    async def ask(self, name: str, qtype: str, *, tcp: bool = False) -> None:
-        send = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-        await send(make_query(name, qtype), self.server.host, port=self.server.port, timeout=3)
-
-
 @pytest.fixture
-def scraped(server: Running) -> Scraped:
-    return Scraped(server)
+def metrics(server: Running) -> Metrics:
+    return Metrics([server.udp], [server.tcp], reloads(), Watched(True, 1700000001.5), {"tcp": 2})
 
 
-async def test_queries_are_counted_by_what_they_ask_and_how(scraped: Scraped) -> None:
-    for tcp in (False, True):
-        await scraped.ask("many.tail1234.ts.net", "A", tcp=tcp)
-    for name, qtype in (("no.ts.net", "AAAA"), ("ts.net", "TYPE1000"), ("example.org", "A")):
-        await scraped.ask(name, qtype)
-    assert scraped.counted("dns_requests") == {"udp 1 A": 2, "udp 1 AAAA": 1, "udp 1 other": 1, "tcp 1 A": 1}
-    assert scraped.counted("dns_responses") == {
-        "udp 1 NOERROR": 2, "udp 1 NXDOMAIN": 1, "udp 1 REFUSED": 1, "tcp 1 NOERROR": 1,
-    }  # fmt: skip
-    assert scraped.counted("dns_path") == {"udp 1 fast": 3, "udp 1 general": 1, "tcp 1 fast": 1}
-    assert scraped.counted("dns_truncated") == {"udp 1": 1}
-    assert scraped.counted("tcp_connections") == {"": 1}
+def samples(metrics: Metrics, name: str) -> dict[str, float]:
+    """Return the values of a series by its labels, without that of the server."""
+    return {
+        " ".join(value for label, value in sample.labels.items() if label != "server"): sample.value
+        for family in text_string_to_metric_families(page(metrics))
+        for sample in family.samples
+        if sample.name == name
+    }
 
 
-async def test_servers_are_told_of_with_their_own_numbers(scraped: Scraped) -> None:
-    udp, tcp = scraped.server.udp, scraped.server.tcp
+def counted(metrics: Metrics, *names: str) -> dict[str, dict[str, float]]:
+    """Return the values of counters that aren't 0."""
+    found = {name: samples(metrics, f"tsnameserver_{name}_total") for name in names}
+    return {name: {labels: value for labels, value in values.items() if value} for name, values in found.items()}
+
+
+async def test_queries_are_counted_by_what_they_ask_and_how(server: Running, metrics: Metrics) -> None:
+    udp, tcp = dns.asyncquery.udp, dns.asyncquery.tcp
+    many = ("many.tail1234.ts.net", "A")
+    missing, odd, outside = ("no.ts.net", "AAAA"), ("ts.net", "TYPE1000"), ("example.org", "A")
+    for send, asked in ((udp, many), (tcp, many), (udp, missing), (udp, odd), (udp, outside)):
+        await send(make_query(*asked), server.host, port=server.port, timeout=3)
+    expected = {
+        "dns_requests": {"udp 1 A": 2, "udp 1 AAAA": 1, "udp 1 other": 1, "tcp 1 A": 1},
+        "dns_responses": {"udp 1 NOERROR": 2, "udp 1 NXDOMAIN": 1, "udp 1 REFUSED": 1, "tcp 1 NOERROR": 1},
+        "dns_path": {"udp 1 fast": 3, "udp 1 general": 1, "tcp 1 fast": 1},
+        "dns_truncated": {"udp 1": 1},
+        "tcp_connections": {"": 1},
+    }
+    assert counted(metrics, *expected) == expected
+
+
+async def test_servers_are_told_of_with_their_own_numbers(server: Running, metrics: Metrics) -> None:
+    udp, tcp = server.udp, server.tcp
     udp.failures, tcp.failures = 1, 2
     udp.counts.malformed, tcp.counts.malformed = 3, 4
     udp.unsent[errno.EPERM], udp.unsent[0] = 8, 9
     tcp.evicted = 6
-    told = ("udp_compiled", "udp_unsent_total", "tcp_connections_open", "udp_dropped_total")
-    assert [scraped.samples(f"tsnameserver_{name}") for name in told] == [
-        {"": 0}, {"0": 9, "EPERM": 8, "EINVAL": 0, "ENOBUFS": 0}, {"": 0}, {"": 0},
-    ]  # fmt: skip
-    assert scraped.counted("dns_failures") == {"udp 1": 1, "tcp 1": 2}
-    assert scraped.counted("dns_malformed") == {"udp 1": 3, "tcp 1": 4}
-    assert scraped.counted("tcp_connections_evicted") == {"": 6}
+    expected = {
+        "dns_failures": {"udp 1": 1, "tcp 1": 2},
+        "dns_malformed": {"udp 1": 3, "tcp 1": 4},
+        "udp_unsent": {"0": 9, "EPERM": 8},
+        "tcp_connections_evicted": {"": 6},
+    }
+    assert counted(metrics, *expected) == expected
+    assert samples(metrics, "tsnameserver_udp_unsent_total").keys() == {"0", "EPERM", "EINVAL", "ENOBUFS"}
+    for name in ("udp_compiled", "tcp_connections_open", "udp_dropped_total"):
+        assert samples(metrics, f"tsnameserver_{name}") == {"": 0}
 
 
 def test_packets_without_room_are_told() -> None:
@@ -129,8 +125,8 @@ SERIES = {
 }
 
 
-async def test_reloads_are_told_as_they_were_counted(scraped: Scraped) -> None:
-    assert {name: scraped.samples(f"tsnameserver_{name}") for name in SERIES} == SERIES
+async def test_reloads_are_told_as_they_were_counted(metrics: Metrics) -> None:
+    assert {name: samples(metrics, f"tsnameserver_{name}") for name in SERIES} == SERIES
 
 
 @pytest.mark.parametrize(
@@ -149,10 +145,10 @@ def test_an_api_server_or_a_snapshot_that_there_is_not_to_be_has_no_series(
     assert re.findall(r"^tsnameserver_((?:api|snapshot)_.*)$", shown, flags=re.MULTILINE) == told
 
 
-async def test_the_version_the_start_and_the_process_are_told(scraped: Scraped) -> None:
-    started = scraped.samples("process_start_time_seconds")
-    assert started == scraped.samples("process_start_time_seconds")
+async def test_the_version_the_start_and_the_process_are_told(metrics: Metrics) -> None:
+    started = samples(metrics, "process_start_time_seconds")
+    assert started == samples(metrics, "process_start_time_seconds")
     assert time.time() - 60 < started[""] <= time.time()
     least = {"tsnameserver_build_info": 1, "process_resident_memory_bytes": 10e6, "process_open_fds": 3}
     for name, number in least.items():
-        assert [value >= number for value in scraped.samples(name).values()] == [True]
+        assert [value >= number for value in samples(metrics, name).values()] == [True]

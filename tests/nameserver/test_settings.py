@@ -109,11 +109,3 @@ def test_an_api_server_needs_a_namespace(tmp_path: Path) -> None:
 def test_a_misspelt_variable_is_told_with_the_right_one() -> None:
     given = ["TSNAMESERVER_ZONE", "TSNAMESERVER_ZONES", "TSNAMESERVER_PORT_53_UDP", "TSNAMESERVE_ZONE", "HOME"]
     assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
-
-
-def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        read_settings(["--help"], {})
-    shown = capsys.readouterr().out
-    told = ("--listen", "--zone", "TSNAMESERVER_NS_NAME", "(default: 5)", "/config/records.json", ":9153")
-    assert (end.value.code, [text for text in told if text not in shown]) == (0, [])
