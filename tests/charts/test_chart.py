@@ -363,15 +363,6 @@ def test_the_operator_may_ask_for_tokens_of_its_own_serviceaccount_only(render: 
     assert the("Deployment", objects)["spec"]["template"]["spec"]["serviceAccountName"] == name
 
 
-def test_a_rule_has_its_reason_wherever_it_is(helm: Path) -> None:
-    def reasons(*words: str) -> set[str]:
-        text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *words], timeout=60)
-        return {line for line in text.splitlines() if line.startswith("  # ")}
-
-    assert "  # Their conditions and the addresses of load balancers." in reasons()
-    assert reasons("--set", watching("team-a")) == reasons()
-
-
 def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
     rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--skip-tests"])
     assert golden.MANIFESTS.read_text() == rendered, "run: make manifests"

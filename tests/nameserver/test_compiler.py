@@ -23,11 +23,6 @@ def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
     return finished(compile_steps(upon or nothing_compiled(SETTINGS), documents, SETTINGS))
 
 
-def test_spellings_of_one_name_are_joined_and_addresses_counted_once() -> None:
-    zone = build_zone(Records(ip4={"A.ts.net": ["192.0.2.1"], "a.ts.net.": ["192.0.2.2", "192.0.2.1"]}), SETTINGS)
-    assert addresses(zone, "a.ts.net") == ["192.0.2.1", "192.0.2.2"]
-
-
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
 def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
     result = compiled(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}))

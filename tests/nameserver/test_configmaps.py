@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 
-from tests.nameserver.api_server import LABELS, ApiServer, api_server
-from tests.nameserver.authority import certified
+from tests.nameserver.api_server import LABELS, ApiServer, api_server, certified
 from tests.support.cluster import running, until
 
 Texts = Mapping[str, str | None]

@@ -5,14 +5,9 @@ from contextlib import closing
 
 import pytest
 from tsnameserver.errors import ListenError
-from tsnameserver.sockets import Endpoint, bind, parse_endpoint
+from tsnameserver.sockets import Endpoint, bind
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
-
-
-@pytest.mark.parametrize("text", [":53", "127.0.0.1:53", "[::1]:53", "0.0.0.0:0"])
-def test_an_endpoint_is_written_as_it_is_read(text: str) -> None:
-    assert str(parse_endpoint(text)) == text
 
 
 @pytest.mark.parametrize(("kind", "by"), [(socket.SOCK_DGRAM, "UDP"), (socket.SOCK_STREAM, "TCP")])

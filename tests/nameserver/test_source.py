@@ -111,14 +111,6 @@ async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving)
     assert kept == [[whole]]
 
 
-async def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:
-    first, second = document("a", shard=0, shards=2), document("b", shard=1, shards=2)
-    await follower.offer(API, {"dnsrecords": first})
-    assert not serving.zone.loaded
-    await follower.offer(API, {"dnsrecords": first, "dnsrecords-1": second, "dnsrecords-2": "{"})
-    assert served(serving) == "a b"
-
-
 async def test_a_problem_is_said_once_and_again_when_it_comes_back(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
