@@ -122,14 +122,11 @@ async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
     return process.returncode, stderr.decode()
 
 
-async def test_a_taken_port_is_one_line_and_exit_code_1() -> None:
+async def test_a_taken_port_and_a_wrong_setting_are_one_line_and_an_exit_code_of_their_own() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        said = f"tsnameserver: can't listen on 127.0.0.1:{port} by UDP: Address already in use\n"
-        assert await ended("--listen", f"127.0.0.1:{port}") == (1, said)
-
-
-async def test_a_wrong_setting_is_one_line_and_exit_code_2() -> None:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = f"tsnameserver: can't listen on {where} by UDP: Address already in use\n"
+        assert await ended("--listen", where) == (1, said)
     said = "tsnameserver: TSNAMESERVER_TTL: 'soon': is not a whole number of seconds from 0 to 2147483647\n"
     assert await ended(TSNAMESERVER_TTL="soon") == (2, said)

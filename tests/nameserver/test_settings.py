@@ -32,24 +32,25 @@ def test_the_defaults_suit_upstreams_deployment() -> None:
 def test_flags_are_read() -> None:
     words = ["--records=r.json", "--listen=127.0.0.1:53", "--listen=[::1]:53", "--zone=ts.example.org", "--nsid=first"]
     words += ["--snapshot=s", "--ttl=0", "--ns-name=ns.example.org", "--health=", "--drain=3", "--metrics=:1"]
+    words += ["--log-level=warning", "--log-format=json"]
     settings = read_settings(words, {"HOSTNAME": "another"})
     assert (settings.records, settings.snapshot) == (Path("r.json"), Path("s"))
     assert settings.listen == (Endpoint("127.0.0.1", 53), Endpoint("::1", 53))
     assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org", "first")
     assert (settings.health, settings.metrics, settings.drain) == (None, Endpoint("", 1), 3)
+    assert (settings.log_level, settings.log_format, settings.log_queries) == (logging.WARNING, "json", 0)
 
 
-def test_how_to_log_is_read() -> None:
-    settings = read_settings(["--log-level", "warning", "--log-format", "json"], {"TSNAMESERVER_METRICS": ""})
-    assert (settings.log_level, settings.log_format, settings.metrics) == (logging.WARNING, "json", None)
+def test_a_share_of_queries_is_read() -> None:
     shares = [read_settings([f"--log-queries={text}"], {}).log_queries for text in ("", "1/1", "1/999999999")]
-    assert (shares, settings.log_queries) == ([0, 1, 999_999_999], 0)
+    assert shares == [0, 1, 999_999_999]
 
 
 def test_a_variable_does_the_same_as_its_flag_and_the_last_flag_wins() -> None:
     listen, zone = {"TSNAMESERVER_LISTEN": ":53, [::1]:54"}, {"TSNAMESERVER_ZONE": "ts.net,example.org"}
-    settings = read_settings(["--ttl", "8", "--ttl", "9"], {**listen, **zone, "TSNAMESERVER_TTL": "7"})
-    assert settings.listen == (Endpoint("", 53), Endpoint("::1", 54))
+    given = {**listen, **zone, "TSNAMESERVER_TTL": "7", "TSNAMESERVER_METRICS": ""}
+    settings = read_settings(["--ttl", "8", "--ttl", "9"], given)
+    assert (settings.listen, settings.metrics) == ((Endpoint("", 53), Endpoint("::1", 54)), None)
     assert (settings.zone.origins, settings.zone.ttl) == (("ts.net", "example.org"), 9)
 
 

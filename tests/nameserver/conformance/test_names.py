@@ -19,12 +19,8 @@ def test_19_every_spelling_hits_and_is_echoed(server: Server) -> None:
     for query in map(wire, spellings):
         response = server.udp(query)
         assert response[12 : len(query)] == query[12:]
-        assert texts(parsed(response)) == ["100.64.0.7"]
-
-
-def test_19_an_answer_is_owned_by_the_name_as_it_was_asked(ask: Ask) -> None:
-    (rrset,) = ask(make_query("dB.ts.NET")).answer
-    assert rrset.name.to_text() == "dB.ts.NET."
+        (rrset,) = parsed(response).answer
+        assert rrset.to_text() == f"{parsed(query).question[0].name} 5 IN A 100.64.0.7"
 
 
 @pytest.mark.parametrize("name", ["nO.tS.NeT", "TAIL1234.Ts.net", "V4.tail1234.TS.NET", "eXample.ORG", "Ts.Net"])
