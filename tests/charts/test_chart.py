@@ -134,7 +134,6 @@ def test_everything_that_the_go_operators_chart_makes_of_its_values_ours_makes_t
 
 
 def by_name(objects: list[Object]) -> dict[str, Object]:
-    """Return objects by kind and name."""
     return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
 
 
@@ -284,7 +283,6 @@ def allowed(role: Object) -> list[Rule]:
 
 
 def by_place(objects: list[Object], kind: str) -> dict[tuple[str, str], Object]:
-    """Return the objects of a kind by namespace and name."""
     return {(obj["metadata"]["namespace"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"] == kind}
 
 

@@ -79,7 +79,6 @@ def defined(api_bed: Bed, go_crds: list[Object]) -> Bed:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def api(defined: Bed) -> AsyncIterator[KubeClient]:
-    """That API server, as admin."""
     async with KubeClient(await load_configuration(str(defined.kubeconfig))) as client:
         yield client
 

@@ -48,7 +48,6 @@ def theirs(go_crds: list[Object]) -> Definitions:
 
 
 def schema(definition: Object) -> Object:
-    """Return the schema of the one version that there is."""
     (version,) = definition["spec"]["versions"]
     found: Object = version["schema"]["openAPIV3Schema"]
     return found
@@ -86,7 +85,6 @@ def differences(ours: Object, theirs: Object, path: str = "") -> Iterator[str]:
 
 
 def rules(schema: Object) -> list[tuple[str, Object]]:
-    """Return every CEL rule with its path."""
     return [(path, rule) for path, node in nodes(schema) for rule in node.get("x-kubernetes-validations", ())]
 
 

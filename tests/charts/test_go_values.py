@@ -30,6 +30,7 @@ def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go
         ("metrics.dashboard.enabled=true", "metrics.prometheusRule.enabled=true"),
         ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
         ("operatorConfig.podLabels.team=1", "ingressClass.name=tails"),
+        ("ingressClass.enabled=false",),
     ],
 )
 def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
@@ -37,12 +38,6 @@ def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
 ) -> None:
     chart = with_values_of(go_values, tmp_path)
     assert render(*CREDENTIALS, *sets, chart=chart, tests=True) == render(*CREDENTIALS, *sets, tests=True)
-
-
-def test_an_ingress_class_that_was_turned_off_stays_off(render: Render, go_chart: Path, tmp_path: Path) -> None:
-    chart = with_values_of(go_chart / "values.yaml", tmp_path)
-    objects = render(*CREDENTIALS, "ingressClass.enabled=false", chart=chart)
-    assert "IngressClass" not in {obj["kind"] for obj in objects}
 
 
 TAKEN = {

@@ -42,7 +42,6 @@ NOT_SETTINGS = {
 
 @pytest.fixture(scope="module")
 def render(helm: Path) -> Render:
-    """Return what the chart renders with values, as YAML."""
     words: list[Word] = [helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"]
     return cache(lambda values: run(words, stdin=values))
 
@@ -72,7 +71,6 @@ def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
     assert {*mounts.values()} == {each["name"] for each in spec["volumes"]}
 
     def mounted(path: str) -> str:
-        """Put a file there if a volume is."""
         if not any(path.startswith(f"{mount}/") for mount in mounts):
             return path
         file = folder / path.removeprefix("/")
@@ -119,7 +117,6 @@ def test_every_variable_is_a_setting_or_left_out_for_a_reason(render: Render, tm
 
 
 def example(name: str) -> str:
-    """Return one of the files of values."""
     return VALUES[f"{EXAMPLES}/{name}.yaml"]
 
 

@@ -37,7 +37,6 @@ class ApiServer:
         self._send(kind, self.objects[name])
 
     def delete(self, name: str) -> None:
-        """Delete a ConfigMap."""
         self.version += 1
         gone = self.objects.pop(name)
         self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
@@ -64,12 +63,10 @@ class ApiServer:
 
     @property
     def watches(self) -> list[web.Request]:
-        """Return the watch requests so far."""
         return [request for request in self.asked if "watch" in request.query]
 
     @property
     def lists(self) -> list[web.Request]:
-        """Return the list requests so far."""
         return [request for request in self.asked if "watch" not in request.query]
 
     def _send(self, kind: str, obj: dict[str, Any]) -> None:
@@ -80,7 +77,6 @@ class ApiServer:
             watcher.put_nowait(event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self.asked.append(request)
         self.arrivals.put_nowait(request)
         if self.refuse_with:
@@ -116,7 +112,6 @@ class ApiServer:
 
 @asynccontextmanager
 async def api_server(namespace: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[ApiServer]:
-    """Run an API server with one *namespace*."""
     server = ApiServer()
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/{namespace}/configmaps", server.answer)

@@ -25,7 +25,6 @@ DOCUMENT = render(RECORDS)
 
 
 def sample_zone() -> Zone:
-    """Return a zone of RECORDS."""
     return build_zone(RECORDS, SETTINGS)
 
 
@@ -35,12 +34,10 @@ def make_query(name: str, qtype: str = "A", **options: object) -> dns.message.Qu
 
 
 def wire(name: str, qtype: str = "A", **options: object) -> bytes:
-    """Return a query as it travels."""
     return make_query(name, qtype, **options).to_wire()
 
 
 def parsed(response: bytes | None) -> dns.message.Message:
-    """Return a response as dnspython reads it."""
     assert response is not None
     return dns.message.from_wire(response)
 

@@ -19,7 +19,6 @@ def addresses(zone: Zone, name: str, qtype: str = "A") -> list[str]:
 
 
 def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
-    """Compile a set of *documents* at one go."""
     return finished(compile_steps(upon or nothing_compiled(SETTINGS), documents, SETTINGS))
 
 

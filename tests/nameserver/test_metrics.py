@@ -22,7 +22,6 @@ from tests.nameserver.samples import make_query, sample_zone
 
 
 def reloads() -> Reloads:
-    """Return what three reloads have come to."""
     made = Reloads(
         loaded=3, failed=1, names=6, ip4=44, ip6=2, serial=7, newest=1700000000.5,
         bounds=(0.1, 1.0), buckets=[0, 0, 0], source="file",

@@ -24,7 +24,6 @@ API, FILE, SNAPSHOT = Source.API, Source.FILE, Source.SNAPSHOT
 
 
 def document(*names: str, **fields: object) -> str:
-    """Return a document with these names."""
     ip4 = {f"{name}.ts.net": ["192.0.2.1"] for name in names}
     return render(Records.model_validate({"ip4": ip4, **fields}))
 
@@ -218,7 +217,6 @@ async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offe
 
 
 async def offered(offers: Offers, *texts: str | None) -> None:
-    """Wait for an offer of *texts*."""
     expected = [text if text is None else text.encode() for text in texts]
     async with asyncio.timeout(1):
         while list((await offers.get()).values()) != expected:

@@ -31,8 +31,6 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Client:
-    """One connection to a server."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer

@@ -89,7 +89,6 @@ def ends(
 
 @pytest.fixture
 def host() -> str:
-    """Where the server listens."""
     return "127.0.0.1"
 
 

@@ -14,12 +14,10 @@ QUESTION = GOOD[12:]
 
 
 def message(*parts: bytes, counts: tuple[int, int, int, int] = (1, 0, 0, 0), flags: int = 0) -> bytes:
-    """Return a header with *parts* after it."""
     return struct.pack("!HH4H", 1, flags, *counts) + b"".join(parts)
 
 
 def with_opt(*parts: bytes) -> bytes:
-    """Return a header with *parts* and an OPT record after it."""
     return message(*parts, OPT, counts=(1, 0, 0, 1))
 
 
@@ -29,15 +27,12 @@ def label(data: bytes) -> bytes:
 
 
 def rcode(response: bytes) -> str:
-    """Return the response code of the header."""
     return dns.rcode.to_text(dns.rcode.Rcode(response[3] & 0xF))
 
 
 def numbered(query: bytes, ident: int) -> bytes:
-    """Return *query* with another ID."""
     return ident.to_bytes(2, "big") + query[2:]
 
 
 def framed(query: bytes) -> bytes:
-    """Return *query* as it travels by TCP."""
     return len(query).to_bytes(2, "big") + query

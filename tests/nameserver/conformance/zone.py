@@ -73,7 +73,6 @@ OUTSIDE = [Case(name, "A", "REFUSED") for name in (".", "net", "xts.net", "ts.ne
 
 
 def one_address(address: str) -> str:
-    """Return a document in which DB has one *address*."""
     return render(Records(ip4={DB: [address]}))
 
 
