@@ -27,16 +27,12 @@ IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")  # that of the connection
 GROUP = "tailscale.com"
 GO_GROUP = "go.tailscale.com"
 
-
 CIDR = {"subnetRouter": {"advertiseRoutes": ["192.0.2.0/24"]}}
 EXIT: Object = {"exitNode": True}
 APP: Object = {"appConnector": {}}
 IPS = [{"allocationID": f"eipalloc-{number:x}", "subnetID": "subnet-0a"} for number in range(3)]
 
-
-CASES: list[
-    tuple[str, Object, str]
-] = [  # a spec, and the part of the refusal that names what is wrong, if it is refused
+CASES: list[tuple[str, Object, str]] = [
     ("Connector", EXIT, ""),
     ("Connector", {**CIDR, **EXIT, "replicas": 3, "hostnamePrefix": "gate", "nobody": "knows this"}, ""),
     ("Connector", {**APP, "exitNode": False, "replicas": None}, ""),
@@ -62,6 +58,7 @@ CASES: list[
     ("PeerRelay", {"replicas": 2}, ""),
     ("PeerRelay", {"replicas": 2, "aws": {"elasticIPs": IPS[:1]}}, "every replica needs an elastic IP"),
 ]
+"""A kind, a spec, and the part of the refusal that names what is wrong; empty if it is accepted."""
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 VOLUME = "oauthSecretVolume.csi.driver=a"
 CLIENT = ("oauth.clientId=a", "oauth.clientSecret=b")
 
-
 UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # what is set; what of oauth isn't used, and why
     ((), [], ""),
     (CLIENT, [], ""),
