@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -74,12 +74,9 @@ class Server:
         return parsed(self.udp(make_query(name, qtype).to_wire()))
 
     def status(self, path: str) -> int:
-        client = http.client.HTTPConnection(self.host, self.probes, timeout=PATIENCE)
-        try:
+        with closing(http.client.HTTPConnection(self.host, self.probes, timeout=PATIENCE)) as client:
             client.request("GET", path)
             return client.getresponse().status
-        finally:
-            client.close()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

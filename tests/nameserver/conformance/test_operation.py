@@ -22,7 +22,7 @@ from tests.nameserver.conformance.packets import (
     with_opt,
 )
 from tests.nameserver.conformance.process import PATIENCE, Server, nameserver, read_message
-from tests.nameserver.conformance.zone import ADDRESSES, DB, LARGE, LONGEST, NEGATIVE, OUTSIDE, POSITIVE, one_address
+from tests.nameserver.conformance.zone import ADDRESSES, DB, LARGE, LONGEST, NEGATIVE, OUTSIDE, POSITIVE
 from tests.nameserver.samples import mount, parsed, texts, wire
 
 QUERIES = [wire(case.name, case.qtype) for case in POSITIVE + NEGATIVE + OUTSIDE]
@@ -69,7 +69,7 @@ def test_45_a_reload_under_load_loses_nothing_and_is_never_half(tmp_path: Path) 
 @pytest.mark.thorough
 def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
-    path.write_text(one_address("100.64.0.45"))
+    path.write_text(render(Records(ip4={DB: ["100.64.0.45"]})))
     with nameserver(path) as server:
         path.unlink()
         server.says("no whole set of records")
