@@ -12,11 +12,9 @@ from pathlib import Path
 import dns.asyncquery
 import dns.rcode
 import pytest
-from tsnameserver import __version__
 from tsnameserver.__main__ import JsonFormatter
 from tsnameserver.compiled import COMPILED
 from tsnameserver.records import Records, render
-from tsnameserver.settings import read_settings
 
 from tests.nameserver.api_server import api_server
 from tests.nameserver.samples import DOCUMENT, make_query, texts
@@ -93,13 +91,6 @@ def test_a_record_of_the_json_log_is_one_line_with_its_exception() -> None:
     assert "ValueError: two\nlines" in logged.pop("stacktrace")
     assert datetime.fromisoformat(logged.pop("ts")).tzinfo is not None
     assert logged == {"level": "error", "logger": "some.logger", "msg": "on this", "error": "two\nlines"}
-
-
-def test_the_version_is_that_of_the_release(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        read_settings(["--version"], {})
-    loop = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
-    assert (end.value.code, capsys.readouterr().out) == (0, f"tsnameserver {__version__} ({loop})\n")
 
 
 @pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])

@@ -4,6 +4,8 @@ import logging
 from pathlib import Path
 
 import pytest
+from tsnameserver import __version__
+from tsnameserver.compiled import COMPILED
 from tsnameserver.configmaps import ApiSettings
 from tsnameserver.errors import SettingsError
 from tsnameserver.settings import misspelt, read_settings
@@ -110,3 +112,18 @@ def test_an_api_server_needs_a_namespace(tmp_path: Path) -> None:
 def test_a_misspelt_variable_is_told_with_the_right_one() -> None:
     given = ["TSNAMESERVER_ZONE", "TSNAMESERVER_ZONES", "TSNAMESERVER_PORT_53_UDP", "TSNAMESERVE_ZONE", "HOME"]
     assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
+
+
+LOOP = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
+TOLD = {
+    "--version": [f"tsnameserver {__version__} ({LOOP})\n"],
+    "--help": ["--listen", "--zone", "TSNAMESERVER_NS_NAME", "(default: 5)", "/config/records.json", ":9153"],
+}
+
+
+@pytest.mark.parametrize(("flag", "told"), TOLD.items(), ids=TOLD)
+def test_the_version_and_help_are_told(flag: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        read_settings([flag], {})
+    shown = capsys.readouterr().out
+    assert (end.value.code, [text for text in told if text not in shown]) == (0, [])

@@ -65,7 +65,8 @@ async def test_a_snapshot_that_cannot_be_written_is_told_once_and_tried_again(
 
 
 async def test_what_is_to_be_kept_while_another_is_written_is_written_next(tmp_path: Path) -> None:
-    snapshot, slow = Snapshot(tmp_path / "kept"), threading.Event()
+    kept, slow = tmp_path / "kept", threading.Event()
+    snapshot = Snapshot(kept)
     with ThreadPoolExecutor(1) as disk:
         asyncio.get_running_loop().set_default_executor(disk)
         disk.submit(slow.wait)
@@ -74,7 +75,7 @@ async def test_what_is_to_be_kept_while_another_is_written_is_written_next(tmp_p
             await asyncio.sleep(0.05)
             snapshot.keep(["2"])
             slow.set()
-            await until(lambda: files(tmp_path) == {"kept": "2\n"})
+            await until(lambda: kept.exists() and kept.read_text() == "2\n")
 
 
 def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]]:
