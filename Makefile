@@ -69,9 +69,9 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
-soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops for FUZZ_MINUTES (10), and Hypothesis on 2,000 examples a test
+soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops with FUZZ_PACKETS (50 million), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
-	$(BIN)/python -m tests.nameserver.fuzz --minutes $(or $(FUZZ_MINUTES),10)
+	FUZZ_SEED=$(SEED) FUZZ_PACKETS=$(or $(FUZZ_PACKETS),50000000) $(BIN)/python -m pytest -n $(WORKERS) -m thorough -k mutated tests/nameserver/test_udploop.py
 	FUZZ_PACKETS=10000000 $(BIN)/python -m pytest -m thorough -k sanitizers tests/nameserver/test_udploop.py
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 

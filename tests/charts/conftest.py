@@ -59,5 +59,4 @@ def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def render(helm: Path) -> Render:
-    """Render a chart."""
     return renderer(helm)

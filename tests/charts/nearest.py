@@ -103,7 +103,6 @@ def _places(node: Schema, definitions: Schema, path: str = "") -> Iterator[tuple
 
 
 def as_text(schema: Schema) -> str:
-    """Return what is written into the file."""
     return json.dumps(schema, indent=2) + "\n"
 
 

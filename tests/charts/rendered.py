@@ -42,20 +42,17 @@ def renderer(helm: Path) -> Render:
 
 
 def the(kind: str, objects: list[Object]) -> Object:
-    """Return the one object of that kind."""
     (found,) = (obj for obj in objects if obj["kind"] == kind)
     return found
 
 
 def container(objects: list[Object]) -> Object:
-    """Return the operator's container."""
     only: Object
     (only,) = the("Deployment", objects)["spec"]["template"]["spec"]["containers"]
     return only
 
 
 def named(objects: list[Object], *kinds: str) -> set[tuple[str, str]]:
-    """Return the names of the objects of those kinds."""
     return {(obj["kind"], obj["metadata"]["name"]) for obj in objects if obj["kind"] in kinds}
 
 

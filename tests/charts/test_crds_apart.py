@@ -28,7 +28,6 @@ KEPT = "serviceaccounts,roles,rolebindings"
 
 
 def go_crds() -> Path:
-    """Return the folder with the Go operator's definitions."""
     return go_operator.deployed_from() / "crds"
 
 
@@ -58,7 +57,6 @@ def moving(with_crds: Bed, helm: Path, go_chart: Path) -> Iterator[Bed]:
 
 
 def upgrade(bed: Bed, *words: str) -> None:
-    """Upgrade the release to our chart."""
     bed.helm("upgrade", RELEASE, CHART, *WHERE, "--reuse-values", *words)
 
 

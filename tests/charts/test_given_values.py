@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -16,40 +15,32 @@ from tests.e2e.testbed.errors import BedError
 SCHEMA = json.loads(nearest.SCHEMA.read_text())
 
 
-class Unknown(NamedTuple):
-    """A name that isn't known, and the places that are told of; none are where nothing looks like it."""
+UNKNOWN = {
+    "oauth.clientID": "oauth.clientId",
+    "operatorConfig.hostnam": "operatorConfig.hostname",
+    "replicas": "operatorConfig.replicas",
+    "image": "operatorConfig.image or proxyConfig.image",
+    "operatorConfig.imagePullSecrets": "imagePullSecrets",
+    "operatorConfig.firewallMode": "proxyConfig.firewallMode",
+    "proxyConfig.takeOverNames": "operatorConfig.takeOverNames",
+    "installCRD": "installCRDs",
+    "networkPolicy.enable": "metrics.serviceMonitor.enabled or ",
+    "metrics.serviceMonitor.intervall": "metrics.serviceMonitor.interval",
+    "proxyConfig.image.tags": "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag",
+    "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
+    "oauth.xyzzy": "",
+}
+"""Names that aren't known, and the places that are told of; none are where nothing looks like it."""
 
-    path: str
-    known: str
 
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Unknown("oauth.clientID", "oauth.clientId"),
-        Unknown("operatorConfig.hostnam", "operatorConfig.hostname"),
-        Unknown("replicas", "operatorConfig.replicas"),
-        Unknown("image", "operatorConfig.image or proxyConfig.image"),
-        Unknown("operatorConfig.imagePullSecrets", "imagePullSecrets"),
-        Unknown("operatorConfig.firewallMode", "proxyConfig.firewallMode"),
-        Unknown("proxyConfig.takeOverNames", "operatorConfig.takeOverNames"),
-        Unknown("installCRD", "installCRDs"),
-        Unknown("networkPolicy.enable", "metrics.serviceMonitor.enabled or "),
-        Unknown("metrics.serviceMonitor.intervall", "metrics.serviceMonitor.interval"),
-        Unknown(
-            "proxyConfig.image.tags",
-            "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag",
-        ),
-        Unknown("operatorConfig.podDisruptionBudget.minAvailible", "operatorConfig.podDisruptionBudget.minAvailable"),
-        Unknown("oauth.xyzzy", ""),
-    ],
-    ids=lambda case: case.path,
-)
-def test_an_unknown_name_is_refused_with_the_known_ones_that_look_like_it(render: Render, case: Unknown) -> None:
+@pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)
+def test_an_unknown_name_is_refused_with_the_known_ones_that_look_like_it(
+    render: Render, path: str, known: str
+) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
-        render(*CREDENTIALS, f"{case.path}=1")
-    place = f"at '/{case.path.replace('.', '/')}': value must be 'given as "
-    assert (f"{place}{case.known}" in str(refused.value)) is bool(case.known)
+        render(*CREDENTIALS, f"{path}=1")
+    place = f"at '/{path.replace('.', '/')}': value must be 'given as "
+    assert (f"{place}{known}" in str(refused.value)) is bool(known)
     assert place in str(refused.value) or "additional properties 'xyzzy' not allowed" in str(refused.value)
 
 
@@ -129,56 +120,41 @@ def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
 IMAGES = ("operatorConfig.image", "operatorConfig.nameserverImage", "proxyConfig.image")
 
 
-class Wrong(NamedTuple):
-    sets: tuple[str, ...]
-    said: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Wrong(("operatorConfig.logging=loud",), "'info', 'debug', 'dev', 'warn', 'error'"),
-        Wrong(("operatorConfig.logFormat=xml",), "'text', 'json'"),
-        Wrong(
-            ("proxyConfig.defaultTags=k8s",),
-            "at '/proxyConfig/defaultTags': value must be 'tags such as tag:k8s, separated by commas'",
-        ),
-        Wrong(("operatorConfig.defaultTags={k8s}",), "defaultTags/0': value must be 'a tag such as tag:k8s'"),
-        Wrong(("fullnameOverride=1",), "/fullnameOverride': got number"),
-        Wrong(("fullnameOverride=1st",), "/fullnameOverride': value must be 'empty, or lower-case letters, digits and"),
-        Wrong(("operatorConfig.image.digest=abc",), "image/digest': value must be 'empty, or sha256: and 64 digits"),
-        Wrong(("operatorConfig.zones={a_b}",), "zones/0': value must be 'a domain such as tail1234.ts.net'"),
-        Wrong(("apiServerProxyConfig.allowImpersonation=yes",), "must be one of true, false, 'true', 'false'"),
-        Wrong(
-            (*CREDENTIALS, "proxyConfig.image.tag=v1 2"),
-            '"tailscale/tailscale:v1 2" is not the name of an image: remove',
-        ),
-        Wrong(("operatorConfig.tolerations={x}",), "/operatorConfig/tolerations/0': got string, want object"),
-        Wrong(("operatorConfig.replicas=two",), "/operatorConfig/replicas"),
-        Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
-        Wrong(("loginServer=headscale.example.org",), "/loginServer': value must be 'empty, or a URL such as https://"),
-        Wrong(
-            ("operatorConfig.watchNamespaces={team-a,Team}",), "Namespaces/1': value must be 'the name of a namespace,"
-        ),
-        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces': got string"),
-        Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
-        Wrong(("oauth.audience=here",), "needs oauth.clientId"),
-        Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), 'set allowImpersonation to "true"'),
-        Wrong(
-            (
-                *CREDENTIALS,
-                "operatorConfig.extraEnv[0].name=TS_EXPERIMENTAL_KUBE_API_EVENTS",
-                "operatorConfig.extraEnv[0].value=true",
-            ),
-            "TS_EXPERIMENTAL_KUBE_API_EVENTS is no longer used",
-        ),
+WRONG = {
+    "'info', 'debug', 'dev', 'warn', 'error'": ["operatorConfig.logging=loud"],
+    "'text', 'json'": ["operatorConfig.logFormat=xml"],
+    "at '/proxyConfig/defaultTags': value must be 'tags such as tag:k8s, separated by commas'": [
+        "proxyConfig.defaultTags=k8s"
     ],
-    ids=lambda case: case.sets[-1],
-)
-def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, case: Wrong) -> None:
+    "defaultTags/0': value must be 'a tag such as tag:k8s'": ["operatorConfig.defaultTags={k8s}"],
+    "/fullnameOverride': got number": ["fullnameOverride=1"],
+    "/fullnameOverride': value must be 'empty, or lower-case letters, digits and": ["fullnameOverride=1st"],
+    "image/digest': value must be 'empty, or sha256: and 64 digits": ["operatorConfig.image.digest=abc"],
+    "zones/0': value must be 'a domain such as tail1234.ts.net'": ["operatorConfig.zones={a_b}"],
+    "must be one of true, false, 'true', 'false'": ["apiServerProxyConfig.allowImpersonation=yes"],
+    '"tailscale/tailscale:v1 2" is not the name of an image: remove': [*CREDENTIALS, "proxyConfig.image.tag=v1 2"],
+    "/operatorConfig/tolerations/0': got string, want object": ["operatorConfig.tolerations={x}"],
+    "/operatorConfig/replicas": ["operatorConfig.replicas=two"],
+    "/proxyConfig/firewallMode": ["proxyConfig.firewallMode=ebtables"],
+    "/loginServer': value must be 'empty, or a URL such as https://": ["loginServer=headscale.example.org"],
+    "Namespaces/1': value must be 'the name of a namespace,": ["operatorConfig.watchNamespaces={team-a,Team}"],
+    "/operatorConfig/watchNamespaces': got string": ["operatorConfig.watchNamespaces=team-a"],
+    "oauth.clientSecret is empty": ["oauth.clientId=client"],
+    "needs oauth.clientId": ["oauth.audience=here"],
+    'set allowImpersonation to "true"': [*CREDENTIALS, "apiServerProxyConfig.mode=true"],
+    "TS_EXPERIMENTAL_KUBE_API_EVENTS is no longer used": [
+        *CREDENTIALS,
+        "operatorConfig.extraEnv[0].name=TS_EXPERIMENTAL_KUBE_API_EVENTS",
+        "operatorConfig.extraEnv[0].value=true",
+    ],
+}
+
+
+@pytest.mark.parametrize(("said", "sets"), WRONG.items(), ids=WRONG)
+def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, said: str, sets: list[str]) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
-        render(*case.sets)
-    assert case.said in str(refused.value)
+        render(*sets)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Values that were written for the Go operator's chart, of this version or an older one: ours takes what that takes."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -31,6 +30,7 @@ def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go
         ("metrics.dashboard.enabled=true", "metrics.prometheusRule.enabled=true"),
         ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
         ("operatorConfig.podLabels.team=1", "ingressClass.name=tails"),
+        ("ingressClass.enabled=false",),
     ],
 )
 def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
@@ -40,48 +40,36 @@ def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
     assert render(*CREDENTIALS, *sets, chart=chart, tests=True) == render(*CREDENTIALS, *sets, tests=True)
 
 
-def test_an_ingress_class_that_was_turned_off_stays_off(render: Render, go_chart: Path, tmp_path: Path) -> None:
-    chart = with_values_of(go_chart / "values.yaml", tmp_path)
-    objects = render(*CREDENTIALS, "ingressClass.enabled=false", chart=chart)
-    assert "IngressClass" not in {obj["kind"] for obj in objects}
+TAKEN = {
+    "OPERATOR_LOGGING": {
+        **{f"operatorConfig.logging={level}": level for level in ("info", "debug", "dev", "warn", "error", "")},
+        "operatorConfig.logging=null": "",
+    },
+    "OPERATOR_INITIAL_TAGS": {
+        "operatorConfig.defaultTags=tag:a\\,tag:b": "tag:a,tag:b",
+        "operatorConfig.defaultTags={tag:a,tag:b}": "tag:a,tag:b",
+        "operatorConfig.defaultTags=": "",
+        "operatorConfig.defaultTags={}": "",
+        "operatorConfig.defaultTags=null": "",
+    },
+    "PROXY_TAGS": {
+        "proxyConfig.defaultTags=": "",
+        "proxyConfig.defaultTags=null": "",
+        "proxyConfig.defaultTags=tag:a\\, tag:b\\,": "tag:a, tag:b,",
+        "proxyConfig.defaultTags={tag:a,tag:b}": "tag:a,tag:b",
+    },
+    "PROXY_FIREWALL_MODE": {"proxyConfig.firewallMode=": ""},
+    "APISERVER_PROXY": {"apiServerProxyConfig.mode=null": "", "apiServerProxyConfig.mode=false": "false"},
+    "OPERATOR_LOGIN_SERVER": {"loginServer=null": ""},
+    "OPERATOR_HOSTNAME": {"operatorConfig.hostname=null": ""},
+}
+"""Variables of the operator's container, what is set, and the value that comes of it."""
 
 
-class Taken(NamedTuple):
-    """What is set, and what the operator's container has of it: a variable and its value."""
-
-    sets: tuple[str, ...]
-    variable: str
-    value: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        *(
-            Taken((f"operatorConfig.logging={level}",), "OPERATOR_LOGGING", level)
-            for level in ("info", "debug", "dev", "warn", "error", "")
-        ),
-        Taken(("operatorConfig.logging=null",), "OPERATOR_LOGGING", ""),
-        Taken(("operatorConfig.defaultTags=tag:a\\,tag:b",), "OPERATOR_INITIAL_TAGS", "tag:a,tag:b"),
-        Taken(("operatorConfig.defaultTags={tag:a,tag:b}",), "OPERATOR_INITIAL_TAGS", "tag:a,tag:b"),
-        Taken(("operatorConfig.defaultTags=",), "OPERATOR_INITIAL_TAGS", ""),
-        Taken(("operatorConfig.defaultTags={}",), "OPERATOR_INITIAL_TAGS", ""),
-        Taken(("operatorConfig.defaultTags=null",), "OPERATOR_INITIAL_TAGS", ""),
-        Taken(("proxyConfig.defaultTags=",), "PROXY_TAGS", ""),
-        Taken(("proxyConfig.defaultTags=null",), "PROXY_TAGS", ""),
-        Taken(("proxyConfig.defaultTags=tag:a\\, tag:b\\,",), "PROXY_TAGS", "tag:a, tag:b,"),
-        Taken(("proxyConfig.defaultTags={tag:a,tag:b}",), "PROXY_TAGS", "tag:a,tag:b"),
-        Taken(("proxyConfig.firewallMode=",), "PROXY_FIREWALL_MODE", ""),
-        Taken(("apiServerProxyConfig.mode=null",), "APISERVER_PROXY", ""),
-        Taken(("apiServerProxyConfig.mode=false",), "APISERVER_PROXY", "false"),
-        Taken(("loginServer=null",), "OPERATOR_LOGIN_SERVER", ""),
-        Taken(("operatorConfig.hostname=null",), "OPERATOR_HOSTNAME", ""),
-    ],
-    ids=lambda case: case.sets[0],
-)
-def test_the_container_gets_what_the_go_chart_takes(render: Render, case: Taken) -> None:
-    variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, *case.sets))["env"]}
-    assert variables[case.variable] == case.value
+@pytest.mark.parametrize(("variable", "given"), [(name, each) for name, sets in TAKEN.items() for each in sets])
+def test_the_container_gets_what_the_go_chart_takes(render: Render, variable: str, given: str) -> None:
+    variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, given))["env"]}
+    assert variables[variable] == TAKEN[variable][given]
 
 
 def test_null_takes_away_what_a_map_or_a_list_says(render: Render) -> None:

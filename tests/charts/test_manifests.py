@@ -45,7 +45,6 @@ def overlay(tmp_path: Path) -> Path:
 
 
 def objects(text: str) -> dict[tuple[str, str], Object]:
-    """Return the objects in YAML by kind and name."""
     found = (obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj)
     return {(obj["kind"], obj["metadata"]["name"]): obj for obj in found}
 

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -24,33 +23,27 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return chart
 
 
-class Case(NamedTuple):
-    sets: tuple[str, ...]
-    unused: tuple[str, ...] = ()
-    because: str = ""
-
-
 VOLUME = "oauthSecretVolume.csi.driver=a"
 CLIENT = ("oauth.clientId=a", "oauth.clientSecret=b")
 
+UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # what is set; what of oauth isn't used, and why
+    ((), [], ""),
+    (CLIENT, [], ""),
+    (("oauth.existingSecret=a",), [], ""),
+    (("oauth.clientId=a", "oauth.audience=b"), [], ""),
+    ((VOLUME, *CLIENT), [], ""),
+    (("oauth.clientSecret=b",), ["clientSecret"], "oauth.clientId is empty: set both, or neither."),
+    ((*CLIENT, "oauth.audience=b"), ["clientSecret"], "oauth.audience asks for workload identity"),
+    ((*CLIENT, "oauth.existingSecret=b"), ["clientId", "clientSecret"], "oauth.existingSecret names a Secret"),
+    ((VOLUME, "oauth.existingSecret=b"), ["existingSecret"], "oauthSecretVolume has the credentials"),
+]
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case(()),
-        Case(CLIENT),
-        Case(("oauth.existingSecret=a",)),
-        Case(("oauth.clientId=a", "oauth.audience=b")),
-        Case((VOLUME, *CLIENT)),
-        Case(("oauth.clientSecret=b",), ("clientSecret",), "oauth.clientId is empty: set both, or neither."),
-        Case((*CLIENT, "oauth.audience=b"), ("clientSecret",), "oauth.audience asks for workload identity"),
-        Case((*CLIENT, "oauth.existingSecret=b"), ("clientId", "clientSecret"), "oauth.existingSecret names a Secret"),
-        Case((VOLUME, "oauth.existingSecret=b"), ("existingSecret",), "oauthSecretVolume has the credentials"),
-    ],
-    ids=str,
-)
-def test_credentials_that_have_no_effect_are_told(render: Render, noted: Path, case: Case) -> None:
-    (notes,) = (obj["notes"] for obj in render(*case.sets, chart=noted) if "notes" in obj)
+
+@pytest.mark.parametrize(("sets", "unused", "because"), UNUSED)
+def test_credentials_that_have_no_effect_are_told(
+    render: Render, noted: Path, sets: tuple[str, ...], unused: list[str], because: str
+) -> None:
+    (notes,) = (obj["notes"] for obj in render(*sets, chart=noted) if "notes" in obj)
     told = [line for line in notes.splitlines() if " has no effect" in line]
-    assert [line.split()[1] for line in told] == [f"oauth.{name}" for name in case.unused]
-    assert all(f"because {case.because}" in line for line in told)
+    assert [line.split()[1] for line in told] == [f"oauth.{name}" for name in unused]
+    assert all(f"because {because}" in line for line in told)

@@ -1,21 +1,20 @@
 """Values for the chart that the documentation shows: an API server and the operator accept what comes of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from tsnameserver import __version__
 from tsoperator.settings import Settings, read_settings
 
+from tests.charts.rendered import the
 from tests.docs import pages
 from tests.e2e.product import CHART, NAMESPACE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word, run
 
-Object = dict[str, Any]
 Render = Callable[[str], str]
 
 VALUES = pages.values()
@@ -43,7 +42,6 @@ NOT_SETTINGS = {
 
 @pytest.fixture(scope="module")
 def render(helm: Path) -> Render:
-    """Return what the chart renders with values, as YAML."""
     words: list[Word] = [helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"]
     return cache(lambda values: run(words, stdin=values))
 
@@ -62,32 +60,17 @@ def watched_by(values: str) -> tuple[str, ...]:
     return tuple(yaml.safe_load(values)["operatorConfig"].get("watchNamespaces", ()))
 
 
-class Pod(NamedTuple):
-    """What the operator finds in its Pod: variables, and files of volumes, which are below a folder of the test."""
+def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
+    """Return what a rendered Deployment gives the operator: variables, and where the token of its identity is.
 
-    environment: dict[str, str]
-    identity_token: Path
-
-    def settings(self) -> Settings:
-        """Read the settings as the operator does."""
-        return read_settings(self.environment, self.identity_token)
-
-
-def of_kind(kind: str, rendered: str) -> Iterator[Object]:
-    """Yield the objects of one kind in YAML."""
-    yield from (obj for obj in yaml.load_all(rendered, yaml.CSafeLoader) if obj and obj["kind"] == kind)
-
-
-def pod_of(rendered: str, folder: Path) -> Pod:
-    """Return what a rendered Deployment gives the operator. *folder* gets the files that its variables name."""
-    (deployment,) = of_kind("Deployment", rendered)
-    spec = deployment["spec"]["template"]["spec"]
+    *folder* gets the files of volumes that these name.
+    """
+    spec = the("Deployment", list(filter(None, yaml.safe_load_all(rendered))))["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     assert {*mounts.values()} == {each["name"] for each in spec["volumes"]}
 
     def mounted(path: str) -> str:
-        """Put a file there if a volume is."""
         if not any(path.startswith(f"{mount}/") for mount in mounts):
             return path
         file = folder / path.removeprefix("/")
@@ -101,7 +84,7 @@ def pod_of(rendered: str, folder: Path) -> Pod:
         for each in container["env"]
         if "valueFrom" in each
     }
-    return Pod(environment, Path(mounted(str(Settings(NAMESPACE, Path(), Path()).identity_token))))
+    return environment, Path(mounted(str(Settings(NAMESPACE, Path(), Path()).identity_token)))
 
 
 @every_example
@@ -114,7 +97,7 @@ def test_rendered_manifests_are_accepted_by_an_api_server(admitting: Bed, render
 def test_the_operator_takes_the_environment_that_the_chart_gives_it(
     render: Render, values: str, tmp_path: Path
 ) -> None:
-    settings = pod_of(render(values), tmp_path).settings()
+    settings = read_settings(*pod_of(render(values), tmp_path))
     given = yaml.safe_load(values)
     config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": []} | given["operatorConfig"]
     assert settings.namespace == NAMESPACE
@@ -129,28 +112,27 @@ def test_every_variable_is_a_setting_or_left_out_for_a_reason(render: Render, tm
     known = {*pages.rows(pages.sections("settings.md")["The operator"])}
     rendered: set[str] = set()
     for shown in VALUES.values():
-        rendered |= pod_of(render(shown), tmp_path).environment.keys()
+        rendered |= pod_of(render(shown), tmp_path)[0].keys()
     assert rendered - known == {*NOT_SETTINGS}
 
 
 def example(name: str) -> str:
-    """Return one of the files of values."""
     return VALUES[f"{EXAMPLES}/{name}.yaml"]
 
 
 @pytest.mark.parametrize("name", ["oauth", "existing-secret", "secret-volume", "headscale"])
 def test_an_oauth_client_is_read_from_its_volume(render: Render, name: str, tmp_path: Path) -> None:
-    pod = pod_of(render(example(name)), tmp_path)
-    assert pod.settings().client_id_file == tmp_path / "oauth" / "client_id"
-    assert pod.settings().client_secret_file == tmp_path / "oauth" / "client_secret"
+    settings = read_settings(*pod_of(render(example(name)), tmp_path))
+    assert settings.client_id_file == tmp_path / "oauth" / "client_id"
+    assert settings.client_secret_file == tmp_path / "oauth" / "client_secret"
 
 
 def test_workload_identity_takes_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
-    pod = pod_of(render(example("workload-identity")), tmp_path)
-    assert pod.settings().client_id == "TAbc123CNTRL-kAbc123CNTRL"
-    assert tmp_path in pod.settings().identity_token.parents
+    settings = read_settings(*pod_of(render(example("workload-identity")), tmp_path))
+    assert settings.client_id == "TAbc123CNTRL-kAbc123CNTRL"
+    assert tmp_path in settings.identity_token.parents
 
 
 def test_the_certificate_of_a_headscale_is_where_the_tls_library_looks(render: Render, tmp_path: Path) -> None:
-    pod = pod_of(render(example("headscale")), tmp_path)
-    assert pod.environment["SSL_CERT_FILE"] == str(tmp_path / "etc" / "tailnet-ca" / "ca.crt")
+    environment, _ = pod_of(render(example("headscale")), tmp_path)
+    assert environment["SSL_CERT_FILE"] == str(tmp_path / "etc" / "tailnet-ca" / "ca.crt")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[2] / "coredns"
-PAGES = sorted(FOLDER.glob("*.md"))
-DATA = sorted({*FOLDER.iterdir()} - {*PAGES})
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+DATA = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir() if path.name not in PAGES}
 PLACEHOLDER = "NAMESERVER_IP"
 BLOCK = """\
 ts.net:53 {
@@ -22,47 +22,37 @@ ts.net:53 {
 """
 
 
-def read(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def without_comments(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
-
-
-def test_the_folder_holds_data_and_words_only() -> None:
-    assert {path.suffix for path in FOLDER.iterdir()} == {".conf", ".json", ".yaml", ".md"}
-
-
-@pytest.mark.parametrize("path", DATA, ids=lambda path: path.name)
-def test_the_placeholder_stands_once_so_that_a_command_can_fill_it_in(path: Path) -> None:
-    assert path.read_text(encoding="utf-8").count(PLACEHOLDER) == 1
+def test_every_file_is_data_with_one_placeholder_which_a_command_can_fill_in() -> None:
+    assert {Path(name).suffix for name in DATA} == {".conf", ".json", ".yaml"}
+    assert {name: text.count(PLACEHOLDER) for name, text in DATA.items()} == dict.fromkeys(DATA, 1)
 
 
 def test_the_corefiles_block_forwards_the_zone() -> None:
-    assert without_comments(read("stub-domain.conf")) == BLOCK
+    lines = DATA["stub-domain.conf"].splitlines(keepends=True)
+    assert "".join(line for line in lines if not line.startswith("#")) == BLOCK
 
 
 def test_the_custom_configmap_holds_the_same_block_under_a_key_that_is_imported() -> None:
-    configmap = yaml.safe_load(read("coredns-custom.yaml"))
-    assert (configmap["apiVersion"], configmap["kind"]) == ("v1", "ConfigMap")
-    assert configmap["metadata"] == {"name": "coredns-custom", "namespace": "kube-system"}
-    assert configmap["data"] == {"tailnet.server": BLOCK}
+    assert yaml.safe_load(DATA["coredns-custom.yaml"]) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "coredns-custom", "namespace": "kube-system"},
+        "data": {"tailnet.server": BLOCK},
+    }
 
 
 def test_the_kube_dns_patch_says_the_zone_and_the_address_in_json_within_json() -> None:
-    patch = json.loads(read("kube-dns-patch.json"))
+    patch = json.loads(DATA["kube-dns-patch.json"])
     assert patch.keys() == {"data"}
     assert json.loads(patch["data"]["stubDomains"]) == {"ts.net": [PLACEHOLDER]}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_name_files_that_exist(page: Path) -> None:
-    for name in re.findall(r"\bcoredns/([\w-]+\.\w+)", page.read_text(encoding="utf-8")):
-        assert (FOLDER / name).is_file()
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_name_files_that_exist(page: str) -> None:
+    assert {*re.findall(r"\bcoredns/([\w-]+\.\w+)", PAGES[page])} <= {*PAGES, *DATA}
 
 
 def test_every_file_is_used_by_a_page() -> None:
-    words = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert [path.name for path in DATA if f"coredns/{path.name}" not in words] == []
-    assert [page.name for page in PAGES if f"({page.name}" not in words and page.name != "README.md"] == []
+    words = "".join(PAGES.values())
+    assert [name for name in DATA if f"coredns/{name}" not in words] == []
+    assert [name for name in PAGES if f"({name}" not in words and name != "README.md"] == []

@@ -1,10 +1,12 @@
-"""A small API server of ConfigMaps, for the nameserver's tests."""
+"""A small API server of ConfigMaps, and the authority that certifies it, for the nameserver's tests."""
 
 import asyncio
 import json
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -35,7 +37,6 @@ class ApiServer:
         self._send(kind, self.objects[name])
 
     def delete(self, name: str) -> None:
-        """Delete a ConfigMap."""
         self.version += 1
         gone = self.objects.pop(name)
         self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
@@ -62,12 +63,10 @@ class ApiServer:
 
     @property
     def watches(self) -> list[web.Request]:
-        """Return the watch requests so far."""
         return [request for request in self.asked if "watch" in request.query]
 
     @property
     def lists(self) -> list[web.Request]:
-        """Return the list requests so far."""
         return [request for request in self.asked if "watch" not in request.query]
 
     def _send(self, kind: str, obj: dict[str, Any]) -> None:
@@ -78,7 +77,6 @@ class ApiServer:
             watcher.put_nowait(event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         self.asked.append(request)
         self.arrivals.put_nowait(request)
         if self.refuse_with:
@@ -114,7 +112,6 @@ class ApiServer:
 
 @asynccontextmanager
 async def api_server(namespace: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[ApiServer]:
-    """Run an API server with one *namespace*."""
     server = ApiServer()
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/{namespace}/configmaps", server.answer)
@@ -126,3 +123,14 @@ async def api_server(namespace: str, port: int = 0, tls: ssl.SSLContext | None =
         yield server
     finally:
         await runner.cleanup()
+
+
+def certified(folder: Path) -> ssl.SSLContext:
+    """Return how a server at 127.0.0.1 speaks https; its certificate, which nobody else signed, is ``ca.crt``."""
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
+    key, crt = folder / "server.key", folder / "ca.crt"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(crt)]
+    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(crt, key)
+    return tls

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import pytest
 from tsnameserver.sockets import Endpoint, bind
@@ -13,26 +14,23 @@ from tsnameserver.zone import Serving
 from tests.nameserver.samples import sample_zone
 
 
-class Running:
-    """A server of one address, in this process."""
-
-    def __init__(self, serving: Serving, udp: UdpServer, tcp: TcpServer) -> None:
-        self.serving = serving
-        self.udp = udp
-        self.tcp = tcp
-        self.host, self.port = udp.endpoint
+class Running(NamedTuple):
+    serving: Serving
+    udp: UdpServer
+    tcp: TcpServer
+    host: str
+    port: int
 
 
 @asynccontextmanager
 async def running_server(endpoint: Endpoint, limits: TcpLimits | None = None) -> AsyncIterator[Running]:
-    """Serve the sample zone at *endpoint*."""
     serving = Serving(sample_zone())
     pair = bind([endpoint], None).pairs[0]
     udp, tcp = UdpServer(pair.udp, serving, compiled=False), TcpServer(pair.tcp, serving, limits)
     udp.start()
     task = asyncio.create_task(tcp.serve())
     try:
-        yield Running(serving, udp, tcp)
+        yield Running(serving, udp, tcp, *pair.endpoint)
     finally:
         udp.stop()
         task.cancel()

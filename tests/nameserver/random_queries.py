@@ -1,7 +1,8 @@
-"""Random queries of zones: near their names, of sizes near the limits, now and then malformed."""
+"""Random queries of zones: near their names, of sizes near the limits, or malformed; and packets near queries."""
 
 import random
 import struct
+from collections.abc import Iterator
 
 from tsnameserver.compiler import build_zone, empty_zone
 from tsnameserver.names import wire_name
@@ -37,6 +38,9 @@ NAMES = tuple(
     wire_name(name) for name in (*RECORDS.ip4, *RECORDS.ip6, *_SIZES, LONG, LONG[2:], "ts.net", "deep.ts.net")
 )
 QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
+_TELLING = bytes((0, 1, 2, 3, 10, 12, 28, 41, 63, 64, 65, 90, 91, 97, 128, 192, 255))
+"""Bytes that mean something somewhere: flags, lengths, types, limits of letters."""
+_SEEDS = 4000
 _OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
 
 
@@ -98,3 +102,20 @@ def _random_opt(chance: random.Random) -> bytes:
         for _ in range(chance.choice((0, 0, 0, 1, 1, 2)))
     )
     return struct.pack("!BHHBBHH", 0, 41, chance.choice(_OPT_SIZES), 0, version, flags, len(options)) + options
+
+
+def mutated(chance: random.Random, count: int) -> Iterator[bytes]:
+    """Yield *count* packets, fast enough for millions: queries with some other bytes, and now and then another end."""
+    seeds = [random_query(chance) for _ in range(_SEEDS)]
+    below, telling = chance.random, len(_TELLING)
+    for _ in range(count):
+        packet = bytearray(seeds[int(below() * _SEEDS)])
+        for _ in range(int(below() * 4)):
+            if packet:
+                byte = _TELLING[int(below() * telling)] if below() < 0.5 else int(below() * 256)
+                packet[int(below() * len(packet))] = byte
+        if below() < 0.05:
+            del packet[int(below() * (len(packet) + 1)) :]
+        elif below() < 0.05:
+            packet += bytes((int(below() * 256),) * int(below() * 20))
+        yield bytes(packet)

@@ -1,8 +1,8 @@
 """Records, a zone and queries that the nameserver's tests share."""
 
-import dns.flags
+from pathlib import Path
+
 import dns.message
-import dns.rdatatype
 from tsnameserver.compiler import build_zone
 from tsnameserver.records import Records, render
 from tsnameserver.zone import Zone, ZoneSettings
@@ -25,7 +25,6 @@ DOCUMENT = render(RECORDS)
 
 
 def sample_zone() -> Zone:
-    """Return a zone of RECORDS."""
     return build_zone(RECORDS, SETTINGS)
 
 
@@ -35,12 +34,10 @@ def make_query(name: str, qtype: str = "A", **options: object) -> dns.message.Qu
 
 
 def wire(name: str, qtype: str = "A", **options: object) -> bytes:
-    """Return a query as it travels."""
     return make_query(name, qtype, **options).to_wire()
 
 
 def parsed(response: bytes | None) -> dns.message.Message:
-    """Return a response as dnspython reads it."""
     assert response is not None
     return dns.message.from_wire(response)
 
@@ -48,3 +45,16 @@ def parsed(response: bytes | None) -> dns.message.Message:
 def texts(response: dns.message.Message) -> list[str]:
     """Return the data of the answers, in order."""
     return [record.to_text() for rrset in response.answer for record in rrset]
+
+
+def mount(volume: Path, *documents: str) -> None:
+    """Swap the files of *volume* as the kubelet does: of the first document `records.json`, then of further shards."""
+    version = f"..{len([*volume.iterdir()])}"
+    (volume / version).mkdir()
+    for number, document in enumerate(documents):
+        name = f"records-{number}.json" if number else "records.json"
+        (volume / version / name).write_text(document)
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(Path("..data") / name)
+    (volume / "..data_tmp").symlink_to(version)
+    (volume / "..data_tmp").replace(volume / "..data")

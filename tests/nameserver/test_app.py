@@ -3,27 +3,23 @@
 import asyncio
 import logging
 import re
-from pathlib import Path
 
 import dns.asyncquery
 import dns.rcode
 import pytest
 from tsnameserver.app import run
-from tsnameserver.settings import Settings
-from tsnameserver.sockets import Endpoint
+from tsnameserver.settings import read_settings
 
-from tests.nameserver.samples import SETTINGS, make_query
+from tests.nameserver.samples import make_query
 
-UNREADABLE = Path("a\0b")
+UNREADABLE = "a\0b"
 """A path that makes the follower fail with an exception that it doesn't foresee: ValueError."""
 
 
 async def test_a_follower_that_fails_starts_again_and_queries_are_answered(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    settings = Settings(
-        UNREADABLE, None, (Endpoint("127.0.0.1", 0),), SETTINGS, None, None, None, 0, logging.INFO, "text"
-    )
-    task = asyncio.create_task(run(settings))
+    words = [f"--records={UNREADABLE}", "--listen=127.0.0.1:0", "--health=", "--metrics="]
+    task = asyncio.create_task(run(read_settings(words, {})))
     while caplog.text.count("file failed unexpectedly") < 2:
         await asyncio.wait([task], timeout=0.01)
         assert not task.done()

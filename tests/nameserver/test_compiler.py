@@ -11,19 +11,15 @@ from tsnameserver.zone import Zone, ZoneSettings
 
 from tests.nameserver.samples import RECORDS, SETTINGS, parsed, texts, wire
 
+A_EXAMPLE = Records(ip4={"a.ts.example.org": ["192.0.2.1"]})
+
 
 def addresses(zone: Zone, name: str, qtype: str = "A") -> list[str]:
     return texts(parsed(answer(wire(name, qtype), zone)))
 
 
 def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
-    """Compile a set of *documents* at one go."""
     return finished(compile_steps(upon or nothing_compiled(SETTINGS), documents, SETTINGS))
-
-
-def test_spellings_of_one_name_are_joined_and_addresses_counted_once() -> None:
-    zone = build_zone(Records(ip4={"A.ts.net": ["192.0.2.1"], "a.ts.net.": ["192.0.2.2", "192.0.2.1"]}), SETTINGS)
-    assert addresses(zone, "a.ts.net") == ["192.0.2.1", "192.0.2.2"]
 
 
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
@@ -34,41 +30,30 @@ def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
     assert repr(name) in problem
 
 
-def test_a_name_whose_addresses_are_all_bad_exists() -> None:
-    assert wire_name("a.ts.net") in build_zone(Records(ip4={"a.ts.net": ["x"]}), SETTINGS).nodes
-
-
-def test_zones_of_the_records_come_on_top() -> None:
-    result = compiled(Records(ip4={"a.ts.example.org": ["192.0.2.1"]}, zones=["b..ad", "ts.example.org."]))
-    assert set(result.zone.apexes) == {wire_name("ts.net"), wire_name("ts.example.org")}
-    assert addresses(result.zone, "a.ts.example.org") == ["192.0.2.1"]
-    (problem,) = result.zone_problems
+def test_zones_of_the_records_come_on_top_and_names_in_them_go_with_them() -> None:
+    old = compiled(A_EXAMPLE)
+    new = compiled(A_EXAMPLE.model_copy(update={"zones": ["b..ad", "ts.example.org."]}), upon=old)
+    last = compiled(A_EXAMPLE, upon=new)
+    found = [addresses(each.zone, "a.ts.example.org") for each in (old, new, last)]
+    assert found == [[], ["192.0.2.1"], []]
+    assert set(new.zone.apexes) == {wire_name("ts.net"), wire_name("ts.example.org")}
+    assert set(last.zone.apexes) == {wire_name("ts.net")}
+    (problem,) = new.zone_problems
     assert "b..ad" in problem
 
 
-def test_a_name_appears_when_its_zone_does_and_goes_with_it() -> None:
-    records = Records(ip4={"a.ts.example.org": ["192.0.2.1"]})
-    old = compiled(records)
-    assert addresses(old.zone, "a.ts.example.org") == []
-    new = compiled(records.model_copy(update={"zones": ["ts.example.org"]}), upon=old)
-    assert addresses(new.zone, "a.ts.example.org") == ["192.0.2.1"]
-    last = compiled(records, upon=new)
-    assert addresses(last.zone, "a.ts.example.org") == []
-    assert set(last.zone.apexes) == {wire_name("ts.net")}
-
-
-def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
-    zone = build_zone(Records(serial=2**32 + 2**31 + 9), ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
-    response = parsed(answer(wire("ts.net", "SOA"), zone))
-    assert texts(response) == ["ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"]
-    assert texts(parsed(answer(wire("ts.net", "NS"), zone))) == ["ns.example.org."]
-
-
-@pytest.mark.parametrize("name", ["a.ts.net", "ts.net", "no.ts.net"])
-def test_every_record_has_the_ttl_of_the_settings(name: str) -> None:
-    records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]})
-    zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30))
-    for qtype in ("A", "AAAA", "SOA", "NS", "TXT"):
+def test_the_settings_say_the_ttl_and_with_the_serial_what_the_soa_says() -> None:
+    records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]}, serial=2**32 + 2**31 + 9)
+    zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
+    soa = "ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"
+    assert (addresses(zone, "ts.net", "SOA"), addresses(zone, "ts.net", "NS")) == ([soa], ["ns.example.org."])
+    for name, qtype in (
+        ("a.ts.net", "A"),
+        ("a.ts.net", "AAAA"),
+        ("ts.net", "NS"),
+        ("ts.net", "SOA"),
+        ("no.ts.net", "A"),
+    ):
         response = parsed(answer(wire(name, qtype), zone))
         assert [rrset.ttl for rrset in response.answer + response.authority] == [30]
 
@@ -83,6 +68,13 @@ def test_unchanged_names_are_not_compiled_again() -> None:
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
+def test_a_set_split_anew_changes_no_name() -> None:
+    old = compiled(RECORDS)
+    halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
+    new = compiled(*halves, upon=old)
+    assert (new.changed, new.zone.nodes) == (0, old.zone.nodes)
+
+
 def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
     records = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "odd.ts.net": ["bad"]}})
     old, fresh = compiled(records), compiled(records)
@@ -92,9 +84,8 @@ def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
 
 
 def test_problems_of_unchanged_names_are_still_known_but_no_news() -> None:
-    records = Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []})
-    old = compiled(records)
-    new = compiled(records.model_copy(update={"ip4": {"a.ts.net": ["bad", "192.0.2.1"]}}), upon=old)
+    old = compiled(Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []}))
+    new = compiled(Records(ip4={"a.ts.net": ["bad", "192.0.2.1"]}), upon=old)
     assert new.problems == old.problems != {}
     assert (new.news, old.news) == ((), old.problems["a.ts.net"])
 
@@ -102,16 +93,8 @@ def test_problems_of_unchanged_names_are_still_known_but_no_news() -> None:
 def test_names_and_records_in_the_zone_are_counted() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1", "192.0.2.2", "bad"], "none.ts.net": [], "a.example.org": []})
     first = compiled(records)
-    assert (first.names, first.ip4, first.ip6) == (2, 2, 0)
     second = compiled(Records(ip6={"a.ts.net": ["2001:db8::1"]}), upon=first)
-    assert (second.names, second.ip4, second.ip6) == (1, 0, 1)
-
-
-def test_a_set_split_anew_changes_no_name() -> None:
-    old = compiled(RECORDS)
-    halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
-    new = compiled(*halves, upon=old)
-    assert (new.changed, new.zone.nodes) == (0, old.zone.nodes)
+    assert [(each.names, each.ip4, each.ip6) for each in (first, second)] == [(2, 2, 0), (1, 0, 1)]
 
 
 def test_work_is_done_in_short_steps() -> None:

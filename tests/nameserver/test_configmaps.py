@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 
-from tests.nameserver.api_server import LABELS, ApiServer, api_server
-from tests.nameserver.authority import certified
-from tests.support.cluster import until
+from tests.nameserver.api_server import LABELS, ApiServer, api_server, certified
+from tests.support.cluster import running, until
 
 Texts = Mapping[str, str | None]
 SHORT = Backoff(first=0.01, most=0.02, denied=0.03)
@@ -24,70 +24,56 @@ async def api() -> AsyncIterator[ApiServer]:
         yield server
 
 
-@asynccontextmanager
-async def running(
-    settings: ApiSettings, offer: Callable[[Texts], Awaitable[None]], lose: asyncio.Event | None = None
-) -> AsyncIterator[ConfigMaps]:
-    """Follow the ConfigMaps; *lose* is set when they can't be followed."""
+class Followed(NamedTuple):
+    """ConfigMaps that are followed, what they offer, and whether they could once not be followed."""
 
-    async def set_lost() -> None:
-        if lose is not None:
-            lose.set()
-
-    configmaps = ConfigMaps(settings, offer, set_lost)
-    task = asyncio.create_task(configmaps.follow())
-    try:
-        async with asyncio.timeout(30):
-            yield configmaps
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def settings(url: str, service_account: Path, backoff: Backoff = SHORT) -> ApiSettings:
-    return ApiSettings(url, "tailscale", service_account, backoff)
+    configmaps: ConfigMaps
+    offers: asyncio.Queue[Texts]
+    lost: asyncio.Event
 
 
 @asynccontextmanager
-async def following(url: str, service_account: Path) -> AsyncIterator[asyncio.Queue[Texts]]:
-    """Follow the ConfigMaps at *url*; what is offered comes out of the queue."""
+async def following(
+    url: str, service_account: Path, offer: Callable[[Texts], Any] | None = None, backoff: Backoff = SHORT, **more: Any
+) -> AsyncIterator[Followed]:
+    """Follow the ConfigMaps at *url*; *offer* takes what is offered in the place of the queue."""
     offers: asyncio.Queue[Texts] = asyncio.Queue()
-    async with running(settings(url, service_account), offers.put):
-        yield offers
+    lost = asyncio.Event()
+
+    async def lose() -> None:
+        lost.set()
+
+    settings = ApiSettings(url, "tailscale", service_account, backoff, **more)
+    configmaps = ConfigMaps(settings, offer or offers.put, lose)
+    async with asyncio.timeout(30), running(configmaps.follow()):
+        yield Followed(configmaps, offers, lost)
 
 
 async def test_the_list_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
     api.write("dnsrecords", "one")
     api.write("another", "not ours")
-    async with following(api.url, tmp_path) as offers:
-        assert await offers.get() == {"dnsrecords": "one"}
-        api.write("dnsrecords-1", "two")
-        assert await offers.get() == {"dnsrecords": "one", "dnsrecords-1": "two"}
+    mebibyte = "x" * (1 << 20)
+    async with following(api.url, tmp_path) as followed:
+        assert await followed.offers.get() == {"dnsrecords": "one"}
+        api.write("dnsrecords-1", mebibyte)
+        assert await followed.offers.get() == {"dnsrecords": "one", "dnsrecords-1": mebibyte}
         api.write("dnsrecords", None)
-        assert await offers.get() == {"dnsrecords": None, "dnsrecords-1": "two"}
+        assert await followed.offers.get() == {"dnsrecords": None, "dnsrecords-1": mebibyte}
         api.write("dnsrecords-x", "not ours")
         api.delete("dnsrecords-1")
-        assert await offers.get() == {"dnsrecords": None}
-    assert {request.query["labelSelector"] for request in api.asked} == {LABELS}
+        assert await followed.offers.get() == {"dnsrecords": None}
     (_, watch) = api.asked
     assert (watch.query["resourceVersion"], watch.query["allowWatchBookmarks"]) == ("102", "true")
-
-
-async def test_a_document_of_a_mebibyte_is_read(api: ApiServer, tmp_path: Path) -> None:
-    async with following(api.url, tmp_path) as offers:
-        assert await offers.get() == {}
-        api.write("dnsrecords", "x" * (1 << 20))
-        assert await offers.get() == {"dnsrecords": "x" * (1 << 20)}
+    assert watch.query["labelSelector"] == LABELS
 
 
 async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> None:
     texts = dict.fromkeys(("dnsrecords", *(f"dnsrecords-{number}" for number in range(1, 32))), "x")
     for name, text in texts.items():
         api.write(name, text)
-    async with following(api.url, tmp_path) as offers:
-        assert await offers.get() == texts
-    assert len(api.lists) == 8
-    assert {request.query["labelSelector"] for request in api.lists} == {LABELS}
+    async with following(api.url, tmp_path) as followed:
+        assert await followed.offers.get() == texts
+    assert [request.query["labelSelector"] for request in api.lists] == [LABELS] * 8
 
 
 async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: ApiServer, tmp_path: Path) -> None:
@@ -98,7 +84,7 @@ async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: Api
         taken.put_nowait(texts)
         await free.wait()
 
-    async with running(settings(api.url, tmp_path), take):
+    async with following(api.url, tmp_path, take):
         while not api.watches:
             await api.arrivals.get()
         for text in ("first", "second", "last"):
@@ -111,61 +97,53 @@ async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: Api
 
 
 async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:
-    async with following(api.url, tmp_path) as offers:
-        await offers.get()
+    async with following(api.url, tmp_path) as followed:
+        await followed.offers.get()
         api.write("dnsrecords", "one")
-        await offers.get()
+        await followed.offers.get()
         api.bookmark()
         api.end_watches()
         api.write("dnsrecords", "two")
-        while await offers.get() != {"dnsrecords": "two"}:
+        while await followed.offers.get() != {"dnsrecords": "two"}:
             continue
-    assert len(api.lists) == 1
-    assert api.watches[-1].query["resourceVersion"] == "102"
+    assert (len(api.lists), api.watches[-1].query["resourceVersion"]) == (1, "102")
 
 
 async def test_an_expired_version_means_another_list(api: ApiServer, tmp_path: Path) -> None:
-    async with following(api.url, tmp_path) as offers:
-        await offers.get()
+    async with following(api.url, tmp_path) as followed:
+        await followed.offers.get()
         for name in ("dnsrecords", "dnsrecords-1"):
             api.write(name, "one")
-            while name not in await offers.get():
+            while name not in await followed.offers.get():
                 continue
         del api.objects["dnsrecords-1"]  # and of that event the server knows nothing any more
         api.expire()
-        assert await offers.get() == {"dnsrecords": "one"}
+        assert await followed.offers.get() == {"dnsrecords": "one"}
     assert len(api.lists) == 2
 
 
 @pytest.mark.parametrize("status", [401, 403, 410, 429, 500, 503])
-async def test_a_refusal_is_waited_out(api: ApiServer, tmp_path: Path, status: int) -> None:
-    api.refuse_with = status
-    async with following(api.url, tmp_path) as offers:
-        for _ in range(3):
-            await api.arrivals.get()
-        assert offers.empty()
-        api.refuse_with = 0
-        assert await offers.get() == {}
-
-
-async def test_a_missing_role_is_explained_once(
-    api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_refusal_is_told_once_and_waited_out(
+    api: ApiServer, tmp_path: Path, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.refuse_with = 403
-    async with following(api.url, tmp_path):
+    told = status != 410
+    api.refuse_with = status
+    async with following(api.url, tmp_path) as followed:
         for _ in range(3):
             await api.arrivals.get()
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "grant list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver" in warning
+        assert (followed.offers.empty(), followed.lost.is_set(), len(caplog.records)) == (True, told, told)
+        api.refuse_with = 0
+        assert await followed.offers.get() == {}
+    grant = "grant list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver"
+    assert (grant in caplog.text) == (status in {401, 403})
 
 
 async def test_failures_are_forgotten_when_a_list_succeeds(
     api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After twelve failures in a row the next list would come in 20 seconds at the earliest."""
-    offers: asyncio.Queue[Texts] = asyncio.Queue()
-    patient = settings(api.url, tmp_path, Backoff(first=0.02, most=60))
-    async with running(patient, offers.put), asyncio.timeout(10):
+    patient = Backoff(first=0.02, most=60)
+    async with following(api.url, tmp_path, backoff=patient), asyncio.timeout(10):
         for number in range(13):
             while len(api.watches) <= number:
                 await api.arrivals.get()
@@ -176,30 +154,20 @@ async def test_failures_are_forgotten_when_a_list_succeeds(
 async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
     async with api_server("tailscale") as gone:
         url = gone.url
-    async with following(url, tmp_path) as offers, api_server("tailscale", int(url.rpartition(":")[2])):
-        assert await offers.get() == {}
-
-
-async def test_a_restarted_api_server_is_listed_again(tmp_path: Path) -> None:
-    async with api_server("tailscale") as api, following(api.url, tmp_path) as offers:
-        await offers.get()
-        while not api.watches:
-            await api.arrivals.get()
-        api.drop_connections()
-        assert await offers.get() == {}
-    assert len(api.lists) == 2
+    async with following(url, tmp_path) as followed, api_server("tailscale", int(url.rpartition(":")[2])):
+        assert await followed.offers.get() == {}
 
 
 async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
-    async with following(api.url, tmp_path) as offers:
-        await offers.get()
+    async with following(api.url, tmp_path) as followed:
+        await followed.offers.get()
         api.write("dnsrecords", "one")
-        await offers.get()
+        await followed.offers.get()
         token.write_text("second\n")
         api.expire()
-        await offers.get()
+        await followed.offers.get()
     sent = [request.headers["Authorization"] for request in api.asked]
     assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
 
@@ -207,37 +175,18 @@ async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path:
 async def test_an_authority_that_is_renewed_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     certified(tmp_path)
     (renewed := tmp_path / "renewed").mkdir()
-    async with api_server("tailscale", tls=certified(renewed)) as api, following(api.url, tmp_path) as offers:
+    async with api_server("tailscale", tls=certified(renewed)) as api, following(api.url, tmp_path) as followed:
         await until(lambda: "certificate verify failed" in caplog.text)
         (renewed / "ca.crt").replace(tmp_path / "ca.crt")
-        assert await offers.get() == {}
-
-
-@pytest.mark.parametrize(("status", "lost"), [(403, True), (503, True), (410, False)])
-async def test_that_configmaps_cannot_be_followed_is_told(
-    api: ApiServer, tmp_path: Path, status: int, lost: bool
-) -> None:
-    told = asyncio.Event()
-    offers: asyncio.Queue[Texts] = asyncio.Queue()
-    async with running(settings(api.url, tmp_path), offers.put, told):
-        await offers.get()
-        assert not told.is_set()
-        api.refuse_with = status
-        api.drop_connections() if lost else api.expire()
-        for _ in range(4):
-            await api.arrivals.get()
-    assert told.is_set() is lost
+        assert await followed.offers.get() == {}
 
 
 async def test_a_silent_partition_is_noticed_when_a_watch_should_have_ended(api: ApiServer, tmp_path: Path) -> None:
-    lost = asyncio.Event()
-    offers: asyncio.Queue[Texts] = asyncio.Queue()
-    hasty = ApiSettings(api.url, "tailscale", tmp_path, watch_seconds=0, grace_seconds=0.1)
-    async with running(hasty, offers.put, lost) as configmaps:
-        await offers.get()
-        assert configmaps.watched.followed
-        await lost.wait()  # the server keeps its watches open, and says nothing
-        assert not configmaps.watched.followed
+    async with following(api.url, tmp_path, watch_seconds=0, grace_seconds=0.1) as followed:
+        await followed.offers.get()
+        assert followed.configmaps.watched.followed
+        await followed.lost.wait()  # the server keeps its watches open, and says nothing
+        assert not followed.configmaps.watched.followed
 
 
 def test_a_silent_partition_is_noticed_within_30_seconds() -> None:
@@ -254,17 +203,15 @@ SIGNS: dict[str, Callable[[ApiServer], None]] = {
 
 @pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
 async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]) -> None:
-    offers: asyncio.Queue[Texts] = asyncio.Queue()
-    # A watch that gives no sign for 20 s ends.
-    async with running(settings(api.url, tmp_path), offers.put) as configmaps, asyncio.timeout(10):
-        await offers.get()
+    async with following(api.url, tmp_path) as followed:
+        await followed.offers.get()
         api.write("dnsrecords", "seen by the watch")
-        await offers.get()
-        before = configmaps.watched.heard
+        await followed.offers.get()
+        watched = followed.configmaps.watched
+        before = watched.heard
         send(api)
-        while configmaps.watched.heard == before:  # noqa: ASYNC110 - a bookmark is taken without a word
-            await asyncio.sleep(0.005)
-    assert before < configmaps.watched.heard <= time.time()
+        await until(lambda: watched.heard != before)  # a watch that gives no sign for 20 s ends
+    assert before < watched.heard <= time.time()
 
 
 async def test_an_unforeseen_failure_ends_following_and_it_can_start_again(api: ApiServer, tmp_path: Path) -> None:

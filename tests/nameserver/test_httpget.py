@@ -6,17 +6,17 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from tsnameserver.errors import ApiError
 from tsnameserver.httpget import HttpGet
 
-from tests.nameserver.authority import certified
+from tests.nameserver.api_server import certified
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\nok"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+OK = (200, b"ok")
 
 
 class Scripted:
@@ -26,7 +26,7 @@ class Scripted:
         self.responses = list(responses)
         self.requests: list[str] = []
         self.connections = 0
-        self.port = 0
+        self.url = ""
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -44,12 +44,16 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted(*responses: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[Scripted]:
+async def scripted(
+    *responses: bytes, path: str = "", serving: ssl.SSLContext | None = None, asking: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Scripted, HttpGet]]:
+    """Run a server that says *responses*, and give a client that asks it."""
     script = Scripted(responses)
-    server = await asyncio.start_server(script.converse, "127.0.0.1", 0, ssl=tls)
-    script.port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(script.converse, "127.0.0.1", 0, ssl=serving)
+    script.url = f"http{'s' if serving else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, asyncio.timeout(10):
-        yield script
+        with closing(HttpGet(script.url + path, asking, connect_seconds=5)) as client:
+            yield script, client
 
 
 async def said(client: HttpGet) -> tuple[int, bytes]:
@@ -57,31 +61,20 @@ async def said(client: HttpGet) -> tuple[int, bytes]:
         return response.status, await response.read()
 
 
-def client_of(script: Scripted, tls: ssl.SSLContext | None = None) -> HttpGet:
-    return HttpGet(f"http{'s' if tls else ''}://127.0.0.1:{script.port}", tls, connect_seconds=5)
-
-
-class Case(NamedTuple):
-    response: bytes
-    status: int
-    body: bytes
-
-
 WELL_FORMED = {
-    "a length": Case(WHOLE, 200, b"ok"),
-    "no body": Case(b"HTTP/1.1 410 Gone\r\ncontent-length:0\r\n\r\n", 410, b""),
-    "no reason": Case(b"HTTP/1.1 403\r\nContent-Length: 2\r\n\r\nno", 403, b"no"),
-    "chunks": Case(CHUNKED + b"3\r\none\r\nA\r\n0123456789\r\n0\r\n\r\n", 200, b"one0123456789"),
-    "extensions": Case(CHUNKED + b"3;a=b\r\none\r\n0;c\r\nTrailer: x\r\n\r\n", 200, b"one"),
-    "until the end": Case(HEAD + b"\r\nall of it", 200, b"all of it"),
+    "a length": (WHOLE, 200, b"ok"),
+    "no body": (b"HTTP/1.1 410 Gone\r\ncontent-length:0\r\n\r\n", 410, b""),
+    "no reason": (b"HTTP/1.1 403\r\nContent-Length: 2\r\n\r\nno", 403, b"no"),
+    "chunks": (CHUNKED + b"3\r\none\r\nA\r\n0123456789\r\n0\r\n\r\n", 200, b"one0123456789"),
+    "extensions": (CHUNKED + b"3;a=b\r\none\r\n0;c\r\nTrailer: x\r\n\r\n", 200, b"one"),
+    "until the end": (HEAD + b"\r\nall of it", 200, b"all of it"),
 }
 
 
-@pytest.mark.parametrize("case", WELL_FORMED.values(), ids=WELL_FORMED)
-async def test_a_body_is_read_in_whatever_form_and_parts_it_comes(case: Case) -> None:
-    async with scripted(case.response, b"") as script:
-        with closing(client_of(script)) as client:
-            assert await said(client) == (case.status, case.body)
+@pytest.mark.parametrize(("response", "status", "body"), WELL_FORMED.values(), ids=WELL_FORMED)
+async def test_a_body_is_read_in_whatever_form_and_parts_it_comes(response: bytes, status: int, body: bytes) -> None:
+    async with scripted(response, b"") as (_, client):
+        assert await said(client) == (status, body)
 
 
 MALFORMED = {
@@ -100,19 +93,18 @@ MALFORMED = {
 
 @pytest.mark.parametrize("response", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_response_is_an_error_that_a_follower_waits_out(response: bytes) -> None:
-    async with scripted(response, b"") as script:
-        with closing(client_of(script)) as client, pytest.raises((ApiError, ValueError, ConnectionError)):
+    async with scripted(response, b"") as (_, client):
+        with pytest.raises((ApiError, ValueError, ConnectionError)):
             await said(client)
 
 
 async def test_a_request_says_what_is_asked_of_whom() -> None:
-    async with scripted(WHOLE) as script:
-        with closing(HttpGet(f"http://127.0.0.1:{script.port}/proxy/", None, connect_seconds=5)) as client:
-            async with client.get("/api", {"a": "b,c=d", "e": "1"}, {"Authorization": "Bearer x"}):
-                pass
-    assert script.requests == [
-        f"GET /proxy/api?a=b%2Cc%3Dd&e=1 HTTP/1.1\r\nHost: 127.0.0.1:{script.port}\r\nAuthorization: Bearer x\r\n\r\n"
-    ]
+    parameters, headers = {"a": "b,c=d", "e": "1"}, {"Authorization": "Bearer x"}
+    async with scripted(WHOLE, path="/proxy/") as (script, client), client.get("/api", parameters, headers):
+        pass
+    host = script.url.removeprefix("http://")
+    wanted = ["GET /proxy/api?a=b%2Cc%3Dd&e=1 HTTP/1.1", f"Host: {host}", "Authorization: Bearer x", "", ""]
+    assert script.requests == ["\r\n".join(wanted)]
 
 
 KEPT = {
@@ -126,29 +118,26 @@ KEPT = {
 @pytest.mark.parametrize(("response", "connections"), KEPT.values(), ids=KEPT)
 async def test_a_connection_is_kept_after_a_response_whose_end_is_known(response: bytes, connections: int) -> None:
     closes = [b""] * (connections - 1)
-    async with scripted(response, *closes, WHOLE) as script:
-        with closing(client_of(script)) as client:
-            assert [await said(client), await said(client)] == [(200, b"ok")] * 2
+    async with scripted(response, *closes, WHOLE) as (script, client):
+        assert [await said(client), await said(client)] == [OK] * 2
     assert (script.connections, len(script.requests)) == (connections, 2)
 
 
 async def test_a_connection_is_not_kept_after_a_response_that_was_not_read() -> None:
-    async with scripted(CHUNKED + b"2\r\nok\r\n0\r\n\r\n", WHOLE) as script:
-        with closing(client_of(script)) as client:
-            async with client.get("/", {}, {}) as response:
-                assert response.status == 200
-            assert await said(client) == (200, b"ok")
+    async with scripted(CHUNKED + b"2\r\nok\r\n0\r\n\r\n", WHOLE) as (script, client):
+        async with client.get("/", {}, {}) as response:
+            assert response.status == 200
+        assert await said(client) == OK
     assert script.connections == 2
 
 
 async def test_a_kept_connection_that_fails_is_not_used_again() -> None:
     cut = HEAD + b"Content-Length: 9\r\n\r\ncut"
-    async with scripted(WHOLE, cut, b"", WHOLE) as script:
-        with closing(client_of(script)) as client:
-            assert await said(client) == (200, b"ok")
-            with pytest.raises(ApiError):
-                await said(client)
-            assert await said(client) == (200, b"ok")
+    async with scripted(WHOLE, cut, b"", WHOLE) as (script, client):
+        assert await said(client) == OK
+        with pytest.raises(ApiError):
+            await said(client)
+        assert await said(client) == OK
     assert script.connections == 2
 
 
@@ -161,11 +150,8 @@ async def test_a_server_that_does_not_take_connections_is_given_up_in_time() -> 
 async def test_only_a_server_that_the_authority_certifies_is_told_anything(tmp_path: Path, known: bool) -> None:
     serving = certified(tmp_path)
     asking = ssl.create_default_context(cafile=tmp_path / "ca.crt" if known else None)
-    async with scripted(WHOLE, tls=serving) as script:
-        with closing(client_of(script, asking)) as client:
-            if known:
-                assert await said(client) == (200, b"ok")
-            else:
-                with pytest.raises(ssl.SSLCertVerificationError):
-                    await said(client)
+    refused = contextlib.nullcontext() if known else pytest.raises(ssl.SSLCertVerificationError)
+    async with scripted(WHOLE, serving=serving, asking=asking) as (script, client):
+        with refused:
+            assert await said(client) == OK
         assert len(script.requests) == known

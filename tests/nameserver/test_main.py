@@ -10,20 +10,22 @@ from datetime import datetime
 from pathlib import Path
 
 import dns.asyncquery
-import dns.message
 import dns.rcode
 import pytest
-from tsnameserver import __version__
 from tsnameserver.__main__ import JsonFormatter
 from tsnameserver.compiled import COMPILED
 from tsnameserver.records import Records, render
-from tsnameserver.settings import read_settings
 
 from tests.nameserver.api_server import api_server
-from tests.nameserver.samples import DOCUMENT, texts
+from tests.nameserver.samples import DOCUMENT, make_query, texts
 from tests.support.nameserver import nameserver, started_nameserver
 
 DB = "db.tail1234.ts.net"
+
+
+def one_address(number: int) -> str:
+    """Return records in which DB has one address, which ends in *number*."""
+    return render(Records(ip4={DB: [f"100.64.0.{number}"]}, serial=number))
 
 
 async def test_names_are_servfail_and_probes_not_ready_until_good_records_come(tmp_path: Path) -> None:
@@ -47,40 +49,35 @@ async def test_the_api_server_is_followed_and_the_file_left_until_it_is_lost(tmp
     path.write_text(DOCUMENT)
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(api_server("tailscale"))
-        api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.77"]}, serial=5)))
+        api.write("dnsrecords", one_address(5))
         arguments = ("--api-server", api.url, "--namespace", "tailscale", "--service-account", str(tmp_path))
         async with nameserver(path, *arguments) as running:
             await running.says("as the API server has them")
-            assert texts(await running.ask(DB)) == ["100.64.0.77"]
-            api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.78"]}, serial=6)))
-            while texts(await running.ask(DB)) != ["100.64.0.78"]:
+            assert texts(await running.ask(DB)) == ["100.64.0.5"]
+            api.write("dnsrecords", one_address(6))
+            while texts(await running.ask(DB)) != ["100.64.0.6"]:
                 continue
             await stack.aclose()
             await running.says("serving 7 names, as the file has them")
 
 
 async def test_the_last_records_survive_a_restart_while_the_api_server_is_away(tmp_path: Path) -> None:
-    arguments = ["--namespace", "tailscale", "--service-account", str(tmp_path), "--snapshot", str(tmp_path / "kept")]
+    kept = tmp_path / "kept"
+    arguments = ["--namespace", "tailscale", "--service-account", str(tmp_path), "--snapshot", str(kept)]
     async with api_server("tailscale") as api:
         arguments += ["--api-server", api.url]
-        api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.77"]}, serial=5)))
+        api.write("dnsrecords", one_address(5))
         async with nameserver(tmp_path / "none", *arguments) as running:
             await running.says("as the API server has them")
-            while not (tmp_path / "kept").exists():
+            while not kept.exists():
                 await running.scrape()
     async with nameserver(tmp_path / "none", *arguments) as running:
         await running.says("serving 1 names, as the snapshot has them")
-        assert texts(await running.ask(DB)) == ["100.64.0.77"]
+        assert texts(await running.ask(DB)) == ["100.64.0.5"]
         page = await running.scrape()
         assert 'tsnameserver_records_source{source="snapshot"} 1\n' in page
         assert "tsnameserver_api_followed 0\n" in page
         assert await running.status("/readyz") == 200
-
-
-@pytest.mark.thorough
-async def test_a_signal_ends_a_nameserver_that_has_no_records(tmp_path: Path) -> None:
-    async with nameserver(tmp_path / "none.json") as running:
-        assert await running.stop() == 0
 
 
 def test_a_record_of_the_json_log_is_one_line_with_its_exception() -> None:
@@ -96,6 +93,18 @@ def test_a_record_of_the_json_log_is_one_line_with_its_exception() -> None:
     assert logged == {"level": "error", "logger": "some.logger", "msg": "on this", "error": "two\nlines"}
 
 
+@pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
+async def test_the_start_says_which_loop_answers_and_queries_are_logged_by_wish(
+    flag: str, loop: str, tmp_path: Path
+) -> None:
+    async with nameserver(tmp_path / "none.json", "--udp-loop", flag, "--log-queries", "1/1") as running:
+        assert f" the UDP loop is {loop}" in await running.says("the UDP loop")
+        for transport, send in (("tcp", dns.asyncquery.tcp), ("udp", dns.asyncquery.udp)):
+            await send(make_query(DB, "AAAA"), "127.0.0.1", port=running.port, timeout=3)
+            said = f"client=127.0.0.1 transport={transport} qname={DB}. qtype=AAAA rcode=SERVFAIL\n"
+            assert (await running.says("transport=")).endswith(said)
+
+
 async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
     """Run the command until it ends by itself; return its exit code and what it said."""
     process = await started_nameserver(*arguments, **environment)
@@ -104,39 +113,11 @@ async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
     return process.returncode, stderr.decode()
 
 
-def test_the_version_is_that_of_the_release(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        read_settings(["--version"], {})
-    loop = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
-    assert (end.value.code, capsys.readouterr().out) == (0, f"tsnameserver {__version__} ({loop})\n")
-
-
-@pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
-async def test_the_start_says_which_loop_answers(flag: str, loop: str, tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    path.write_text(DOCUMENT)
-    async with nameserver(path, "--udp-loop", flag) as running:
-        assert f" the UDP loop is {loop}" in await running.says("the UDP loop")
-
-
-async def test_queries_by_either_transport_are_logged_by_wish(tmp_path: Path) -> None:
-    async with nameserver(tmp_path / "none.json", "--log-queries", "1/1") as running:
-        query = dns.message.make_query(DB, "AAAA")
-        await dns.asyncquery.tcp(query, "127.0.0.1", port=running.port, timeout=3)
-        said = f"qname={DB}. qtype=AAAA rcode=SERVFAIL\n"
-        assert (await running.says("transport=tcp")).endswith(f"client=127.0.0.1 transport=tcp {said}")
-        await dns.asyncquery.udp(query, "127.0.0.1", port=running.port, timeout=3)
-        assert (await running.says("transport=udp")).endswith(f"client=127.0.0.1 transport=udp {said}")
-
-
-async def test_a_taken_port_is_one_line_and_exit_code_1() -> None:
+async def test_a_taken_port_and_a_wrong_setting_are_one_line_and_an_exit_code_of_their_own() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        said = f"tsnameserver: can't listen on 127.0.0.1:{port} by UDP: Address already in use\n"
-        assert await ended("--listen", f"127.0.0.1:{port}") == (1, said)
-
-
-async def test_a_wrong_setting_is_one_line_and_exit_code_2() -> None:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = f"tsnameserver: can't listen on {where} by UDP: Address already in use\n"
+        assert await ended("--listen", where) == (1, said)
     said = "tsnameserver: TSNAMESERVER_TTL: 'soon': is not a whole number of seconds from 0 to 2147483647\n"
     assert await ended(TSNAMESERVER_TTL="soon") == (2, said)

@@ -14,11 +14,6 @@ def nodes_of(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[in
     return draft.nodes()
 
 
-def test_no_names_is_a_mapping_too() -> None:
-    assert dict(Nodes[int]()) == {}
-    assert b"db" not in Nodes[int]()
-
-
 @given(st.dictionaries(st.binary(), st.integers()), st.dictionaries(st.binary(), st.integers()), st.sets(st.binary()))
 def test_a_draft_becomes_what_a_dict_would(first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]) -> None:
     old = nodes_of(first)

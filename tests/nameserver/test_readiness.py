@@ -15,6 +15,7 @@ class Watched:
         self.readiness = readiness
         self.own, self.other = socket.socketpair()
         self.calls = 0
+        readiness.watch(self.own.fileno(), self.call)
 
     def call(self) -> None:
         self.calls += 1
@@ -30,14 +31,15 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     with closing(request.param()) as readiness:
         made = Watched(readiness)
         with made.own, made.other:
-            readiness.watch(made.own.fileno(), made.call)
             yield made
 
 
-def test_a_socket_is_called_of_when_it_can_be_read(watched: Watched) -> None:
+def test_a_socket_is_called_of_when_it_can_be_read_until_it_is_forgotten(watched: Watched) -> None:
     assert watched.called() == 0
     watched.other.send(b"x")
     assert [watched.called(), watched.called()] == [1, 1]
+    watched.readiness.forget(watched.own.fileno())
+    assert watched.called() == 0
 
 
 def test_a_socket_that_wants_room_is_called_of_when_it_can_be_written_to_alone(watched: Watched) -> None:
@@ -51,17 +53,10 @@ def test_a_socket_that_wants_room_is_called_of_when_it_can_be_written_to_alone(w
     assert watched.called() == 0
 
 
-def test_a_socket_that_is_forgotten_is_called_of_no_more(watched: Watched) -> None:
-    watched.other.send(b"x")
-    watched.readiness.forget(watched.own.fileno())
-    assert watched.called() == 0
-
-
 def test_a_socket_that_is_closed_is_called_of_no_more(watched: Watched) -> None:
     watched.other.send(b"x")
     watched.readiness.close_socket(watched.own)
-    assert watched.called() == 0
-    assert watched.own.fileno() == -1
+    assert (watched.called(), watched.own.fileno()) == (0, -1)
 
 
 def test_a_call_may_forget_others_that_are_ready(watched: Watched) -> None:

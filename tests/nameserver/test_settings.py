@@ -2,9 +2,10 @@
 
 import logging
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tsnameserver import __version__
+from tsnameserver.compiled import COMPILED
 from tsnameserver.configmaps import ApiSettings
 from tsnameserver.errors import SettingsError
 from tsnameserver.settings import misspelt, read_settings
@@ -31,107 +32,76 @@ def test_the_defaults_suit_upstreams_deployment() -> None:
 
 
 def test_flags_are_read() -> None:
-    arguments = ["--records", "r.json", "--listen", "127.0.0.1:53", "--listen", "[::1]:53", "--zone", "ts.example.org"]
-    arguments += ["--nsid", "first", "--snapshot", "s"]
-    settings = read_settings(
-        [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3", "--metrics", ":1"],
-        {"HOSTNAME": "another"},
-    )
+    words = ["--records=r.json", "--listen=127.0.0.1:53", "--listen=[::1]:53", "--zone=ts.example.org", "--nsid=first"]
+    words += ["--snapshot=s", "--ttl=0", "--ns-name=ns.example.org", "--health=", "--drain=3", "--metrics=:1"]
+    words += ["--log-level=warning", "--log-format=json"]
+    settings = read_settings(words, {"HOSTNAME": "another"})
     assert (settings.records, settings.snapshot) == (Path("r.json"), Path("s"))
     assert settings.listen == (Endpoint("127.0.0.1", 53), Endpoint("::1", 53))
     assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org", "first")
     assert (settings.health, settings.metrics, settings.drain) == (None, Endpoint("", 1), 3)
+    assert (settings.log_level, settings.log_format, settings.log_queries) == (logging.WARNING, "json", 0)
 
 
-def test_how_to_log_is_read() -> None:
-    settings = read_settings(["--log-level", "warning", "--log-format", "json"], {"TSNAMESERVER_METRICS": ""})
-    assert (settings.log_level, settings.log_format, settings.metrics) == (logging.WARNING, "json", None)
+def test_a_share_of_queries_is_read() -> None:
     shares = [read_settings([f"--log-queries={text}"], {}).log_queries for text in ("", "1/1", "1/999999999")]
-    assert (shares, settings.log_queries) == ([0, 1, 999_999_999], 0)
+    assert shares == [0, 1, 999_999_999]
 
 
 def test_a_variable_does_the_same_as_its_flag_and_the_last_flag_wins() -> None:
-    environment = {
-        "TSNAMESERVER_LISTEN": ":53, [::1]:54",
-        "TSNAMESERVER_TTL": "7",
-        "TSNAMESERVER_ZONE": "ts.net,example.org",
-    }
-    settings = read_settings(["--ttl", "8", "--ttl", "9"], environment)
-    assert settings.listen == (Endpoint("", 53), Endpoint("::1", 54))
-    assert settings.zone.origins == ("ts.net", "example.org")
-    assert settings.zone.ttl == 9
+    listen, zone = {"TSNAMESERVER_LISTEN": ":53, [::1]:54"}, {"TSNAMESERVER_ZONE": "ts.net,example.org"}
+    given = {**listen, **zone, "TSNAMESERVER_TTL": "7", "TSNAMESERVER_METRICS": ""}
+    settings = read_settings(["--ttl", "8", "--ttl", "9"], given)
+    assert (settings.listen, settings.metrics) == ((Endpoint("", 53), Endpoint("::1", 54)), None)
+    assert (settings.zone.origins, settings.zone.ttl) == (("ts.net", "example.org"), 9)
 
 
-class Wrong(NamedTuple):
-    name: str
-    value: str
+WRONG = {
+    "listen": ["53", "127.0.0.1", "localhost:53", "::1:53", "[]:53", "[127.0.0.1]:53", ":65536", ":\u0665", ""],
+    "zone": ["a..b", ".", ".".join(["a" * 60] * 4)],
+    "ttl": ["-1", "2147483648", "soon"],
+    "ns-name": ["x" * 64],
+    "nsid": ["x" * 256],
+    "health": ["9002"],
+    "records": [""],
+    "snapshot": ["/"],
+    "api-server": ["192.0.2.1"],
+    "drain": ["1m"],
+    "log-level": ["loud"],
+    "log-format": ["xml"],
+    "udp-loop": ["c"],
+    "log-queries": ["1000", "2/1000", "1/0", "1/\u0661", "1/1000000000"],
+    "metrics": ["9153"],
+}
 
 
-WRONG = [
-    Wrong("listen", "53"),
-    Wrong("listen", "127.0.0.1"),
-    Wrong("listen", "localhost:53"),
-    Wrong("listen", "::1:53"),
-    Wrong("listen", "[]:53"),
-    Wrong("listen", "[127.0.0.1]:53"),
-    Wrong("listen", ":65536"),
-    Wrong("listen", ":\u0665"),
-    Wrong("listen", ""),
-    Wrong("zone", "a..b"),
-    Wrong("zone", "."),
-    Wrong("zone", ".".join(["a" * 60] * 4)),
-    Wrong("ttl", "-1"),
-    Wrong("ttl", "2147483648"),
-    Wrong("ttl", "soon"),
-    Wrong("ns-name", "x" * 64),
-    Wrong("nsid", "x" * 256),
-    Wrong("health", "9002"),
-    Wrong("records", ""),
-    Wrong("snapshot", "/"),
-    Wrong("api-server", "192.0.2.1"),
-    Wrong("drain", "1m"),
-    Wrong("log-level", "loud"),
-    Wrong("log-format", "xml"),
-    Wrong("udp-loop", "c"),
-    Wrong("log-queries", "1000"),
-    Wrong("log-queries", "2/1000"),
-    Wrong("log-queries", "1/0"),
-    Wrong("log-queries", "1/\u0661"),
-    Wrong("log-queries", "1/1000000000"),
-    Wrong("metrics", "9153"),
-]
-
-
-@pytest.mark.parametrize("case", WRONG, ids=str)
-def test_a_wrong_value_names_the_flag_or_variable(case: Wrong) -> None:
-    with pytest.raises(SettingsError, match=f"^--{case.name}: "):
-        read_settings([f"--{case.name}={case.value}"], {})
-    variable = f"TSNAMESERVER_{case.name.replace('-', '_').upper()}"
-    with pytest.raises(SettingsError, match=f"^{variable}: ") as error:
-        read_settings([], {variable: case.value})
-    assert "\n" not in str(error.value)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_wrong_value_names_the_flag_or_variable(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^--{name}: "):
+        read_settings([f"--{name}={value}"], {})
+    variable = f"TSNAMESERVER_{name.replace('-', '_').upper()}"
+    with pytest.raises(SettingsError, match=rf"^{variable}: .*\Z"):
+        read_settings([], {variable: value})
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["--ttl"], ["stray"], ["--rec", "x"]])
 def test_an_unknown_or_half_flag_is_one_line(arguments: list[str]) -> None:
-    with pytest.raises(SettingsError) as error:
+    with pytest.raises(SettingsError, match=r"\A.*\Z"):
         read_settings(arguments, {})
-    assert "\n" not in str(error.value)
 
 
 def test_in_a_pod_the_clusters_api_server_is_followed(service_account: Path) -> None:
-    arguments = ["--service-account", str(service_account)]
-    expected = ApiSettings("https://192.0.2.1:443", "tailscale", service_account)
-    assert read_settings(arguments, IN_CLUSTER).api == expected
-    environment = {**IN_CLUSTER, "KUBERNETES_SERVICE_HOST": "2001:db8::1"}
-    api = read_settings([*arguments, "--namespace", "other"], environment).api
+    word = f"--service-account={service_account}"
+    assert read_settings([word], IN_CLUSTER).api == ApiSettings("https://192.0.2.1:443", "tailscale", service_account)
+    api = read_settings([word, "--namespace=other"], {**IN_CLUSTER, "KUBERNETES_SERVICE_HOST": "2001:db8::1"}).api
     assert api == ApiSettings("https://[2001:db8::1]:443", "other", service_account)
 
 
-def test_without_a_token_or_by_wish_no_api_server_is_followed(service_account: Path, tmp_path: Path) -> None:
-    assert read_settings(["--service-account", str(tmp_path / "none")], IN_CLUSTER).api is None
-    assert read_settings(["--service-account", str(service_account)], {}).api is None
-    assert read_settings(["--service-account", str(service_account), "--api-server", ""], IN_CLUSTER).api is None
+def test_without_a_token_or_by_wish_no_api_server_is_followed(service_account: Path) -> None:
+    word = f"--service-account={service_account}"
+    assert read_settings([f"{word}/none"], IN_CLUSTER).api is None
+    assert read_settings([word], {}).api is None
+    assert read_settings([word, "--api-server="], IN_CLUSTER).api is None
 
 
 def test_an_api_server_needs_a_namespace(tmp_path: Path) -> None:
@@ -144,10 +114,16 @@ def test_a_misspelt_variable_is_told_with_the_right_one() -> None:
     assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
 
 
-def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        read_settings(["--help"], {})
-    assert exit_.value.code == 0
+LOOP = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
+TOLD = {
+    "--version": [f"tsnameserver {__version__} ({LOOP})\n"],
+    "--help": ["--listen", "--zone", "TSNAMESERVER_NS_NAME", "(default: 5)", "/config/records.json", ":9153"],
+}
+
+
+@pytest.mark.parametrize(("flag", "told"), TOLD.items(), ids=TOLD)
+def test_the_version_and_help_are_told(flag: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        read_settings([flag], {})
     shown = capsys.readouterr().out
-    for text in ("--listen", "--zone", "TSNAMESERVER_NS_NAME", "(default: 5)", "/config/records.json", ":9153"):
-        assert text in shown
+    assert (end.value.code, [text for text in told if text not in shown]) == (0, [])

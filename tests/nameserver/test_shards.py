@@ -1,7 +1,5 @@
 """Tests of asking a whole set of documents for its names."""
 
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,46 +8,37 @@ from tsnameserver.records import Records
 from tsnameserver.shards import ShardSet, differences, shard
 
 NAME = st.sampled_from(["a", "A", "a.", ".a", "..a", "b", "B.b", "b.b.", "\u212a", ""])
-RECORDS = st.builds(
-    lambda ip4, ip6: Records(ip4=ip4, ip6=ip6),
-    st.dictionaries(NAME, st.lists(st.sampled_from("123"), max_size=2)),
-    st.dictionaries(NAME, st.lists(st.sampled_from("123"), max_size=2)),
-)
+FAMILY = st.dictionaries(NAME, st.lists(st.sampled_from("123"), max_size=2))
+RECORDS = st.builds(lambda ip4, ip6: Records(ip4=ip4, ip6=ip6), FAMILY, FAMILY)
 SHARDS = st.lists(RECORDS.map(shard), max_size=3).map(ShardSet)
 
 
 def said(*documents: Records) -> ShardSet:
-    return ShardSet(shard(each) for each in documents)
+    return ShardSet(map(shard, documents))
 
 
-class Case(NamedTuple):
-    name: str
-    documents: list[Records]
-    addresses: tuple[list[str], list[str]] | None
+SAID: dict[str, tuple[list[Records], tuple[list[str], list[str]] | None]] = {
+    "unknown": ([Records(ip4={"b": ["1"]})], None),
+    "in one shard": ([Records(), Records(ip4={"a": ["1"]}, ip6={"a": ["6"]})], (["1"], ["6"])),
+    "without addresses": ([Records(ip4={"a": []})], ([], [])),
+    "in two shards: the last": ([Records(ip4={"a": ["1"]}), Records(ip4={"a": ["2"]})], (["2"], [])),
+    "in two spellings: joined": ([Records(ip4={"a": ["2"]}), Records(ip4={"A.": ["1"]})], (["1", "2"], [])),
+    "in an odd spelling alone": ([Records(ip6={"A": ["6"]})], ([], ["6"])),
+    "what only looks like it": ([Records(ip4={"..a": ["1"]})], None),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case("unknown", [Records(ip4={"b": ["1"]})], None),
-        Case("in one shard", [Records(), Records(ip4={"a": ["1"]}, ip6={"a": ["6"]})], (["1"], ["6"])),
-        Case("without addresses", [Records(ip4={"a": []})], ([], [])),
-        Case("in two shards: the last", [Records(ip4={"a": ["1"]}), Records(ip4={"a": ["2"]})], (["2"], [])),
-        Case("in two spellings: joined", [Records(ip4={"a": ["2"]}), Records(ip4={"A.": ["1"]})], (["1", "2"], [])),
-        Case("in an odd spelling alone", [Records(ip6={"A": ["6"]})], ([], ["6"])),
-        Case("what only looks like it", [Records(ip4={"..a": ["1"]})], None),
-    ],
-    ids=lambda case: case.name,
-)
-def test_a_name_has_what_the_shards_say(case: Case) -> None:
-    found = said(*case.documents).addresses("a")
-    assert (None if found is None else tuple(map(list, found))) == case.addresses
+@pytest.mark.parametrize(("documents", "addresses"), SAID.values(), ids=SAID)
+def test_a_name_has_what_the_shards_say(
+    documents: list[Records], addresses: tuple[list[str], list[str]] | None
+) -> None:
+    found = said(*documents).addresses("a")
+    assert (None if found is None else tuple(map(list, found))) == addresses
 
 
 def test_a_text_that_folds_to_another_is_not_itself() -> None:
     shards = said(Records(ip4={".a": ["1"], "..a": ["2"]}))
-    assert shards.addresses("a") == (["1"], ())
-    assert shards.addresses(".a") == (["2"], ())
+    assert (shards.addresses("a"), shards.addresses(".a")) == ((["1"], ()), (["2"], ()))
 
 
 def test_zones_are_joined_and_the_highest_serial_counts() -> None:

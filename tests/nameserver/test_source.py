@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path, PosixPath
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -18,17 +17,24 @@ from tsnameserver.records import Records, merge, parse, render
 from tsnameserver.source import Documents, Follower, Source, follow_file
 from tsnameserver.zone import Serving
 
-from tests.nameserver.samples import SETTINGS
+from tests.nameserver.samples import SETTINGS, mount
+from tests.support.cluster import running
+
+API, FILE, SNAPSHOT = Source.API, Source.FILE, Source.SNAPSHOT
 
 
-def document(name: str, **fields: object) -> str:
-    """Return a document with one name."""
-    return render(Records.model_validate({"ip4": {f"{name}.ts.net": ["192.0.2.1"]}, **fields}))
+def document(*names: str, **fields: object) -> str:
+    ip4 = {f"{name}.ts.net": ["192.0.2.1"] for name in names}
+    return render(Records.model_validate({"ip4": ip4, **fields}))
 
 
-def served_names(serving: Serving) -> set[str]:
+def many(count: int) -> str:
+    return document(*(f"n{number}" for number in range(count)))
+
+
+def served(serving: Serving) -> str:
     """Return the names that have A records, without their zone."""
-    return {wire[1 : wire[0] + 1].decode() for wire, node in serving.zone.nodes.items() if node.a}
+    return " ".join(sorted(wire[1 : wire[0] + 1].decode() for wire, node in serving.zone.nodes.items() if node.a))
 
 
 @pytest.fixture
@@ -45,139 +51,85 @@ def follower(serving: Serving) -> Follower:
 async def test_before_good_documents_there_is_no_zone_and_after_them_the_last_stays(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
-    await follower.offer(Source.FILE, {"records.json": text})
+    await follower.offer(FILE, {"records.json": text})
     assert not serving.zone.loaded
-    await follower.offer(Source.FILE, {"records.json": document("a")})
-    await follower.offer(Source.FILE, {"records.json": text})
-    await follower.offer(Source.FILE, {})
-    assert (served_names(serving), serving.zone.loaded) == ({"a"}, True)
+    await follower.offer(FILE, {"records.json": document("a")})
+    await follower.offer(FILE, {"records.json": text})
+    await follower.offer(FILE, {})
+    assert (served(serving), serving.zone.loaded) == ("a", True)
 
 
-async def test_the_api_server_leads_once_it_has_answered(serving: Serving, follower: Follower) -> None:
-    await follower.offer(Source.API, {"dnsrecords": None})
-    await follower.offer(Source.FILE, {"records.json": document("file")})
-    assert served_names(serving) == {"file"}
-    await follower.offer(Source.API, {"dnsrecords": document("api")})
-    assert served_names(serving) == {"api"}
-    await follower.offer(Source.FILE, {"records.json": document("newer")})
-    await follower.offer(Source.API, {})
-    assert served_names(serving) == {"api"}
+SERVED = {
+    "the API server leads": "file9: file9, api5: api5, file10: api5, api4: api4",
+    "a newer file": "api5: api5, file6: api5, lost: file6, file7: file7",
+    "a file that became older": "api5: api5, file6: api5, file5: api5, lost: api5",
+    "a file that was mounted later": "api5: api5, lost: api5, file4: api5, file6: file6",
+    "a file without a serial": "api5: api5, lost: api5, file: api5",
+    "half of the serials are newer": f"api5: api5, lost: api5, file{2**31 + 5}: api5, file{2**31 + 4}: file{2**31 + 4}",
+    "serials begin anew": f"api{2**32 - 1}: api{2**32 - 1}, lost: api{2**32 - 1}, file1: file1",
+    "the API server again": "api5: api5, lost: api5, file6: file6, file7: file7, api5: api5, file8: api5",
+    "a snapshot while there is nothing else": "snapshot5: snapshot5, snapshot6: snapshot5, api5: api5",
+    "a snapshot that comes later": "api5: api5, lost: api5, snapshot9: api5",
+    "a snapshot and a file": "snapshot5: snapshot5, file4: snapshot5, file5: snapshot5, file: snapshot5, file6: file6",
+}
+"""Steps: who offers records of which serial, or that the API server is lost; and whose are served then."""
 
 
-class File(NamedTuple):
-    serial: int | None
-    served: str
-    api: int = 5
+@pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)
+async def test_whose_records_are_served(serving: Serving, follower: Follower, steps: str) -> None:
+    assert (follower.has_none(), follower.reloads.source) == (True, "")
+    for what, expected in (step.split(": ") for step in steps.split(", ")):
+        label = what.rstrip("0123456789")
+        if label == "lost":
+            await follower.lose_api()
+        else:
+            serial = int(what.removeprefix(label) or 0) or None
+            await follower.offer(Source[label.upper()], {"records": document(what, serial=serial)})
+        assert (served(serving), follower.has_none()) == (expected, False)
+        assert follower.reloads.source == expected.rstrip("0123456789")
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        File(6, "file"),
-        File(5, "api"),
-        File(4, "api"),
-        File(None, "api"),
-        File(2**31 + 4, "file"),
-        File(2**31 + 5, "api"),
-        File(1, "file", api=2**32 - 1),
-    ],
-)
-@pytest.mark.parametrize("before", [True, False], ids=["mounted before", "mounted after"])
-async def test_a_file_leads_where_it_is_newer_and_the_api_server_is_lost(
-    serving: Serving, follower: Follower, case: File, before: bool
-) -> None:
-    mounted = {"records.json": document("file", serial=case.serial)}
-    await follower.offer(Source.API, {"dnsrecords": document("api", serial=case.api)})
-    if before:
-        await follower.offer(Source.FILE, {"records.json": document("older", serial=6)})
-        await follower.offer(Source.FILE, mounted)
-        assert served_names(serving) == {"api"}
-    await follower.lose_api()
-    if not before:
-        await follower.offer(Source.FILE, mounted)
-    assert served_names(serving) == {case.served}
-
-
-async def test_the_api_server_leads_again_when_it_answers(serving: Serving, follower: Follower) -> None:
-    answer = {"dnsrecords": document("api", serial=5)}
-    await follower.offer(Source.API, answer)
-    await follower.lose_api()
-    for serial in (6, 7):
-        await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
-        assert served_names(serving) == {f"file{serial}"}
-    await follower.offer(Source.API, answer)
-    assert served_names(serving) == {"api"}
-    await follower.offer(Source.FILE, {"records.json": document("file", serial=8)})
-    assert served_names(serving) == {"api"}
-
-
-async def test_a_snapshot_counts_only_while_there_are_no_records(serving: Serving, follower: Follower) -> None:
-    assert follower.has_none()
-    for name, source in (("one", Source.SNAPSHOT), ("two", Source.SNAPSHOT), ("api", Source.API)):
-        await follower.offer(source, {name: document(name, serial=5)})
-        assert served_names(serving) == {"api" if source is Source.API else "one"}
-        assert not follower.has_none()
-    await follower.lose_api()
-    await follower.offer(Source.SNAPSHOT, {"three": document("three", serial=9)})
-    assert served_names(serving) == {"api"}
-
-
-@pytest.mark.parametrize(("serial", "served"), [(4, "snapshot"), (5, "snapshot"), (6, "file"), (None, "snapshot")])
-async def test_a_file_takes_over_from_a_snapshot_if_it_is_newer(
-    serving: Serving, follower: Follower, serial: int | None, served: str
-) -> None:
-    await follower.offer(Source.SNAPSHOT, {"snapshot": document("snapshot", serial=5)})
-    await follower.offer(Source.FILE, {"records.json": document("file", serial=serial)})
-    assert served_names(serving) == {served}
+async def test_the_file_leads_until_the_api_server_has_good_records(serving: Serving, follower: Follower) -> None:
+    await follower.offer(API, {"dnsrecords": None})
+    await follower.offer(FILE, {"records.json": document("file")})
+    assert served(serving) == "file"
+    await follower.offer(API, {"dnsrecords": document("api")})
+    await follower.offer(API, {})
+    assert served(serving) == "api"
 
 
 async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving) -> None:
     kept: list[Sequence[str | bytes]] = []
     follower = Follower(serving, SETTINGS, kept.append)
     whole = document("a", serial=5)
-    await follower.offer(Source.FILE, {"records.json": whole})
-    await follower.offer(Source.SNAPSHOT, {"snapshot": whole})
+    await follower.offer(FILE, {"records.json": whole})
+    await follower.offer(SNAPSHOT, {"snapshot": whole})
     assert kept == []
-    await follower.offer(Source.API, {"dnsrecords": whole, "dnsrecords-1": "{", "dnsrecords-2": None})
-    await follower.offer(Source.API, {"dnsrecords": "{"})
+    await follower.offer(API, {"dnsrecords": whole, "dnsrecords-1": "{", "dnsrecords-2": None})
+    await follower.offer(API, {"dnsrecords": "{"})
     assert kept == [[whole]]
 
 
-async def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:
-    first, second = document("a", shard=0, shards=2), document("b", shard=1, shards=2)
-    await follower.offer(Source.API, {"dnsrecords": first})
-    assert not serving.zone.loaded
-    await follower.offer(Source.API, {"dnsrecords": first, "dnsrecords-1": second, "dnsrecords-2": "{"})
-    assert served_names(serving) == {"a", "b"}
-
-
-async def test_a_problem_is_said_once(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_problem_is_said_once_and_again_when_it_comes_back(
+    follower: Follower, caplog: pytest.LogCaptureFixture
+) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
     for serial in (1, 2, 3):
-        await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
-        await follower.offer(Source.API, {"dnsrecords": "{", "dnsrecords-1": str(serial)})
+        await follower.offer(FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
+        await follower.offer(API, {"dnsrecords": "{", "dnsrecords-1": str(serial)})
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     for part in ("bad..ts.net", "nonsense", "a.example.org", "dnsrecords is ignored"):
         assert len([warning for warning in warnings if part in warning]) == 1
-
-
-async def test_a_problem_that_comes_back_is_said_again(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
-    for text in ("{", document("a"), "{"):
-        await follower.offer(Source.API, {"dnsrecords": text})
+    for text in (document("a"), "{"):
+        await follower.offer(API, {"dnsrecords": text})
     assert caplog.text.count("dnsrecords is ignored") == 2
 
 
 async def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {f"a{number}.example.org": ["192.0.2.1"] for number in range(500)}
-    await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad))})
+    await follower.offer(FILE, {"records.json": render(Records(ip4=bad))})
     assert len(caplog.records) < 25
     assert "480 more" in caplog.text
-
-
-def many(count: int, **fields: object) -> str:
-    """Return a document of *count* names."""
-    ip4 = {f"n{number}.ts.net": ["192.0.2.1"] for number in range(count)}
-    return render(Records.model_validate({"ip4": ip4, **fields}))
 
 
 async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_in_vain(
@@ -186,9 +138,9 @@ async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_i
     sizes = []
     async with asyncio.TaskGroup() as group:
         for count in (1000, 1001, 1002, 1003):
-            group.create_task(follower.offer(Source.API, {"dnsrecords": many(count)}))
+            group.create_task(follower.offer(API, {"dnsrecords": many(count)}))
             await asyncio.sleep(0)
-        group.create_task(follower.offer(Source.FILE, {"records.json": document("file")}))
+        group.create_task(follower.offer(FILE, {"records.json": document("file")}))
         while follower.reloads.loaded < 2:
             sizes.append(len(serving.zone.nodes))
             await asyncio.sleep(0)
@@ -196,13 +148,15 @@ async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_i
     assert (len(serving.zone.nodes), follower.reloads.loaded) == (1004, 2)
 
 
-async def test_others_have_their_turn_while_names_are_compiled(follower: Follower) -> None:
-    turns = 0
-    task = asyncio.create_task(follower.offer(Source.FILE, {"records.json": many(2000)}))
+async def test_many_new_names_keep_no_others_waiting_and_the_collector_leaves_them_alone(follower: Follower) -> None:
+    turns, frozen = 0, gc.get_freeze_count()
+    task = asyncio.create_task(follower.offer(FILE, {"records.json": many(2000)}))
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns > 2000 / 100
+    assert gc.get_freeze_count() >= frozen + 2000
+    gc.unfreeze()
 
 
 async def test_a_change_of_one_shard_parses_that_one_alone(follower: Follower) -> None:
@@ -210,7 +164,7 @@ async def test_a_change_of_one_shard_parses_that_one_alone(follower: Follower) -
     old = {f"dnsrecords-{number}": document(f"n{number}", shard=number, shards=3) for number in range(3)}
     new = {**old, "dnsrecords-1": document("new", shard=1, shards=3)}
     for documents in (old, new, dict(new)):
-        await follower.offer(Source.API, documents)
+        await follower.offer(API, documents)
         parsed.append(follower.reloads.parsed)
     assert parsed == [3, 4, 4]
 
@@ -218,28 +172,11 @@ async def test_a_change_of_one_shard_parses_that_one_alone(follower: Follower) -
 async def test_reloads_are_counted(follower: Follower) -> None:
     started = time.time()
     for text in ("{", document("a", serial=3), document("a", serial=3), document("b", serial=4)):
-        await follower.offer(Source.FILE, {"records.json": text})
+        await follower.offer(FILE, {"records.json": text})
     reloads = follower.reloads
     assert (reloads.loaded, reloads.failed, reloads.serial) == (2, 1, 4)
     assert (reloads.names, reloads.ip4, reloads.ip6, sum(reloads.buckets)) == (1, 1, 0, 2)
     assert started <= reloads.newest <= time.time()
-
-
-async def test_the_source_of_what_is_served_is_told(follower: Follower) -> None:
-    told = [follower.reloads.source]
-    for source in (Source.FILE, Source.API, Source.FILE):
-        await follower.offer(source, {"records": document("a")})
-        told.append(follower.reloads.source)
-    assert told == ["", "file", "api", "api"]
-
-
-async def test_the_collector_leaves_many_new_names_alone(follower: Follower) -> None:
-    frozen = gc.get_freeze_count()
-    try:
-        await follower.offer(Source.FILE, {"records.json": many(2000)})
-        assert gc.get_freeze_count() >= frozen + 2000
-    finally:
-        gc.unfreeze()
 
 
 SHARD = st.builds(
@@ -258,7 +195,7 @@ async def test_offers_end_in_the_zone_of_the_last_whole_set(offers: list[Documen
     follower = Follower(serving, SETTINGS)
     expected = serving.zone
     for documents in offers:
-        await follower.offer(Source.API, documents)
+        await follower.offer(API, documents)
         records = merge(parse(text) for text in documents.values() if isinstance(text, str) and len(text) > 1)
         expected = expected if records is None else build_zone(records, SETTINGS)
         assert serving.zone == expected
@@ -275,39 +212,28 @@ async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offe
     async def offer(_: Source, documents: Documents) -> None:
         offers.put_nowait(documents)
 
-    task = asyncio.create_task(follow_file(path, offer, optional=optional))
-    try:
+    async with running(follow_file(path, offer, optional=optional)):
         yield offers
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def offered(offers: Offers, *texts: str | None) -> None:
-    """Wait for an offer of *texts*."""
     expected = [text if text is None else text.encode() for text in texts]
     async with asyncio.timeout(1):
         while list((await offers.get()).values()) != expected:
             continue
 
 
-async def test_a_file_that_comes_and_goes_is_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_file_that_comes_and_goes_is_noticed(tmp_path: Path, optional: bool) -> None:
     path = tmp_path / "records.json"
-    async with following(path) as offers:
-        await offered(offers, None)
+    async with following(path, optional=optional) as offers:
+        await asyncio.sleep(0.01)
+        assert offers.empty() is optional
         path.write_text("{")
         await offered(offers, "{")
         path.unlink()
-        await offered(offers, None)
-
-
-async def test_a_file_that_is_optional_is_offered_once_it_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    async with following(path, optional=True) as offers:
-        await asyncio.sleep(0.01)
-        assert offers.empty()
-        path.write_text("{")
-        await offered(offers, "{")
+        if not optional:
+            await offered(offers, None)
 
 
 class CoarsePath(PosixPath):
@@ -336,23 +262,11 @@ async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: P
     assert isinstance(text, IsADirectoryError)
 
 
-def mount(volume: Path, version: str, *texts: str) -> None:
-    """Swap the files of *volume* as the kubelet does."""
-    (volume / version).mkdir()
-    for number, text in enumerate(texts):
-        name = f"records-{number}.json" if number else "records.json"
-        (volume / version / name).write_text(text)
-        if not (volume / name).is_symlink():
-            (volume / name).symlink_to(Path("..data") / name)
-    (volume / "..data_tmp").symlink_to(version)
-    (volume / "..data_tmp").replace(volume / "..data")
-
-
 async def test_the_kubelets_swap_is_noticed(tmp_path: Path) -> None:
-    mount(tmp_path, "..1", "one")
+    mount(tmp_path, "one")
     async with following(tmp_path / "records.json") as offers:
         await offered(offers, "one")
-        mount(tmp_path, "..2", "two")
+        mount(tmp_path, "two")
         await offered(offers, "two")
-        mount(tmp_path, "..3", "three", "and its second shard")
+        mount(tmp_path, "three", "and its second shard")
         await offered(offers, "three", "and its second shard")

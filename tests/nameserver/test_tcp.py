@@ -9,8 +9,8 @@ import socket
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import cast
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, cast
 
 import pytest
 from tsnameserver.counters import Counts
@@ -25,13 +25,12 @@ from tests.support.cluster import running, until
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
+MANY = wire("many.tail1234.ts.net")
 RESET = struct.pack("ii", 1, 0)
 """The struct linger of a socket whose close resets the connection."""
 
 
 class Client:
-    """One connection to a server."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
@@ -44,15 +43,14 @@ class Client:
         self.writer.write(framed(QUERY))
         return texts(parsed(await self.response()))
 
-    def is_closed_though_it_sends(self, server: Running) -> bool:
-        """Send a byte, and tell whether the server has closed its only connection."""
-        self.writer.write(b"x")
-        return not server.tcp.connections
-
 
 def asked(server: Running) -> int:
     """Count the queries that the server has taken by TCP."""
     return sum(server.tcp.counts.requests().values())
+
+
+def limited(**limits: Any) -> AbstractAsyncContextManager[Running]:
+    return running_server(LOOPBACK, TcpLimits(**limits))
 
 
 @asynccontextmanager
@@ -66,28 +64,23 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
             writer.close()
 
 
-async def send_for_ever(client: socket.socket, data: bytes) -> None:
-    while True:
-        await asyncio.get_running_loop().sock_sendall(client, data)
-
-
 async def test_a_client_that_does_not_read_is_given_up_with_few_answers_made() -> None:
     loop = asyncio.get_running_loop()
-    async with running_server(LOOPBACK, TcpLimits(write=0.05)) as server, asyncio.timeout(30):
+    async with limited(write=0.05) as server, asyncio.timeout(30):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
             await loop.sock_connect(client, (server.host, server.port))
-            with pytest.raises(ConnectionError):
-                await send_for_ever(client, framed(wire("many.tail1234.ts.net")) * 1000)
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await loop.sock_sendall(client, framed(MANY) * 1000)
         assert asked(server) < 250  # 170 KB, nearly all in the kernel
 
 
 async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Running) -> None:
-    many = wire("many.tail1234.ts.net")
     async with connected(server) as client:
         for ident in range(5000):
-            client.writer.write(framed(numbered(many, ident)))
+            client.writer.write(framed(numbered(MANY, ident)))
             await asyncio.sleep(0)  # the server has a turn
         made = deque([0], maxlen=3)
 
@@ -107,7 +100,7 @@ async def test_time_runs_anew_with_every_answer() -> None:
     half, rest = framed(QUERY)[:9], framed(QUERY)[9:]
     loop = asyncio.get_running_loop()
     async with (
-        running_server(LOOPBACK, TcpLimits(idle=0.2, read=0.2)) as server,
+        limited(idle=0.2, read=0.2) as server,
         connected(server) as whole,
         connected(server) as cut,
     ):
@@ -119,31 +112,25 @@ async def test_time_runs_anew_with_every_answer() -> None:
             assert await whole.ask() == ["100.64.0.1"]
 
 
-async def test_a_query_that_comes_slowly_has_no_more_time() -> None:
-    async with running_server(LOOPBACK, TcpLimits(idle=60, read=0.1)) as server, connected(server) as client:
-        await client.ask()
-        client.writer.write(b"\xff\xff")
-        await until(lambda: client.is_closed_though_it_sends(server))
-
-
-async def test_what_has_no_answer_ends_a_connection_after_the_answers_before_it() -> None:
-    async with running_server(LOOPBACK, TcpLimits(idle=60, read=60)) as server, connected(server) as client:
-        client.writer.write(framed(numbered(QUERY, 1)) + framed(b"") + framed(numbered(QUERY, 2)))
-        assert (await client.response())[:2] == b"\0\1"
-        assert await client.reader.read() == b""
-
-
-async def test_a_client_that_does_not_close_after_its_last_answer_is_closed() -> None:
-    limits = TcpLimits(queries=1, idle=60, close=0.05)
-    async with running_server(LOOPBACK, limits) as server, connected(server) as client:
+@pytest.mark.parametrize(
+    "limits", [{"read": 0.1}, {"queries": 1, "close": 0.05}], ids=["for the rest of a query", "after its last answer"]
+)
+async def test_a_client_that_sends_a_byte_now_and_then_has_no_more_time(limits: dict[str, float]) -> None:
+    async with limited(idle=60, **limits) as server, connected(server) as client:
         assert await client.ask() == ["100.64.0.1"]
-        await until(lambda: client.is_closed_though_it_sends(server))
+        client.writer.write(b"\xff\xff")
+
+        def is_closed() -> bool:
+            client.writer.write(b"x")
+            return not server.tcp.connections
+
+        await until(is_closed)
 
 
 async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> None:
-    async with running_server(LOOPBACK, TcpLimits(write=0.05, close=30)) as server:
+    async with limited(write=0.05, close=30) as server:
         async with connected(server) as client:
-            client.writer.write(framed(wire("many.tail1234.ts.net")) * 20_000)
+            client.writer.write(framed(MANY) * 20_000)
             await until(lambda: server.tcp.accepted and not server.tcp.connections)
             with contextlib.suppress(ConnectionError):
                 while await client.reader.read(1 << 20):
@@ -152,39 +139,30 @@ async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> 
             assert await client.ask() == ["100.64.0.1"]
 
 
-async def test_the_most_silent_connection_goes_when_there_are_too_many() -> None:
+@pytest.mark.parametrize(
+    ("limits", "gone"),
+    [({"connections": 3}, "other"), ({"connections": 4, "client_connections": 2}, "second")],
+    ids=["of all", "of its client"],
+)
+async def test_past_a_limit_the_most_silent_connection_goes(limits: dict[str, int], gone: str) -> None:
     async with (
-        running_server(LOOPBACK, TcpLimits(connections=2)) as server,
+        limited(**limits) as server,
         connected(server) as first,
-        connected(server) as second,
-    ):
-        for each in (first, second, first):
-            await each.ask()
-        async with connected(server) as third:
-            await third.ask()
-            assert await second.reader.read() == b""
-            assert await first.ask() == ["100.64.0.1"]
-
-
-async def test_a_client_past_its_share_loses_its_own_most_silent_connection() -> None:
-    async with (
-        running_server(LOOPBACK, TcpLimits(connections=3, client_connections=2)) as server,
         connected(server, "127.0.0.9") as other,
-        connected(server) as first,
         connected(server) as second,
     ):
-        for each in (other, first, second, first):
+        clients = {"other": other, "second": second, "first": first}
+        for each in clients.values():
             await each.ask()
         async with connected(server) as third:
             await third.ask()
-            assert await second.reader.read() == b""
-            for each in (other, first, third):
-                assert await each.ask() == ["100.64.0.1"]
+            assert await clients.pop(gone).reader.read() == b""
+            assert [await each.ask() for each in (*clients.values(), third)] == [["100.64.0.1"]] * 3
         assert (server.tcp.accepted, server.tcp.evicted) == (4, 1)
 
 
 async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
-    async with running_server(LOOPBACK, TcpLimits(connections=3)) as server, AsyncExitStack() as stack:
+    async with limited(connections=3) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(server)) for _ in range(20)]
         assert await clients[-1].ask() == ["100.64.0.1"]
         assert (server.tcp.connections, server.tcp.accepted, server.tcp.evicted) == (3, 20, 17)
@@ -201,11 +179,11 @@ async def test_a_turn_of_the_event_loop_accepts_many_but_not_all(server: Running
         assert set(after_each_turn) - {0} == {100, 120}
 
 
-@pytest.mark.parametrize("limits", [TcpLimits(connections=1), TcpLimits(client_connections=1)], ids=["all", "its own"])
+@pytest.mark.parametrize("limit", ["connections", "client_connections"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
-async def test_a_connection_that_has_ended_makes_room(limits: TcpLimits, left: bytes, reset: bool) -> None:
-    async with running_server(LOOPBACK, limits) as server:
+async def test_a_connection_that_has_ended_makes_room(limit: str, left: bytes, reset: bool) -> None:
+    async with limited(**{limit: 1}) as server:
         for _ in range(3):
             async with connected(server, "127.0.0.9") as client:
                 assert await client.ask() == ["100.64.0.1"]
@@ -218,7 +196,7 @@ async def test_a_connection_that_has_ended_makes_room(limits: TcpLimits, left: b
 
 
 async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
-    async with running_server(LOOPBACK, TcpLimits(queries=10, close=60)) as server, connected(server) as client:
+    async with limited(queries=10, close=60) as server, connected(server) as client:
         many = (framed(numbered(QUERY, ident)) for ident in range(20_000))  # more than the server reads
         client.writer.write(b"".join(many))
         assert [(await client.response())[:2] for _ in range(10)] == [bytes((0, ident)) for ident in range(10)]
@@ -249,15 +227,13 @@ async def test_a_connection_that_fails_harms_no_other(server: Running, caplog: p
 
 
 async def test_at_the_end_answers_go_out_and_silent_clients_delay_nothing() -> None:
-    limits = TcpLimits(idle=60, read=60, write=60, close=60)
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(running_server(LOOPBACK, limits))
-        stop = stack.pop_all()
+    async with AsyncExitStack() as stop:
+        server = await stop.enter_async_context(limited(idle=60, read=60, write=60, close=60))
         async with connected(server) as gone:
             await gone.ask()
         async with connected(server) as reader, connected(server) as silent, asyncio.TaskGroup() as group:
             await silent.ask()
-            reader.writer.write(framed(wire("many.tail1234.ts.net")) * 350)
+            reader.writer.write(framed(MANY) * 350)
             await until(lambda: asked(server))
             group.create_task(stop.aclose())
             assert await silent.reader.read() == b""
@@ -270,9 +246,9 @@ async def test_at_the_end_a_client_that_does_not_read_is_not_waited_for() -> Non
     async with asyncio.timeout(10), AsyncExitStack() as stack:
         client = stack.enter_context(socket.socket())
         client.setblocking(False)
-        async with running_server(LOOPBACK, TcpLimits(close=0.05)) as server:
+        async with limited(close=0.05) as server:
             await asyncio.get_running_loop().sock_connect(client, (server.host, server.port))
-            client.send(framed(wire("many.tail1234.ts.net")) * 350)
+            client.send(framed(MANY) * 350)
             await until(lambda: asked(server))
     assert server.tcp.connections == 0
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,12 +46,6 @@ class NameserverProcess:
         url = f"http://127.0.0.1:{self.metrics}/metrics"
         async with aiohttp.ClientSession() as client, client.get(url) as response:
             return await response.text()
-
-    async def stop(self) -> int:
-        """Ask it to end, which takes less than a second; returns its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(1):
-            return await self.process.wait()
 
 
 async def started_nameserver(*arguments: str, **environment: str) -> asyncio.subprocess.Process:

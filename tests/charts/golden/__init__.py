@@ -14,7 +14,6 @@ _HEAD = "# Written by `make manifests`: what the chart renders otherwise than ch
 
 
 def written(values: Path) -> Path:
-    """Return where what *values* render is written down."""
     return Path(__file__).parent / values.name
 
 

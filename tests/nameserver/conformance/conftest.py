@@ -30,7 +30,6 @@ def loop(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def records_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the records, which no test changes."""
     path = tmp_path_factory.mktemp("records") / "records.json"
     path.write_text(DOCUMENT)
     return path
@@ -38,7 +37,6 @@ def records_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(records_file: Path, loop: None) -> Iterator[Server]:
-    """A nameserver at one address."""
     with nameserver(records_file) as running:
         yield running
 

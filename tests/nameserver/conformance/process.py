@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -26,8 +26,6 @@ _RECEIVE_BUFFER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running nameserver, and where it is asked."""
-
     process: subprocess.Popen[str]
     port: int
     probes: int
@@ -54,7 +52,6 @@ class Server:
             yield client
 
     def udp(self, query: bytes, host: str | None = None) -> bytes:
-        """Ask by UDP."""
         with self.udp_socket(host) as client:
             client.send(query)
             return client.recv(65535)
@@ -68,7 +65,6 @@ class Server:
                 yield client, stream
 
     def tcp(self, query: bytes, host: str | None = None) -> bytes:
-        """Ask by TCP."""
         with self.tcp_socket(host) as (client, stream):
             client.sendall(framed(query))
             return read_message(stream)
@@ -78,13 +74,9 @@ class Server:
         return parsed(self.udp(make_query(name, qtype).to_wire()))
 
     def status(self, path: str) -> int:
-        """Return the HTTP status of a probe."""
-        client = http.client.HTTPConnection(self.host, self.probes, timeout=PATIENCE)
-        try:
+        with closing(http.client.HTTPConnection(self.host, self.probes, timeout=PATIENCE)) as client:
             client.request("GET", path)
             return client.getresponse().status
-        finally:
-            client.close()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -98,7 +90,6 @@ class Server:
 
 
 def read_message(stream: BinaryIO) -> bytes:
-    """Read one message of a connection."""
     length = int.from_bytes(stream.read(2), "big")
     response = stream.read(length)
     assert length == len(response) > 0, "the connection ended"

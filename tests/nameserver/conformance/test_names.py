@@ -7,41 +7,20 @@ import dns.rcode
 import pytest
 
 from tests.nameserver.conformance.conftest import Ask, Send
-from tests.nameserver.conformance.packets import (
-    A_IN,
-    FORMERR,
-    GOOD,
-    IN_TS_NET,
-    NOERROR,
-    NXDOMAIN,
-    OPT,
-    REFUSED,
-    label,
-    message,
-    rcode,
-)
+from tests.nameserver.conformance.packets import A_IN, GOOD, IN_TS_NET, label, message, rcode, with_opt
 from tests.nameserver.conformance.process import Server
 from tests.nameserver.conformance.zone import LONG_LABEL, LONGEST, OUTSIDE, SHORT, Case, check_nodata
 from tests.nameserver.samples import make_query, parsed, texts, wire
 
 
-def spellings(name: str) -> set[str]:
-    """Return *name* in every mixture of cases."""
-    return {"".join(letters) for letters in itertools.product(*zip(name.lower(), name.upper(), strict=True))}
-
-
 def test_19_every_spelling_hits_and_is_echoed(server: Server) -> None:
-    names = spellings(SHORT)
-    assert len(names) == 2**7
-    for query in map(wire, names):
+    spellings = {"".join(letters) for letters in itertools.product(*zip(SHORT.lower(), SHORT.upper(), strict=True))}
+    assert len(spellings) == 2**7
+    for query in map(wire, spellings):
         response = server.udp(query)
         assert response[12 : len(query)] == query[12:]
-        assert texts(parsed(response)) == ["100.64.0.7"]
-
-
-def test_19_an_answer_is_owned_by_the_name_as_it_was_asked(ask: Ask) -> None:
-    (rrset,) = ask(make_query("dB.ts.NET")).answer
-    assert rrset.name.to_text() == "dB.ts.NET."
+        (rrset,) = parsed(response).answer
+        assert rrset.to_text() == f"{parsed(query).question[0].name} 5 IN A 100.64.0.7"
 
 
 @pytest.mark.parametrize("name", ["nO.tS.NeT", "TAIL1234.Ts.net", "V4.tail1234.TS.NET", "eXample.ORG", "Ts.Net"])
@@ -55,16 +34,11 @@ def test_20_records_in_any_case_and_with_a_final_dot_are_served(ask: Ask, name: 
     assert texts(ask(make_query(name))) == ["100.64.0.5"]
 
 
-def test_21_a_label_of_63_bytes_is_answered(ask: Ask) -> None:
-    assert texts(ask(make_query(LONG_LABEL))) == ["100.64.0.8"]
-    assert ask(make_query(LONG_LABEL.replace("l", "m"))).rcode() == dns.rcode.NXDOMAIN
-
-
-def test_21_a_name_of_255_bytes_is_answered(ask: Ask) -> None:
-    query = make_query(LONGEST)
-    assert len(query.to_wire()) == 12 + 255 + 4
-    assert texts(ask(query)) == ["100.64.0.9"]
-    assert ask(make_query(LONGEST.replace("a", "x"))).rcode() == dns.rcode.NXDOMAIN
+def test_21_a_label_of_63_bytes_and_a_name_of_255_are_answered(ask: Ask) -> None:
+    assert len(wire(LONGEST)) == 12 + 255 + 4
+    for name, address in ((LONG_LABEL, "100.64.0.8"), (LONGEST, "100.64.0.9")):
+        assert texts(ask(make_query(name))) == [address]
+        assert ask(make_query(f"x{name[1:]}")).rcode() == dns.rcode.NXDOMAIN
 
 
 LONG = label(b"a" * 63) + label(b"b" * 63) + label(b"c" * 63)
@@ -80,27 +54,27 @@ TOO_LONG = {
 
 @pytest.mark.parametrize("name", TOO_LONG.values(), ids=TOO_LONG)
 def test_21_a_longer_name_is_malformed(send: Send, name: bytes) -> None:
-    assert rcode(send(message(name, A_IN))) == FORMERR
-    assert rcode(send(message(name, A_IN, OPT, counts=(1, 0, 0, 1)))) == FORMERR
+    assert rcode(send(message(name, A_IN))) == "FORMERR"
+    assert rcode(send(with_opt(name, A_IN))) == "FORMERR"
 
 
 ODD_LABELS = {
-    "the name as one label": (label(b"db.tail1234") + IN_TS_NET, NXDOMAIN),
-    "a dot in a label": (label(b"db.tail1234.ts.net") + IN_TS_NET, NXDOMAIN),
-    "a zero byte": (label(b"d\0b") + label(b"tail1234") + IN_TS_NET, NXDOMAIN),
-    "a zero byte at the end": (label(b"db\0") + label(b"tail1234") + IN_TS_NET, NXDOMAIN),
-    "the origin as one label": (label(b"ts.net") + b"\0", REFUSED),
-    "the origin's bytes in a label": (label(b"\x02ts\x03net") + b"\0", REFUSED),
-    "the origin's bytes in the end of a label": (label(b"x\x02ts\x03net") + b"\0", REFUSED),
-    "the origin's bytes and root in a label": (label(b"x" + IN_TS_NET) + b"\0", REFUSED),
-    "a known name's bytes in a label": (label(b"x" + GOOD[12:-4]) + b"\0", REFUSED),
-    "a known name's bytes in a label of the zone": (label(GOOD[12:-4]) + IN_TS_NET, NXDOMAIN),
+    "the name as one label": (label(b"db.tail1234") + IN_TS_NET, "NXDOMAIN"),
+    "a dot in a label": (label(b"db.tail1234.ts.net") + IN_TS_NET, "NXDOMAIN"),
+    "a zero byte": (label(b"d\0b") + label(b"tail1234") + IN_TS_NET, "NXDOMAIN"),
+    "a zero byte at the end": (label(b"db\0") + label(b"tail1234") + IN_TS_NET, "NXDOMAIN"),
+    "the origin as one label": (label(b"ts.net") + b"\0", "REFUSED"),
+    "the origin's bytes in a label": (label(b"\x02ts\x03net") + b"\0", "REFUSED"),
+    "the origin's bytes in the end of a label": (label(b"x\x02ts\x03net") + b"\0", "REFUSED"),
+    "the origin's bytes and root in a label": (label(b"x" + IN_TS_NET) + b"\0", "REFUSED"),
+    "a known name's bytes in a label": (label(b"x" + GOOD[12:-4]) + b"\0", "REFUSED"),
+    "a known name's bytes in a label of the zone": (label(GOOD[12:-4]) + IN_TS_NET, "NXDOMAIN"),
 }
 
 
 @pytest.mark.parametrize(("name", "expected"), ODD_LABELS.values(), ids=ODD_LABELS)
-def test_22_bytes_inside_a_label_are_no_label_boundary(send: Send, name: bytes, expected: int) -> None:
-    for query in (message(name, A_IN), message(name, A_IN, OPT, counts=(1, 0, 0, 1))):
+def test_22_bytes_inside_a_label_are_no_label_boundary(send: Send, name: bytes, expected: str) -> None:
+    for query in (message(name, A_IN), with_opt(name, A_IN)):
         response = send(query)
         assert (rcode(response), response[6:8]) == (expected, bytes(2))
 
@@ -117,14 +91,16 @@ POINTERS = {
     "cut off": label(b"db") + b"\xc0",
     "reserved 01": b"\x41" + b"a" * 65 + b"\0",
     "reserved 10": b"\x80" + b"\0",
+    "before the origin": b"\xc0\x0c" + IN_TS_NET,
+    "none, but a root before the origin": b"\0" + IN_TS_NET,
 }
 
 
 @pytest.mark.parametrize("name", POINTERS.values(), ids=POINTERS)
 def test_23_a_pointer_in_the_question_is_malformed(send: Send, name: bytes) -> None:
     for end in (b"", A_IN, A_IN + IN_TS_NET + A_IN):
-        assert rcode(send(message(name, end))) == FORMERR
-    assert rcode(send(GOOD)) == NOERROR
+        assert rcode(send(message(name, end))) == "FORMERR"
+    assert rcode(send(GOOD)) == "NOERROR"
 
 
 @pytest.mark.parametrize("name", ["tail1234.ts.net", "deep.ts.net", "b.deep.ts.net", "B.DEEP.ts.net"])

@@ -14,38 +14,27 @@ from tests.nameserver.conformance.packets import (
     A_IN,
     GOOD,
     IN_TS_NET,
-    OPT,
-    REFUSED,
     framed,
     label,
     message,
     numbered,
     rcode,
+    with_opt,
 )
 from tests.nameserver.conformance.process import PATIENCE, Server, nameserver, read_message
-from tests.nameserver.conformance.zone import (
-    ADDRESSES,
-    DB,
-    LARGE,
-    LONGEST,
-    NEGATIVE,
-    OUTSIDE,
-    POSITIVE,
-    one_address,
-)
-from tests.nameserver.samples import MANY, parsed, texts, wire
+from tests.nameserver.conformance.zone import ADDRESSES, DB, LARGE, LONGEST, NEGATIVE, OUTSIDE, POSITIVE
+from tests.nameserver.samples import mount, parsed, texts, wire
 
 QUERIES = [wire(case.name, case.qtype) for case in POSITIVE + NEGATIVE + OUTSIDE]
 QUERIES += [wire(case.name.upper(), case.qtype, use_edns=0) for case in POSITIVE + NEGATIVE + OUTSIDE]
 QUERIES += [wire(DB, use_edns=100), wire(DB, want_dnssec=True), wire(DB, "ANY"), wire(LONGEST), wire(DB, rdclass="CH")]
-QUERIES += [message(), message(b"\xc0\x0c", A_IN), message(label(b"db") + IN_TS_NET + A_IN, OPT, counts=(1, 0, 0, 1))]
+QUERIES += [message(), message(b"\xc0\x0c", A_IN), with_opt(label(b"db") + IN_TS_NET + A_IN)]
 QUERIES += [message(flags=0x2800), message(GOOD[12:], bytes(3))]
 
 
 def test_44_the_health_check_of_coredns_is_answered(server: Server) -> None:
     for query in (wire(".", "NS"), wire(".", "NS", flags=0, use_edns=0)):
-        assert rcode(server.udp(query)) == REFUSED
-        assert rcode(server.tcp(query)) == REFUSED
+        assert [rcode(send(query)) for send in (server.udp, server.tcp)] == ["REFUSED"] * 2
 
 
 NAMES = [f"name{number}.tail1234.ts.net" for number in range(300)]
@@ -57,34 +46,19 @@ def version(number: int) -> str:
     return render(Records(ip4=dict.fromkeys(NAMES, addresses), serial=number))
 
 
-def mount(volume: Path, number: int) -> None:
-    """Swap version *number* in as the kubelet does."""
-    (volume / f"..{number}").mkdir()
-    (volume / f"..{number}" / "records.json").write_text(version(number))
-    (volume / "..data_tmp").symlink_to(f"..{number}")
-    (volume / "..data_tmp").replace(volume / "..data")
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Path:
-    """A ConfigMap's volume, with version 1."""
-    mount(tmp_path, 1)
-    (tmp_path / "records.json").symlink_to(Path("..data") / "records.json")
-    return tmp_path
-
-
 def seen_version(server: Server, name: str) -> int:
     """Return the one version that both addresses of *name* are of."""
     (number,) = {int(address.rpartition(".")[2]) for address in texts(server.ask(name))}
     return number
 
 
-def test_45_a_reload_under_load_loses_nothing_and_is_never_half(volume: Path) -> None:
+def test_45_a_reload_under_load_loses_nothing_and_is_never_half(tmp_path: Path) -> None:
+    mount(tmp_path, version(1))
     seen = [1]
     names = itertools.cycle(NAMES)
-    with nameserver(volume / "records.json") as server:
+    with nameserver(tmp_path / "records.json") as server:
         for number in (2, 3):
-            mount(volume, number)
+            mount(tmp_path, version(number))
             deadline = time.monotonic() + PATIENCE
             while seen[-1] != number and time.monotonic() < deadline:
                 seen.append(seen_version(server, next(names)))
@@ -95,7 +69,7 @@ def test_45_a_reload_under_load_loses_nothing_and_is_never_half(volume: Path) ->
 @pytest.mark.thorough
 def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
-    path.write_text(one_address("100.64.0.45"))
+    path.write_text(render(Records(ip4={DB: ["100.64.0.45"]})))
     with nameserver(path) as server:
         path.unlink()
         server.says("no whole set of records")
@@ -113,15 +87,11 @@ def test_46_udp_and_tcp_agree(server: Server) -> None:
 
 
 def test_47_several_addresses_come_all_in_order_with_one_ttl(server: Server) -> None:
-    for name, addresses in (("v4.tail1234.ts.net", ["100.64.0.4", "100.64.0.3"]), ("many.tail1234.ts.net", MANY)):
-        response = parsed(server.udp(wire(name, use_edns=0, payload=1232)))
-        (rrset,) = response.answer
-        assert (texts(response), rrset.ttl) == (addresses, 5)
-
-
-def test_47_every_record_has_the_same_ttl_on_the_wire(server: Server) -> None:
-    records = server.tcp(wire(LARGE))[-16 * len(ADDRESSES) :]  # each a pointer to its owner
-    assert {records[start + 6 : start + 10] for start in range(0, len(records), 16)} == {b"\0\0\0\5"}
+    for name, addresses in (("v4.tail1234.ts.net", ["100.64.0.4", "100.64.0.3"]), (LARGE, ADDRESSES)):
+        response = server.tcp(wire(name))
+        assert texts(parsed(response)) == addresses
+        records = response[-16 * len(addresses) :]  # each a pointer to its owner
+        assert {records[start + 6 : start + 10] for start in range(0, len(records), 16)} == {b"\0\0\0\5"}
 
 
 def seconds_to_stop(records: Path, number: signal.Signals) -> float:
@@ -153,7 +123,7 @@ def test_48_queries_that_have_arrived_before_a_signal_are_answered(records_file:
             server.process.terminate()
         assert server.process.wait(PATIENCE) == 0
         assert {int.from_bytes(udp.recv(512)[:2], "big") for _ in range(200)} == set(range(200))
-        assert [rcode(read_message(stream)) for _ in range(20)] == [0] * 20
+        assert [rcode(read_message(stream)) for _ in range(20)] == ["NOERROR"] * 20
         assert stream.read() == b""
 
 

@@ -3,34 +3,17 @@
 import random
 import socket
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import dns.message
+import dns.rcode
 import pytest
 
 from tests.nameserver.conformance.conftest import Send
-from tests.nameserver.conformance.packets import (
-    A_IN,
-    FORMERR,
-    GOOD,
-    IN_TS_NET,
-    NOERROR,
-    NOTIMP,
-    NXDOMAIN,
-    OPT,
-    REFUSED,
-    SERVFAIL,
-    label,
-    message,
-    numbered,
-    rcode,
-)
+from tests.nameserver.conformance.packets import GOOD, IN_TS_NET, OPT, QUESTION, message, numbered, rcode, with_opt
 from tests.nameserver.conformance.process import PATIENCE, Server
 from tests.nameserver.conformance.zone import DB
-from tests.nameserver.samples import parsed, texts, wire
-
-QUESTION = label(b"db") + label(b"tail1234") + IN_TS_NET + A_IN
+from tests.nameserver.random_queries import mutated
+from tests.nameserver.samples import parsed, texts
 
 UNANSWERED = {
     "empty": b"",
@@ -50,32 +33,26 @@ def test_32_a_packet_that_is_no_query_gets_no_answer(server: Server, packet: byt
         assert client.recv(512)[:2] == b"\x32\x32"
 
 
-class Asked(NamedTuple):
-    host: str
-    client: str = ""
-
-
-WAYS = [Asked("127.0.0.1"), Asked("127.0.0.2"), Asked("127.1.2.3", "127.0.0.9"), Asked("::1")]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_33_the_answer_comes_from_the_address_that_was_asked(wildcard: Server, way: Asked) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in way.host else socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.bind((way.client, 0))
-        client.settimeout(PATIENCE)
+@pytest.mark.parametrize(
+    ("host", "client"), [("127.0.0.1", ""), ("127.0.0.2", ""), ("127.1.2.3", "127.0.0.9"), ("::1", "")]
+)
+def test_33_the_answer_comes_from_the_address_that_was_asked(wildcard: Server, host: str, client: str) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.bind((client, 0))
+        asking.settimeout(PATIENCE)
         for _ in range(3):
-            client.sendto(GOOD, (way.host, wildcard.port))
-            response, source = client.recvfrom(512)
-            assert source[:2] == (way.host, wildcard.port)
+            asking.sendto(GOOD, (host, wildcard.port))
+            response, source = asking.recvfrom(512)
+            assert source[:2] == (host, wildcard.port)
             assert texts(parsed(response)) == ["100.64.0.1"]
 
 
 @pytest.mark.parametrize("questions", [0, 2, 3, 65535])
 def test_34_not_one_question_is_malformed(send: Send, questions: int) -> None:
     for present in {0, 1, min(questions, 3)}:
-        packet = message(QUESTION * present, counts=(questions, 0, 0, 0))
-        assert rcode(send(packet)) == FORMERR
-        assert rcode(send(message(QUESTION * present, OPT, counts=(questions, 0, 0, 1)))) == FORMERR
+        for opt in (b"", OPT):
+            packet = message(QUESTION * present, opt, counts=(questions, 0, 0, bool(opt)))
+            assert rcode(send(packet)) == "FORMERR"
 
 
 RECORD = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 5, 4) + bytes([192, 0, 2, 1])
@@ -85,7 +62,7 @@ MALFORMED = {
     "no question": message(),
     "trailing byte": message(QUESTION, b"\0"),
     "trailing record": message(QUESTION, RECORD),
-    "trailing bytes after an OPT": message(QUESTION, OPT, b"\0\0", counts=(1, 0, 0, 1)),
+    "trailing bytes after an OPT": with_opt(QUESTION) + b"\0\0",
     "missing answer": message(QUESTION, counts=(1, 1, 0, 0)),
     "missing authority": message(QUESTION, counts=(1, 0, 1, 0)),
     "half an authority": message(QUESTION, RECORD[:-3], counts=(1, 0, 1, 0)),
@@ -99,14 +76,14 @@ MALFORMED = {
 
 @pytest.mark.parametrize("packet", MALFORMED.values(), ids=MALFORMED)
 def test_35_a_packet_that_is_not_what_it_says_is_malformed(send: Send, packet: bytes) -> None:
-    assert rcode(send(packet)) == FORMERR
-    assert rcode(send(GOOD)) == NOERROR
+    assert rcode(send(packet)) == "FORMERR"
+    assert rcode(send(GOOD)) == "NOERROR"
 
 
 @pytest.mark.parametrize("counts", [(1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 0, 1), (1, 1, 1, 1)], ids=str)
 def test_35_records_in_a_query_are_ignored_or_malformed(send: Send, counts: tuple[int, int, int, int]) -> None:
     response = send(message(QUESTION, RECORD * (sum(counts) - 1), counts=counts))
-    assert rcode(response) in {NOERROR, FORMERR}
+    assert rcode(response) in {"NOERROR", "FORMERR"}
     dns.message.from_wire(response)
 
 
@@ -117,23 +94,11 @@ def test_36_updates_and_the_like_are_not_implemented_or_refused(send: Send, opco
     whole = message(zone, RECORD, counts=(1, 0, 1, 0), flags=flags | 0x400)
     for query in (whole, message(zone, flags=flags), message(counts=(0, 0, 0, 0), flags=flags)):
         response = send(query)
-        assert rcode(response) in {NOTIMP, REFUSED}
+        assert rcode(response) in {"NOTIMP", "REFUSED"}
         assert response[2] >> 3 & 0xF == opcode
 
 
-SEEDS = (GOOD, wire("many.tail1234.ts.net", use_edns=0), wire("no.ts.net", "AAAA", use_edns=0), wire("ts.net", "NS"))
 BURST = 100
-
-
-def mutated(count: int) -> Iterator[bytes]:
-    """Yield queries with up to three other bytes, every fifth cut off; the same ones each time."""
-    chance = random.Random(37)
-    pick = chance.random
-    for number in range(count):
-        query = bytearray(SEEDS[number % len(SEEDS)])
-        for _ in range(1 + number % 3):
-            query[int(pick() * len(query))] = int(pick() * 256)
-        yield bytes(query[: int(pick() * len(query))] if number % 5 == 0 else query)
 
 
 def burst_answers(client: socket.socket, burst: list[bytes]) -> set[bytes]:
@@ -149,14 +114,13 @@ def burst_answers(client: socket.socket, burst: list[bytes]) -> set[bytes]:
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.thorough)])
 def test_37_mutated_queries_do_no_harm(server: Server, count: int) -> None:
-    queries = mutated(count)
+    queries = mutated(random.Random(37), count)
     answers: set[bytes] = set()
     with server.udp_socket() as client:
         for _ in range(count // BURST):
             # The ID stays out of it: 0xffff ends a burst, and answers that differ by it alone are parsed once.
             answers |= burst_answers(client, [b"\0\0" + next(queries)[2:] for _ in range(BURST)])
-    seen = {dns.message.from_wire(b"\0\0" + each).rcode() for each in answers}
-    assert {NOERROR, FORMERR, NXDOMAIN, NOTIMP, REFUSED} <= seen
-    assert SERVFAIL not in seen
+    seen = {dns.rcode.to_text(parsed(b"\0\0" + each).rcode()) for each in answers}
+    assert seen == {"NOERROR", "FORMERR", "NXDOMAIN", "NOTIMP", "REFUSED", "BADVERS"}
     assert texts(server.ask(DB)) == ["100.64.0.1"]
     assert server.process.poll() is None

@@ -11,7 +11,7 @@ import pytest
 from tsnameserver.sockets import Endpoint
 from tsnameserver.tcp import TcpLimits
 
-from tests.nameserver.conformance.packets import FORMERR, GOOD, framed, numbered, rcode
+from tests.nameserver.conformance.packets import GOOD, framed, numbered, rcode
 from tests.nameserver.conformance.process import PATIENCE, Server, read_message
 from tests.nameserver.conformance.zone import ADDRESSES, DB, EXACT, LARGE, NEGATIVE, POSITIVE
 from tests.nameserver.conftest import running_server
@@ -28,19 +28,12 @@ def test_38_a_hundred_pipelined_queries_are_all_answered(server: Server) -> None
     assert answers == {ident: case.answers for ident, case in enumerate(cases)}
 
 
-def test_39_a_query_may_come_byte_by_byte(server: Server) -> None:
-    with server.tcp_socket() as (client, stream):
-        for byte in framed(GOOD):
-            client.sendall(bytes([byte]))
-        assert texts(parsed(read_message(stream))) == ["100.64.0.1"]
-
-
-@pytest.mark.parametrize("split", [1, 2, 30, len(GOOD) + 2])
-def test_39_a_segment_may_end_anywhere_in_two_queries(server: Server, split: int) -> None:
+@pytest.mark.parametrize("size", [1, 2, 30, len(GOOD) + 1, len(GOOD) + 2, 2 * len(GOOD) + 4])
+def test_39_queries_may_come_in_parts_of_any_size(server: Server, size: int) -> None:
     two = framed(numbered(GOOD, 1)) + framed(numbered(GOOD, 2))
     with server.tcp_socket() as (client, stream):
-        for part in (two[:split], two[split:]):
-            client.sendall(part)
+        for start in range(0, len(two), size):
+            client.sendall(two[start : start + size])
         assert [read_message(stream)[:2] for _ in range(2)] == [b"\0\1", b"\0\2"]
 
 
@@ -111,7 +104,8 @@ def test_42_a_client_that_sees_tc_gets_the_rest_by_tcp(server: Server) -> None:
 
 def test_43_an_empty_message_ends_its_connection_and_harms_nobody(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
-        client.sendall(framed(b"") + framed(GOOD))
+        client.sendall(framed(GOOD) + framed(b"") + framed(GOOD))
+        assert texts(parsed(read_message(stream))) == ["100.64.0.1"]
         assert stream.read() == b""
     assert texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
 
@@ -119,5 +113,5 @@ def test_43_an_empty_message_ends_its_connection_and_harms_nobody(server: Server
 def test_43_the_longest_message_is_read_whole(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD + bytes(65535 - len(GOOD))) + framed(GOOD))
-        assert rcode(read_message(stream)) == FORMERR
+        assert rcode(read_message(stream)) == "FORMERR"
         assert texts(parsed(read_message(stream))) == ["100.64.0.1"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import dns.message
 import dns.rcode
 import dns.rdatatype
-from tsnameserver.records import Records, render
+from tsnameserver.records import render
 
 from tests.nameserver.samples import RECORDS
 
@@ -70,11 +70,6 @@ NO_NAME = [
 ]
 NEGATIVE = NO_DATA + NO_NAME
 OUTSIDE = [Case(name, "A", "REFUSED") for name in (".", "net", "xts.net", "ts.net.example.org", "example.org")]
-
-
-def one_address(address: str) -> str:
-    """Return a document in which DB has one *address*."""
-    return render(Records(ip4={DB: [address]}))
 
 
 def check_nodata(response: dns.message.Message) -> None:
