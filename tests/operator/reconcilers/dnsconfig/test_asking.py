@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
 
 import asyncio_dgram
 import pytest
@@ -31,9 +30,12 @@ def reply(change: Callable[[DNSRecord], object]) -> Respond:
 
 
 def denying(response: DNSRecord) -> None:
-    """Make *response* NXDOMAIN."""
     response.header.rcode = RCODE.NXDOMAIN
     response.add_auth(RR("Tail1234.ts.net", QTYPE.SOA, rdata=SOA_DATA))
+
+
+def failing(response: DNSRecord) -> None:
+    response.header.rcode = RCODE.SERVFAIL
 
 
 def both(response: DNSRecord) -> None:
@@ -43,32 +45,21 @@ def both(response: DNSRecord) -> None:
     response.add_answer(RR("x.example.org", QTYPE.AAAA, rdata=AAAA("2001:db8::1")))
 
 
-class Said(NamedTuple):
-    name: str
-    respond: Respond
-    means: Reply
+SAID: dict[str, tuple[Respond, Reply]] = {
+    "addresses": (reply(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
+    "nothing": (reply(lambda response: None), Reply("NOERROR")),
+    "NXDOMAIN": (reply(denying), Reply("NXDOMAIN", authority=DENIED_BY)),
+    "SERVFAIL": (reply(failing), Reply("SERVFAIL")),
+    "rubbish": (lambda query, _: query[:2] + b"rubbish", Reply(failure="sent a message that is no DNS answer")),
+    "silence": (lambda *_: None, Reply(failure="didn't answer within 0.2 s")),
+}
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-@pytest.mark.parametrize(
-    "case",
-    [
-        Said("addresses", reply(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
-        Said("nothing", reply(lambda response: None), Reply("NOERROR")),
-        Said(
-            "NXDOMAIN",
-            reply(denying),
-            Reply("NXDOMAIN", authority=DENIED_BY),
-        ),
-        Said("SERVFAIL", reply(lambda response: setattr(response.header, "rcode", RCODE.SERVFAIL)), Reply("SERVFAIL")),
-        Said("rubbish", lambda query, _: query[:2] + b"rubbish", Reply(failure="sent a message that is no DNS answer")),
-        Said("silence", lambda *_: None, Reply(failure="didn't answer within 0.2 s")),
-    ],
-    ids=lambda case: case.name,
-)  # fmt: skip
-async def test_an_answer_is_read(case: Said, transport: Transport) -> None:
-    async with dns_server(case.respond) as server:
-        assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == case.means
+@pytest.mark.parametrize(("respond", "means"), SAID.values(), ids=SAID)
+async def test_an_answer_is_read(respond: Respond, means: Reply, transport: Transport) -> None:
+    async with dns_server(respond) as server:
+        assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == means
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
