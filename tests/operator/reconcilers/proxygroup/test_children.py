@@ -1,6 +1,6 @@
 """The account and the Secrets of a ProxyGroup."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
@@ -62,14 +62,6 @@ def test_a_state_secret_that_is_lost_is_made_again() -> None:
     assert made.obj["metadata"]["name"] == "foo-0"
 
 
-class Secrets(NamedTuple):
-    """The patches of the Secrets of replica 0; of a config the files are given."""
-
-    found: list[Object]
-    patches: dict[str, Any]
-    auth_key: str = ""
-
-
 PLAIN, KEYED = config_files(config(0)), config_files(config(0), "new")
 OTHER = {**PLAIN, "cap-107.hujson": "{}", "cap-120.hujson": "{}"}
 LABELS = {**OWNER.labels, "tailscale.com/secret-type": "config"}
@@ -82,28 +74,30 @@ def with_config(data: dict[str, str], **metadata: Any) -> list[Object]:
     return [state, {**made, "metadata": {**found["metadata"], **metadata}}]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Secrets(joined(0), {}),
-        Secrets(secrets(0, "new"), {}),
-        Secrets(secrets(0), {"foo-0-config": KEYED}, "new"),
-        Secrets(with_config(KEYED), {"foo-0-config": PLAIN}),
-        Secrets(with_config(OTHER), {"foo-0-config": {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}}),
-        Secrets([deleting(each) for each in with_config(OTHER)], {}),
-    ],
-    ids=["right", "key not used yet", "key given", "key used", "configs for other images", "leaving"],
-)
-def test_configs_are_brought_up_to_date(case: Secrets) -> None:
-    patches = [step for step in steps([*case.found, *joined(1)], Keys({0: case.auth_key})) if isinstance(step, Patch)]
-    found = {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches}
-    assert found == case.patches
-    assert all(patch.resource == SECRET for patch in patches)
-
-
 def gone(patch: Patch) -> dict[str, None]:
-    """The configs that *patch* takes away."""
+    """The files that *patch* takes away."""
     return {name: None for name, value in patch.body["data"].items() if value is None and name.startswith("cap-")}
+
+
+CONFIGS: dict[str, tuple[list[Object], dict[str, Any], str]] = {
+    "right": (joined(0), {}, ""),
+    "key not used yet": (secrets(0, "new"), {}, ""),
+    "key given": (secrets(0), {"foo-0-config": KEYED}, "new"),
+    "key used": (with_config(KEYED), {"foo-0-config": PLAIN}, ""),
+    "configs for other images": (
+        with_config(OTHER),
+        {"foo-0-config": {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}},
+        "",
+    ),
+    "leaving": ([deleting(each) for each in with_config(OTHER)], {}, ""),
+}
+
+
+@pytest.mark.parametrize(("found", "files", "auth_key"), CONFIGS.values(), ids=CONFIGS)
+def test_configs_are_brought_up_to_date(found: list[Object], files: dict[str, Any], auth_key: str) -> None:
+    patches = [step for step in steps([*found, *joined(1)], Keys({0: auth_key})) if isinstance(step, Patch)]
+    assert {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches} == files
+    assert all(patch.resource == SECRET for patch in patches)
 
 
 def test_secrets_get_back_their_labels_and_owner() -> None:
@@ -115,23 +109,18 @@ def test_secrets_get_back_their_labels_and_owner() -> None:
     }
 
 
-class Owners(NamedTuple):
-    references: list[Object]
-    written: list[Object] | None
-
-
 (OURS,) = OWNED["ownerReferences"]
 FORMER = {**OURS, "uid": "former"}
 LEASE = {"kind": "Lease", "name": "x", "uid": "y"}
 
 
 @pytest.mark.parametrize(
-    "case",
-    [Owners([OURS, LEASE], None), Owners([LEASE], [LEASE, OURS]), Owners([FORMER], [OURS])],
+    ("references", "written"),
+    [([OURS, LEASE], None), ([LEASE], [LEASE, OURS]), ([FORMER], [OURS])],
     ids=["ours", "none of ours", "of a former group of this name"],
 )
-def test_the_group_is_the_controller(case: Owners) -> None:
+def test_the_group_is_the_controller(references: list[Object], written: list[Object] | None) -> None:
     (state, _) = joined(0)
-    live = {**state, "metadata": {**state["metadata"], "ownerReferences": case.references}}
-    expected = {} if case.written is None else {"ownerReferences": case.written, "resourceVersion": "1"}
+    live = {**state, "metadata": {**state["metadata"], "ownerReferences": references}}
+    expected = {"ownerReferences": written, "resourceVersion": "1"} if written else {}
     assert metadata_patch(live, state) == expected

@@ -1,30 +1,58 @@
-"""ProxyGroups on a cluster: the operator runs, and the state of the world is looked at."""
+"""ProxyGroups on a cluster with the operator, and in one that stands still, where a test calls the reconciler."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CONFIGMAP, NODE, SECRET, SERVICE, STATEFULSET, Object, key_of
+from clustersim.sim import SimOptions, cluster_sim
+from tsoperator.api.device import Device
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEVICE,
+    NODE,
+    POD,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    key_of,
+)
+from tsoperator.desired.children import owner_reference
+from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
+from tsoperator.tailnet.tailnet import device_object
 
-from tests.support.groups import Replica, entries, ready_group, replicas
-from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group
-from tests.support.operator import Condition, World, running_operator
+from tests.operator.reconcilers.proxygroup.groups import live_group
+from tests.support.cluster import kube_client, put, running, until
+from tests.support.groups import Replica, entries, ready_group
+from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
+from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
+from tests.support.operator import World, running_operator
+from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 READY = "ProxyGroupReady"
-AVAILABLE = "ProxyGroupAvailable"
 FOO = proxy_group("foo")
 
 
 async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Replica]:
     """Wait until *group* says that all its proxies run, none of which needs its auth key, and nothing is left to do."""
-    await world.becomes(lambda: devices(world, group), [f"{name_of(group)}-{number}" for number in range(count)])
+    await world.becomes(lambda: devices(world, group), [f"foo-{number}" for number in range(count)])
     await world.becomes(lambda: world.reason(group, READY), READY)
     await world.settled()
     found = await ready_group(world, group, count)
     assert ["AuthKey" in each.tailscaled for each in found] == [False] * count
     return found
-
-
-def name_of(group: Object) -> str:
-    name: str = group["metadata"]["name"]
-    return name
 
 
 async def devices(world: World, group: Object = FOO) -> list[str]:
@@ -79,32 +107,6 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
     assert sum(count for (_, _, kind), count in written.items() if kind == CONFIGMAP.plural) < 45
 
 
-async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world: World) -> None:
-    classy = proxy_group("foo", proxyClass="prod")
-    await world.apply(proxy_class("prod"), classy)
-    await whole(world, classy)
-    image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
-    await world.change(proxy_class("prod"), {"spec": image})
-    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
-    await world.apply(group_egress("db", "foo"))
-    await world.becomes(lambda: entry_names(world), ["default-db"])
-    assert await devices(world, classy) == ["foo-0", "foo-1"]
-    assert (await world.condition(classy, AVAILABLE) or Condition("", "", "")).status == "True"
-
-
-async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:
-    await world.apply(FOO)
-    before = await whole(world)
-    world.control.delete_device(world.control.devices[before[0].device_id])
-    await world.eventually(lambda: rejoined(world, before[0].device_id))
-    assert len(world.control.keys) == 3
-
-
-async def rejoined(world: World, old: str) -> bool:
-    found = await replicas(world, FOO)
-    return len(world.control.devices) == 2 and found[0].device_id not in ("", old)
-
-
 async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     class_ = proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": 30001, "endPort": 30002}]}})
     classy = proxy_group("foo", proxyClass="prod")
@@ -155,3 +157,80 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
     await world.becomes(lambda: entry_names(world), ["default-db"])
     await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
     assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]
+
+
+KEY, LABELS = Key("", "foo"), group_owner("foo").labels
+IP = "192.0.2.7"
+REPORT: Object = {"podIPv4": IP, "services": {"default-db": {"ports": [], "tailnetTarget": {"ip": "100.64.0.9"}}}}
+ENTRIES = {"egress-services": render_entries({"default-db": Entry("", "100.64.0.9", frozenset())})}
+LEAVING = deleting(held(live_group({"replicas": 1})))
+
+
+def named(name: str) -> Key:
+    return Key(OPERATOR_NAMESPACE, name)
+
+
+class Hand(NamedTuple):
+    """A cluster without controllers as the operator sees it, and the reconciler."""
+
+    client: KubeClient
+    cache: Cache
+    reconciler: ProxyGroupReconciler
+
+
+@asynccontextmanager
+async def by_hand(*there: Object, now: Callable[[], datetime] = utc_now) -> AsyncIterator[Hand]:
+    """Yield a reconciler in a cluster in which these objects are *there*."""
+    cache = Cache(sources(OPERATOR_NAMESPACE))
+    async with (
+        cluster_sim(SimOptions(controllers=False)) as sim,
+        kube_client(sim.api_url) as client,
+        tailnet_client(sim.control, sim.control_url) as opened,
+        running_tailnets(opened, client, cache, settings()) as tailnets,
+    ):
+        await put(client, *there)
+        acting = applier(client, cache, tailnets)
+        async with running(cache.follow(client)):
+            await cache.synced()
+            yield Hand(client, cache, ProxyGroupReconciler(Proxies(cache, acting, tailnets, settings()), acting, now))
+
+
+FORWARDING = [
+    LEAVING,
+    whole_secret("foo-0", {"egress-services": json.dumps(REPORT)}, LABELS),
+    obj(POD, named("foo-0"), {"status": {"podIP": IP, "podIPs": [{"ip": IP}]}}, labels=LABELS),
+    obj(CONFIGMAP, named("foo-egress-config"), {"binaryData": ENTRIES}, labels=LABELS),
+    obj(STATEFULSET, named("foo"), {"spec": {}}, labels=LABELS),
+]
+
+
+async def test_a_proxy_that_does_not_report_is_waited_for_three_minutes() -> None:
+    times = [datetime.now(UTC)]
+    async with by_hand(*FORWARDING, now=lambda: times[-1]) as (_, cache, reconciler):
+        assert (await reconciler.reconcile(KEY)).requeue_after == 30
+        assert cache.all(STATEFULSET)
+        times.append(times[0] + timedelta(seconds=200))
+        await reconciler.reconcile(KEY)
+        await until(lambda: not cache.all(STATEFULSET))
+        assert cache.all(SECRET)
+
+
+async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -> None:
+    owned = {"ownerReferences": [owner_reference(PROXYGROUP, "bar", "bar-uid")]}
+    secret = whole_secret("foo-7", {}, LABELS)
+    secret["metadata"] |= owned
+    service = obj(SERVICE, named("foo-7-nodeport"), {"spec": {"ports": [{"port": 1}]}}, labels=LABELS, **owned)
+    async with by_hand(LEAVING, secret, service) as (client, cache, reconciler):
+        await reconciler.reconcile(KEY)
+        await until(lambda: not cache.all(PROXYGROUP))
+        for resource, name in ((SECRET, "foo-7"), (SERVICE, "foo-7-nodeport")):
+            assert await client.get(resource, named(name))
+
+
+async def test_a_tailnet_and_a_device_concern_the_groups_that_have_them() -> None:
+    groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
+    async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
+        assert [*reconciler.watches[TAILNET](tailnet("lab"))] == [KEY]
+        assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
+        for device, keys in (("n1", [KEY]), ("n2", [])):
+            assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
