@@ -1,4 +1,4 @@
-"""The gate on a simulated cluster, where no kubelet runs: the test says what each Pod answers."""
+"""The gate on a simulated cluster without a kubelet, where a test says what each Pod answers, and on a whole one."""
 
 import asyncio
 from collections import deque
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import pytest
 from clustersim.faults import LOST, Ban, Failure
@@ -16,23 +16,35 @@ from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import POD as TSOPERATOR_POD
-from tsoperator.api.objects import Object, key_of, resource_of
-from tsoperator.desired.plan import Errand
+from tsoperator.api.objects import Object, key_of, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.result import DONE, Pending
 from tsoperator.sources import sources
-from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.tailnet import Tailnets
 
-from tests.operator.reconcilers.egresspod.objects import POD_IP, USER, config, endpoints, gate, group, pod, service
-from tests.support.cluster import kube_client, running, until
+from tests.operator.reconcilers.egresspod.objects import (
+    GROUP,
+    POD_IP,
+    USER,
+    config,
+    endpoints,
+    gate,
+    group,
+    pod,
+    service,
+)
+from tests.support.cluster import kube_client, put, running, until
+from tests.support.groups import endpoints as addresses
+from tests.support.groups import ready_group
+from tests.support.manifests import group_egress, proxy_group
 from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.operator import World, is_ready
+from tests.support.tailnets import applier
 
 OTHER_IP = "192.0.2.8"
 RUNNING = {
@@ -58,12 +70,7 @@ class Scene:
         return scripted.popleft() if scripted else (200, {"Pod-IPv4": address})
 
     async def make(self, *objects: Object) -> None:
-        """Create *objects* with their statuses."""
-        for each in objects:
-            given = {name: value for name, value in each["metadata"].items() if name not in ("uid", "resourceVersion")}
-            stored = await self.client.create(resource_of(each), {**each, "metadata": given})
-            if "status" in each:
-                await self.client.replace_status(resource_of(each), {**stored, "status": each["status"]})
+        await put(self.client, *objects)
 
     async def change(self, wanted: Object) -> None:
         """Replace the object that has the name of *wanted*, and its status."""
@@ -83,19 +90,18 @@ class Scene:
         return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}
 
 
-async def no_errand(step: Errand) -> None:
-    raise AssertionError(step)
+def by_hand(client: KubeClient, cache: Cache, prober: Prober) -> EgressPodReconciler:
+    return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, settings())
 
 
 @asynccontextmanager
 async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
     """Run the reconciler alone until the end of the block; yield what tells how many reconciles had nothing to do."""
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
-    applier = Applier(client, cache, EventRecorder(client), no_errand, refusal_of)
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session() as session:
         prober = Prober(partial(ask_by_http, session))
-        reconciler = EgressPodReconciler(cache, applier, client, prober, settings())
+        reconciler = by_hand(client, cache, prober)
         manager = Manager(cache, [reconciler], ControllerMetrics(registry))
         async with running(manager.run(client, None, beside=[prober.run])):
             yield lambda: registry.get_sample_value("tsoperator_reconciles_total", ended) or 0
@@ -123,33 +129,24 @@ async def test_a_gate_opens_when_each_service_leads_to_the_pod(scene: Scene) -> 
     assert live["conditions"][1]["lastTransitionTime"]
 
 
-class Waits(NamedTuple):
-    """What there is while the gate stays closed, beside an entry for the Service, and what happens then."""
+Change = Callable[[Scene], Awaitable[None]]
+WAITS: dict[str, tuple[Sequence[Object], Change]] = {
+    "an endpoint": ([WAITING, endpoints(OTHER_IP), group()], lambda scene: scene.change(endpoints(POD_IP))),
+    "an EndpointSlice": ([WAITING, group()], lambda scene: scene.make(endpoints(POD_IP))),
+    "the end of the Service": ([WAITING, group()], lambda scene: scene.delete(service())),
+    "the end of the entry": ([WAITING, group()], lambda scene: scene.change(config([]))),
+    "the group": ([WAITING, endpoints(POD_IP)], lambda scene: scene.make(group())),
+    "an address": ([PLACELESS, endpoints(POD_IP), group()], lambda scene: scene.change(WAITING)),
+}
 
-    name: str
-    there: Sequence[Object]
-    then: Callable[[Scene], Awaitable[None]]
 
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Waits("an endpoint", [WAITING, endpoints(OTHER_IP), group()], lambda scene: scene.change(endpoints(POD_IP))),
-        Waits("an EndpointSlice", [WAITING, group()], lambda scene: scene.make(endpoints(POD_IP))),
-        Waits("the end of the Service", [WAITING, group()], lambda scene: scene.delete(service())),
-        Waits("the end of the entry", [WAITING, group()], lambda scene: scene.change(config([]))),
-        Waits("the group", [WAITING, endpoints(POD_IP)], lambda scene: scene.make(group())),
-        Waits("an address", [PLACELESS, endpoints(POD_IP), group()], lambda scene: scene.change(WAITING)),
-    ],
-    ids=lambda case: case.name,
-)
-async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, case: Waits) -> None:
-    await scene.make(config([USER]), service(), *case.there)
+@pytest.mark.parametrize(("there", "then"), WAITS.values(), ids=WAITS)
+async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, there: Sequence[Object], then: Change) -> None:
+    await scene.make(config([USER]), service(), *there)
     async with reconciling(scene.client) as looks:
         await until(looks)
-        assert not scene.is_open
-        assert not scene.asked
-        await case.then(scene)
+        assert (scene.is_open, scene.asked) == (False, [])
+        await then(scene)
         await until(lambda: scene.is_open)
 
 
@@ -178,12 +175,6 @@ async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
     assert not scene.asked
 
 
-def by_hand(scene: Scene, cache: Cache, prober: Prober) -> EgressPodReconciler:
-    """A reconciler that a test calls."""
-    applier = Applier(scene.client, cache, EventRecorder(scene.client), no_errand, refusal_of)
-    return EgressPodReconciler(cache, applier, scene.client, prober, settings())
-
-
 async def is_replaced(scene: Scene) -> None:
     await scene.delete(WAITING)
     await scene.make(WAITING)
@@ -196,16 +187,14 @@ async def is_leaving(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("then", [is_replaced, is_leaving])
-async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(
-    scene: Scene, then: Callable[[Scene], Awaitable[None]]
-) -> None:
+async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: Scene, then: Change) -> None:
     await scene.make(WAITING, group())
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with running(cache.follow(scene.client)):
         await cache.synced()
     await then(scene)  # which the cache doesn't see any more
     async with health_session() as session:
-        reconciler = by_hand(scene, cache, Prober(partial(ask_by_http, session)))
+        reconciler = by_hand(scene.client, cache, Prober(partial(ask_by_http, session)))
         assert await reconciler.reconcile(key_of(WAITING)) == DONE
     assert not scene.is_open
 
@@ -223,7 +212,7 @@ async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> 
         raise AssertionError
 
     prober = Prober(ask, pace=Pace(timeout=3600))
-    reconciler = by_hand(scene, cache, prober)
+    reconciler = by_hand(scene.client, cache, prober)
     async with running(cache.follow(scene.client), prober.run()):
         await cache.synced()
         with pytest.raises(Pending):
@@ -256,3 +245,37 @@ async def test_a_refused_write_is_told_by_an_event(scene: Scene) -> None:
         await until(lambda: any(each["reason"] == "EgressGateFailed" for each in scene.sim.store.list(EVENT)))
         scene.sim.faults.clear()
         await until(lambda: scene.is_open)
+
+
+FOO = proxy_group(GROUP)
+SERVICES = [group_egress(name, GROUP) for name in ("db", "web")]
+
+
+async def test_the_next_pod_is_ready_once_each_service_leads_to_it(world: World) -> None:
+    await world.apply(FOO, *SERVICES)
+    await world.becomes(lambda: endpoint_counts(world), {2})
+    old = (await ready_group(world, FOO))[1].pod
+    assert old is not None
+    await world.delete(old)
+    pod = await world.eventually(lambda: next_pod(world, old))
+    assert conditions(pod)[EGRESS_GATE] == "2 Services lead to this Pod"
+    assert {"Initialized", "ContainersReady"} <= conditions(pod).keys()
+    assert await endpoint_counts(world) == {2}
+
+
+async def endpoint_counts(world: World) -> set[int]:
+    """Return how many endpoints each EndpointSlice has; 0 for a Service without any."""
+    found = [await addresses(world, service) for service in SERVICES]
+    return {len(each) for slices in found for each in slices.values() or [()]}
+
+
+async def next_pod(world: World, old: Object) -> Object | None:
+    """Return the Pod in the place of *old* once it is ready."""
+    live = await world.find(TSOPERATOR_POD, "foo-1")
+    return live if live and uid(live) != uid(old) and is_ready(live) else None
+
+
+def conditions(pod: Object) -> dict[str, str]:
+    """Return the messages of the conditions of *pod* that hold, by type."""
+    found = pod["status"]["conditions"]
+    return {each["type"]: each.get("message", "") for each in found if each["status"] == "True"}
