@@ -26,7 +26,6 @@ def group(name: str, type_: str, reason: str) -> Object:
 
 
 def config(name: str, entries: int) -> Object:
-    """The ConfigMap of the group *name*."""
     rendered = render_entries({f"default-{number}": Entry("", "100.64.0.1", frozenset()) for number in range(entries)})
     key, labels = Key(OPERATOR_NAMESPACE, f"{name}-egress-config"), group_owner(name).labels
     return obj(CONFIGMAP, key, {"binaryData": {"egress-services": rendered}}, labels=labels)

@@ -34,7 +34,6 @@ def denied(authority: Authority | None = None, rcode: str = "NXDOMAIN") -> Reply
 
 
 def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | None = None) -> Seen:
-    """What is known after one question over UDP."""
     return replace(SEEN, udp=udp, tcp=None, direct=direct, targets=targets)
 
 

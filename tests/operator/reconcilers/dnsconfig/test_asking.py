@@ -39,7 +39,6 @@ def failing(response: DNSRecord) -> None:
 
 
 def both(response: DNSRecord) -> None:
-    """Add an alias and two addresses to *response*."""
     response.add_answer(RR(NAME, QTYPE.CNAME, rdata=CNAME("x.example.org")))
     response.add_answer(RR("x.example.org", QTYPE.A, rdata=A("192.0.2.1")))
     response.add_answer(RR("x.example.org", QTYPE.AAAA, rdata=AAAA("2001:db8::1")))

@@ -42,7 +42,6 @@ def after(dns: DNSObjects, **fields: str) -> DNSObjects:
 
 
 def reason_of(found: Outcome) -> str | None:
-    """Return the reason of the refusal, if it is one."""
     return found.result.reason if isinstance(found.result, Refusal) else None
 
 

@@ -19,7 +19,6 @@ THEIRS = "example.org {\n    whoami\n}\n"
 
 
 def managed() -> Object:
-    """Return a DNSConfig that asks for the cluster's DNS to be managed."""
     asked = dnsconfig()
     return {**asked, "spec": {**asked["spec"], "clusterDNS": {"mode": "Managed"}}}
 
@@ -45,13 +44,11 @@ async def address(world: World) -> str:
 
 
 async def delete(world: World) -> None:
-    """Delete the DNSConfig, and wait until it is gone."""
     await world.delete(managed())
     await world.eventually(lambda: world.gone(managed()))
 
 
 async def snippet(world: World) -> str:
-    """Return what the status says is to be written."""
     status = (await world.look(dnsconfig())).get("status") or {}
     return str(status.get("clusterDNS", {}).get("snippet", ""))
 

@@ -82,7 +82,6 @@ async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World)
 
 
 async def served_names(world: World) -> list[str]:
-    """Return the names that have records."""
     return sorted(await world.records())
 
 
@@ -153,12 +152,10 @@ class Servers:
     nameserver: DNSServer
 
     async def ask(self, query: Query) -> Reply:
-        """Ask one of the two."""
         is_of_cluster = query.server == self.cluster.address
         return await ask(query if is_of_cluster else replace(query, server=self.nameserver.address))
 
     def forward(self, query: bytes, transport: str) -> bytes | None:
-        """Answer as the nameserver does."""
         return self.nameserver.answer(query, transport)
 
 
@@ -178,8 +175,6 @@ async def asked(world: World) -> AsyncIterator[Servers]:
 
 
 def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
-    """Return what answers every query like this."""
-
     def respond(query: bytes, _transport: str) -> bytes:
         response = DNSRecord.parse(query).reply()
         response.header.rcode = rcode
@@ -239,7 +234,6 @@ async def said(world: World, reason: str) -> None:
 
 
 async def forward_to(world: World, server: str) -> None:
-    """Let the Corefile say that *server* is asked for ts.net."""
     text = f"ts.net {{\n forward . {server}\n}}\n"
     await world.api.patch(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": text}})
 

@@ -46,7 +46,6 @@ RIGHT = Plan(steps=[])
 
 @cache
 def buckets(records: tuple[Record, ...]) -> tuple[Bucket, ...]:
-    """The buckets of *records*, each of a proxy of its own."""
     table = Table()
     for number, record in enumerate(records):
         table.put(Key("tailscale", f"ts-{number}"), record)
@@ -142,7 +141,6 @@ Cluster = Mapping[int, Object]
 
 
 def named(count: int, address: str = "192.0.2.1") -> list[Record]:
-    """Records of about 40 bytes each."""
     return [Record(f"db-{number}.tail1234.ts.net", (address,), ()) for number in range(count)]
 
 
@@ -163,7 +161,6 @@ def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
 
 
 def after(cluster: Cluster, step: Step) -> Cluster:
-    """The cluster after one write or deletion."""
     if isinstance(step, Deletion):
         return {shard: live for shard, live in cluster.items() if live is not step.obj}
     assert isinstance(step, Child | Patch), "nobody else writes records"
@@ -294,7 +291,6 @@ def test_no_name_vanishes_whatever_was_begun_and_not_finished(history: list[tupl
 
 
 def noted(cluster: Cluster) -> str | None:
-    """How many names the ConfigMap says it leaves out."""
     note: str | None = cluster[0]["metadata"]["annotations"].get(ANNOTATION_LEFT_OUT)
     return note
 

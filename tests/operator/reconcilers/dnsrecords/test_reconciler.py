@@ -124,7 +124,6 @@ async def test_a_new_pod_is_followed_and_the_name_exists_all_the_while(world: Wo
 
 
 async def moved(world: World, before: Proxy) -> bool:
-    """Tell whether another Pod is ready."""
     proxy = await world.proxy(egress())
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
@@ -164,12 +163,10 @@ async def test_thirty_services_are_named_by_few_requests_and_writes_and_then_not
 
 
 def asked(world: World) -> int:
-    """Return how many requests of the operator there were."""
     return sum(count for (agent, _, _), count in world.requests().items() if agent == USER_AGENT)
 
 
 async def all_named(world: World, count: int) -> bool:
-    """Tell whether *count* names have an address."""
     return [bool(addresses) for addresses in (await world.records()).values()] == [True] * count
 
 

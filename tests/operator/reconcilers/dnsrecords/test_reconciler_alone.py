@@ -62,7 +62,6 @@ class Known:
 
 @asynccontextmanager
 async def following_records(world: World, cache: Cache | None = None) -> AsyncIterator[Known]:
-    """Run the reconciler until the end of the block."""
     cache, known = cache or Cache(sources(NAMESPACE)), Known()
     acting = applier(world.api, cache, Tailnets([]))
     reconciler = DNSRecordsReconciler(cache, acting, SHARDED, SMALL, known)
@@ -96,7 +95,6 @@ def nameserver(image: str = SHARDED.nameserver_image) -> Object:
 
 
 def proxy_of(number: int) -> list[Object]:
-    """Return an egress Service, its proxy's headless Service and EndpointSlice."""
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
     owner = Owner("svc", key_of(parent))
     service = headless_service(Key(NAMESPACE, f"ts-db-{number}"), owner, f"uid-{number}", f"db-{number}.{DOMAIN}")
@@ -121,7 +119,6 @@ def slice_of(number: int, address: str) -> Object:
 
 
 async def shards(world: World) -> dict[str, Object]:
-    """Return the ConfigMaps of records by name."""
     found = (await world.api.list(CONFIGMAP, NAMESPACE, LABEL_SELECTOR)).items
     return {key_of(configmap).name: configmap for configmap in found}
 
@@ -131,13 +128,11 @@ async def names(world: World) -> list[str]:
 
 
 async def whole(world: World) -> dict[str, list[str]]:
-    """Return the IPv4 records as the nameserver reads them."""
     records = merge(parse(found["data"][RECORDS_KEY]) for found in (await shards(world)).values())
     return records.ip4 if records else {}
 
 
 def addresses(count: int) -> dict[str, list[str]]:
-    """The records of the first *count* proxies."""
     return {f"db-{number}.{DOMAIN}": [f"192.0.2.{number % 200 + 1}"] for number in range(count)}
 
 

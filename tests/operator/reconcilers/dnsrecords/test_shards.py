@@ -19,7 +19,6 @@ LIMITS = Limits(split=1000, full=2000)
 
 
 def buckets(names: Iterable[str]) -> tuple[Bucket, ...]:
-    """The buckets of *names*, each with one address."""
     table = Table()
     for name in names:
         table.put(Key("tailscale", name), Record(name, ("192.0.2.1",), ()))
@@ -31,7 +30,6 @@ def numbered_names(count: int) -> list[str]:
 
 
 def even(weight: int) -> tuple[Bucket, ...]:
-    """Buckets that weigh *weight* together."""
     return tuple(Bucket({}, {}, {}, weight // 32) for _ in range(32))
 
 

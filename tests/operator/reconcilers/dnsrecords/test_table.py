@@ -26,7 +26,6 @@ def content(buckets: tuple[Bucket, ...]) -> list[tuple[object, object, object]]:
 
 
 def both(made: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """All records by family."""
     ip4 = {name: addresses for bucket in made.buckets() for name, addresses in bucket.ip4.items()}
     return ip4, {name: addresses for bucket in made.buckets() for name, addresses in bucket.ip6.items()}
 

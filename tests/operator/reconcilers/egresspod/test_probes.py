@@ -23,12 +23,10 @@ OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = Answer
 
 
 def check(name: str) -> Check:
-    """A check of the Service *name*."""
     return Check(Key("default", name), f"http://{name}.example.org/healthz", "Pod-IPv4", "192.0.2.7")
 
 
 def question(*names: str, pod: str = "uid-1", requests: int = 6) -> Question:
-    """A question about a Pod: whether the Services *names* lead to it."""
     return Question(pod, frozenset(map(check, names)), requests=requests)
 
 
@@ -69,7 +67,6 @@ class Services:
 
 @asynccontextmanager
 async def asking(services: Services) -> AsyncIterator[Prober]:
-    """Let the prober of *services* run until the end of the block."""
     async with running(services.prober.run()):
         yield services.prober
 
@@ -208,7 +205,6 @@ async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
 
 
 def many(left: int) -> Question:
-    """A question of which so many Services are unserved."""
     return replace(question(), unserved=frozenset(Key("default", f"s{number:02}") for number in range(left)))
 
 
@@ -255,8 +251,6 @@ def test_a_pod_that_is_ready_in_time_is_not_told_of(caplog: pytest.LogCaptureFix
 
 
 def answering(status: int, headers: dict[str, str], connections: list[object] | None = None) -> Handler:
-    """A proxy that answers so, and notes the connections."""
-
     async def handle(request: web.Request) -> web.Response:
         if connections is not None:
             connections.append(request.transport.get_extra_info("peername") if request.transport else None)

@@ -270,7 +270,6 @@ async def endpoint_counts(world: World) -> set[int]:
 
 
 async def next_pod(world: World, old: Object) -> Object | None:
-    """Return the Pod in the place of *old* once it is ready."""
     live = await world.find(TSOPERATOR_POD, "foo-1")
     return live if live and uid(live) != uid(old) and is_ready(live) else None
 

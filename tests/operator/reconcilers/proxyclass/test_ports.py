@@ -18,7 +18,6 @@ def with_ports(*given: int | tuple[int, int], name: str = "prod", ready: bool | 
 
 
 def violation(obj: Object, *others: Object, cluster: ports.Range | None = None) -> str:
-    """What is wrong with the ports of *obj*; empty if nothing is."""
     parsed = ProxyClass.parse(obj)
     assert not isinstance(parsed, Invalid)
     return ports.violation(obj, parsed, [obj, *others], cluster) or ""

@@ -15,7 +15,6 @@ PORTS: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 30010, "end
 
 
 async def becomes(world: World, name: str, reason: str) -> None:
-    """Wait until the ProxyClass *name* is ready or not for that *reason*."""
     await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
 
 

@@ -45,7 +45,6 @@ def secrets(ordinal: int, auth_key: str = "", **state: str) -> list[Object]:
 
 
 def joined(ordinal: int) -> list[Object]:
-    """Return the Secrets of a replica that has joined the tailnet."""
     return secrets(
         ordinal,
         device_id=f"nodeid-{ordinal}",

@@ -75,7 +75,6 @@ def with_config(data: dict[str, str], **metadata: Any) -> list[Object]:
 
 
 def gone(patch: Patch) -> dict[str, None]:
-    """The files that *patch* takes away."""
     return {name: None for name, value in patch.body["data"].items() if value is None and name.startswith("cap-")}
 
 

@@ -34,7 +34,6 @@ def wanted_of(service: Object) -> Entry:
 
 
 def live(found: dict[str, Entry] | None = None, pings: str = SIX, **metadata: Any) -> Object:
-    """The ConfigMap as the cache has it."""
     data = {"hep-pings": pings} | ({} if found is None else {"egress-services": render_entries(found)})
     head = {"labels": OWNER.labels, **OWNED, **metadata}
     return slim_configmap(obj(CONFIGMAP, KEY, {"binaryData": data}, **head))

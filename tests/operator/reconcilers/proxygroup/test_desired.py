@@ -57,7 +57,6 @@ def child(made: Plan, kind: str) -> Object:
 
 
 def ready(made: Plan, kind: str = "ProxyGroupReady") -> tuple[str, str, str]:
-    """The status, the reason and the message of a condition."""
     (found,) = [each for each in status_of(made)["conditions"] if each["type"] == kind]
     return found["status"], found["reason"], found["message"]
 

@@ -30,7 +30,6 @@ def node(name: str, *addresses: str, kind: str = "ExternalIP", **labels: str) ->
 
 
 def service(name: str, node_port: int, port: int = 0) -> Object:
-    """The NodePort Service of a replica of some group."""
     listed = {"nodePort": node_port, **({"port": port} if port else {})}
     return obj(SERVICE, Key("tailscale", f"{name}-nodeport"), {"spec": {"ports": [listed]}}, labels=OWNER.labels)
 

@@ -56,7 +56,6 @@ async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Repli
 
 
 async def devices(world: World, group: Object = FOO) -> list[str]:
-    """Return the names of the devices in the status of *group*."""
     return [device["hostname"] for device in ((await world.look(group)).get("status") or {}).get("devices", ())]
 
 
@@ -131,7 +130,6 @@ def node(address: str) -> Object:
 
 
 async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
-    """Return the static endpoints of each replica in the status of *group*."""
     found = (await world.look(group))["status"].get("devices", ())
     return [device.get("staticEndpoints") for device in found]
 
@@ -180,7 +178,6 @@ class Hand(NamedTuple):
 
 @asynccontextmanager
 async def by_hand(*there: Object, now: Callable[[], datetime] = utc_now) -> AsyncIterator[Hand]:
-    """Yield a reconciler in a cluster in which these objects are *there*."""
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with (
         cluster_sim(SimOptions(controllers=False)) as sim,

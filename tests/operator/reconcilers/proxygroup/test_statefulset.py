@@ -143,7 +143,6 @@ def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> O
 
 
 def gos() -> Object:
-    """What a Go operator made."""
     return live(whole(), terminationGracePeriodSeconds=30, readinessGates=None)
 
 

@@ -20,7 +20,6 @@ SECRET_STR = SecretStr("s3cret")
 
 
 def tailnet(**spec: object) -> Object:
-    """A Tailnet as it is stored."""
     return obj(TAILNET, Key("", "lab"), {"spec": {"credentials": {"secretName": "lab-oauth"}, **spec}}, generation=7)
 
 

@@ -95,7 +95,6 @@ class Ground:
         return self.tailnets.registered(NAME)
 
     async def change_secret(self, **data: str) -> None:
-        """Write *data* into the Secret."""
         await self.change(self.lab.secret(), {"data": encoded(data)})
 
     async def move_to(self, host: str, **changes: object) -> None:
