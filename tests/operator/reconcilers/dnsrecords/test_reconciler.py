@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from ipaddress import ip_address
 
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
@@ -44,11 +43,6 @@ async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]
         async for change in changes:
             if change.object["metadata"]["name"] == CONFIGMAP_NAME:
                 seen.append(json.loads(change.object["data"][RECORDS_KEY])["ip4"])
-
-
-def in_order(addresses: Iterable[str]) -> list[str]:
-    """Return *addresses* as `World.records` does: IPv4 first, each family by number."""
-    return sorted(addresses, key=lambda text: (ip_address(text).version, int(ip_address(text))))
 
 
 async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: World) -> None:
@@ -126,27 +120,6 @@ async def test_a_new_pod_is_followed_and_the_name_exists_all_the_while(world: Wo
 async def moved(world: World, before: Proxy) -> bool:
     proxy = await world.proxy(egress())
     return proxy is not None and proxy.pod_uid != before.pod_uid
-
-
-async def test_two_services_for_one_name_share_it_and_each_takes_only_its_own_address_away(world: World) -> None:
-    second = egress("second")
-    await world.apply(dnsconfig(), egress(), second)
-    proxies = [await named_proxy(world, service) for service in (egress(), second)]
-    both = in_order(address for proxy in proxies for address in proxy.addresses)
-    await world.becomes(world.records, {FQDN: both})
-    await world.delete(egress())
-    await world.becomes(world.records, {FQDN: proxies[1].addresses})
-    await world.delete(second)
-    await world.becomes(world.records, {})
-
-
-async def test_a_proxy_whose_service_becomes_bad_keeps_its_name(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    proxy = await named_proxy(world, egress())
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": "db.example.org"})
-    await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
-    await world.settled()
-    assert await world.records() == {FQDN: proxy.addresses}
 
 
 @pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second

@@ -88,6 +88,9 @@ SERVED = {
     "egress, another form": Case(proxy(UP, name="DB.Tail1234.TS.net."), {FQDN: ["192.0.2.1"]}),
     "no name yet": Case(proxy(UP, name=""), {}),
     "by address": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-ip": "100.64.0.1"})), {}),
+    "to a bad name, which it doesn't take": Case(
+        proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": "db.example.org"})), {FQDN: ["192.0.2.1"]}
+    ),
     "to nothing": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": ""})), {}),
     "not to a group": Case(proxy(UP, parent=egress_service({**TO_DB, **TO_GROUP})), {}),
     "no egress any more": Case(proxy(UP, parent=egress_service({})), {}),
