@@ -27,6 +27,7 @@ from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patc
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.settings import Settings
 
 from tests.operator.desired.recordings import recorded
 from tests.operator.reconcilers.proxygroup import groups
@@ -72,6 +73,7 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     for each in children_of(made):
         assert each["metadata"]["labels"].items() >= OWNER.labels.items()
         assert each["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
+    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
@@ -80,10 +82,6 @@ def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_ma
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
     assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
     assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
-
-
-def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
-    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 @pytest.mark.parametrize("given", ["annotations", "labels"])
@@ -158,55 +156,51 @@ class Bad(NamedTuple):
     class_: Object | None = None
     tailnet: TailnetView = TailnetView()
     event: bool = True
+    of: Settings = SETTINGS
 
 
-def image(name: str) -> Object:
-    return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"image": name}}}}, ready=True)
+def class_with(**container: object) -> Object:
+    return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": container}}}, ready=True)
 
 
 LONG, LONGEST = "a" * 50, "a" * 49
-CLASSY = live_group({"proxyClass": "prod"})
+CLASSY, OTHER_IMAGE = live_group({"proxyClass": "prod"}), class_with(image="example.org/k8s-proxy:v1")
+LONG_AND_CLASSY = live_group({"proxyClass": "prod"}, name=LONG)
+NO_CLASS = "ProxyClass 'prod' does not exist: create it, or "
 BAD = {
     "unparsable": Bad("ProxyGroupInvalid", "this ProxyGroup is invalid: spec.replicas", live_group({"replicas": "x"})),
     "reserved": Bad("ProxyGroupInvalid", "make it anew", live_group(name="kube-apiserver-auth-proxy")),
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
     "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
-    "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, image("example.org/k8s-proxy:v1")),
-    "no class": Bad(CREATING, "ProxyClass 'prod' does not exist: create it, or change spec", CLASSY, event=False),
+    "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, OTHER_IMAGE),
+    "all that is wrong": Bad("ProxyGroupInvalid", "with another; its ProxyClass has", LONG_AND_CLASSY, OTHER_IMAGE),
+    "no class": Bad(CREATING, f"{NO_CLASS}change spec", CLASSY, event=False),
+    "no default class": Bad(
+        CREATING, f"{NO_CLASS}unset the operator's PROXY_DEFAULT_CLASS", event=False, of=settings(proxy_class="prod")
+    ),
     "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
 }
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_group_that_can_not_be_made_says_why_and_keeps_what_runs(bad: Bad) -> None:
-    made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet))
+    made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet), bad.of)
     status, reason, message = ready(made)
     assert (status, reason, bad.words in message) == ("False", bad.reason, True), message
     assert reasons_of(made) == ([bad.reason] if bad.event else [])
     assert (made.steps, made.hold, made.error) == ([], "", None)
 
 
-def test_all_that_is_wrong_is_said() -> None:
-    found = Observed(Children(), proxy_class=image("k8s-proxy"))
-    message = ready(plan_of(live_group({"proxyClass": "prod"}, name=LONG), found))[2]
-    assert message.count("; ") == 1
-
-
 def test_other_images_and_the_longest_name_are_fine() -> None:
-    proxy_class = image("example.org/k8s-proxy/tailscale:v1")
-    assert proxy_of(CLASSY, Observed(Children(), proxy_class=proxy_class)).owner == OWNER
+    fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
+    assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
-
-
-def test_a_default_class_that_is_missing_is_told_of() -> None:
-    message = ready(plan_of(live_group(), NOTHING, settings(proxy_class="prod")))[2]
-    assert message == "ProxyClass 'prod' does not exist: create it, or unset the operator's PROXY_DEFAULT_CLASS"
 
 
 def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
     changed = {**PROD, "metadata": {**PROD["metadata"], "generation": 2}}
-    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), changed))
+    made = plan_of(CLASSY, of_class(running(0, 1), changed))
     assert (made.status, children_of(made), made.notes) == (None, [], [])
 
 
@@ -274,9 +268,8 @@ def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
 
 
 def test_a_class_that_ends_the_drain_is_told_of() -> None:
-    env = [{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}]
-    class_ = live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}, ready=True)
-    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), class_))
+    class_ = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
+    made = plan_of(CLASSY, of_class(running(0, 1), class_))
     assert reasons_of(made) == ["NoGracefulShutdown"]
 
 
