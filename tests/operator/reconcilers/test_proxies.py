@@ -139,9 +139,7 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
     assert waits == [Result(ORPHANED_FOR)] * 3
 
 
-async def test_news_of_devices_are_there_until_they_are_reported(
-    sim: ClusterSim, tailnets: Tailnets, proxies: Proxies
-) -> None:
+async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets: Tailnets, proxies: Proxies) -> None:
     sim.control.scopes = {"auth_keys"}
     with suppress(Pending):
         await tailnets.carry_out(FreeName(OWN, OWNER, "db", ("tag:k8s",)))
@@ -157,9 +155,7 @@ async def test_a_parent_without_a_proxy_gets_no_keys(sim: ClusterSim, proxies: P
     assert (await proxies.auth_keys(PARENT, Plan(), NO_CHILDREN), sim.control.keys) == (NO_KEYS, {})
 
 
-async def test_a_key_that_is_refused_is_a_refusal_and_an_api_server_that_is_away_is_none(
-    sim: ClusterSim, proxies: Proxies
-) -> None:
+async def test_a_refused_key_is_a_refusal_and_an_absent_api_server_is_none(sim: ClusterSim, proxies: Proxies) -> None:
     sim.control.policy_tags = set()
     refusal = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     assert isinstance(refusal, Refusal)
@@ -169,9 +165,7 @@ async def test_a_key_that_is_refused_is_a_refusal_and_an_api_server_that_is_away
         await proxies.auth_keys(HELD, PROXY, NO_CHILDREN)
 
 
-async def test_a_parent_that_is_not_held_yet_gets_a_key_without_a_look_at_its_secrets(
-    sim: ClusterSim, proxies: Proxies
-) -> None:
+async def test_a_parent_without_our_finalizer_gets_a_key_at_once(sim: ClusterSim, proxies: Proxies) -> None:
     sim.faults.leave()
     found = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     (minted,) = sim.control.keys.values()
@@ -238,9 +232,7 @@ async def test_a_proxy_that_is_in_another_tailnet_than_its_owner_names_is_refuse
     assert bool(view.refusal) == bool(words)
 
 
-async def test_a_tailnet_that_is_refused_goes_on_for_proxies_that_are_in_it(
-    proxies: Proxies, tailnets: Tailnets, lab: Lab
-) -> None:
+async def test_a_refused_tailnet_goes_on_for_proxies_in_it(proxies: Proxies, tailnets: Tailnets, lab: Lab) -> None:
     tailnets.refuse("lab", "its Secret is empty")
     newcomer, there = (proxies.tailnet("lab", GATE, each) for each in (NO_CHILDREN, logged_in(lab.url)))
     assert newcomer.refusal == Refusal("Tailnet 'lab' can't be used: its Secret is empty")
@@ -273,9 +265,7 @@ async def test_the_device_of_an_orphan_is_deleted_in_the_tailnet_in_which_it_is(
         await until(lambda: not control.devices)
 
 
-async def test_a_change_of_a_device_concerns_the_parent_whose_proxy_has_it(
-    sim: ClusterSim, client: KubeClient, proxies: Proxies
-) -> None:
+async def test_a_device_concerns_the_parent_of_its_proxy(sim: ClusterSim, client: KubeClient, proxies: Proxies) -> None:
     secret = whole_secret("ts-db-0", {"device_id": "n1"}, OWNER.labels)
     sim.store.create(kinds.SECRET, secret)
     async with running(proxies.cache.follow(client)):

@@ -32,9 +32,17 @@ async def write(world: World, text: str) -> None:
     await world.change(COREDNS, {"data": {"Corefile": text}})
 
 
+async def told(world: World, reason: str) -> str:
+    """Wait until the condition has this *reason*, and return its message."""
+    await world.becomes(lambda: world.reason(managed(), CONFIGURED), reason)
+    found = await world.condition(managed(), CONFIGURED)
+    assert found is not None
+    return found.message
+
+
 async def configured(world: World) -> tuple[str, str]:
     """Wait until our stub domain is there, and return what CoreDNS reads, and the part that is ours."""
-    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "StubDomainWritten")
+    await told(world, "StubDomainWritten")
     text = await corefile(world)
     return text, text.removeprefix(COREFILE)
 
@@ -101,21 +109,21 @@ async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_sta
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_without_reload_an_event_says_how_a_stub_domain_that_is_gone_is_forgotten(
-    cluster: World, is_kept: bool
-) -> None:
+async def test_without_reload_an_event_says_how_the_stub_domain_is_forgotten(cluster: World, is_kept: bool) -> None:
     silent = COREFILE.replace("    reload\n", "")
     await write(cluster, silent)
     async with running_operator(cluster):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "RestartNeeded")
+        await told(cluster, "RestartNeeded")
         assert "RestartNeeded" not in await cluster.events(managed())
         await (cluster.change(managed(), MANUAL) if is_kept else cluster.delete(managed()))
         await cluster.becomes(lambda: corefile(cluster), silent)
         await cluster.settled()
-        told = (await cluster.events(managed()))["RestartNeeded"]
-        assert told.startswith("the stub domain is taken out of the configuration of the cluster's DNS. CoreDNS has no")
-        assert told.endswith("kubectl -n kube-system rollout restart deployment coredns")
+        words = (await cluster.events(managed()))["RestartNeeded"]
+        assert words.startswith(
+            "the stub domain is taken out of the configuration of the cluster's DNS. CoreDNS has no"
+        )
+        assert words.endswith("kubectl -n kube-system rollout restart deployment coredns")
 
 
 @pytest.mark.simulated
@@ -184,10 +192,8 @@ async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster:
     await write(cluster, broken)
     async with running_operator(cluster):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "CorefileUnreadable")
-        told = await cluster.condition(managed(), CONFIGURED)
-        assert told is not None
-        assert (told.status, (await cluster.events(managed()))[told.reason]) == ("False", told.message)
+        message = await told(cluster, "CorefileUnreadable")
+        assert (await cluster.events(managed()))["CorefileUnreadable"] == message
         assert not await cluster.writes_when_left_alone()
         assert await corefile(cluster) == broken
         await write(cluster, COREFILE)
@@ -195,9 +201,7 @@ async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster:
 
 
 @pytest.mark.simulated
-async def test_a_stub_domain_that_comes_back_is_taken_out_if_it_is_seen_that_there_is_no_dnsconfig(
-    world: World,
-) -> None:
+async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be_there(world: World) -> None:
     await world.apply(managed())
     text, _ = await configured(world)
     await delete(world)
@@ -215,37 +219,29 @@ async def test_a_stub_domain_that_comes_back_is_taken_out_if_it_is_seen_that_the
 async def test_without_the_setting_a_stub_domain_is_neither_written_nor_removed(cluster: World) -> None:
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
-        told = await cluster.condition(managed(), CONFIGURED)
-        assert told is not None
-        assert "operatorConfig.manageClusterDNS" in told.message
+        assert "operatorConfig.manageClusterDNS" in await told(cluster, "NotPermitted")
         assert await corefile(cluster) == COREFILE
     async with running_operator(cluster):
         await configured(cluster)
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.delete(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
+        await told(cluster, "NotPermitted")
         assert FINALIZER in (await cluster.look(managed()))["metadata"]["finalizers"]
         await write(cluster, COREFILE)
         await cluster.eventually(lambda: cluster.gone(managed()))
 
 
-REFUSALS = {
-    "NotPermitted": (Failure(403, 10**6, "patch", "configmaps"), "set operatorConfig.manageClusterDNS"),
-    "NotWritten": (Failure(422, 10**6, "patch", "configmaps"), ""),
-}
-
-
 @pytest.mark.simulated
-@pytest.mark.parametrize("reason", REFUSALS)
-async def test_a_write_that_is_refused_is_told_and_the_nameserver_is_ready(world: World, reason: str) -> None:
-    failure, words = REFUSALS[reason]
-    world.sim.faults.fail(replace(failure))
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [(403, "NotPermitted", "set operatorConfig.manageClusterDNS"), (422, "NotWritten", "")],
+)
+async def test_a_write_that_is_refused_is_told_and_the_nameserver_is_ready(
+    world: World, status: int, reason: str, words: str
+) -> None:
+    world.sim.faults.fail(Failure(status, 10**6, "patch", "configmaps"))
     await world.apply(managed())
-    await world.becomes(lambda: world.reason(managed(), CONFIGURED), reason)
-    told = await world.condition(managed(), CONFIGURED)
-    assert told is not None
-    assert words in told.message
+    assert words in await told(world, reason)
     assert await world.reason(managed(), "NameserverReady") == "NameserverCreated"
     assert "CoreDNS" in str((await world.look(managed()))["status"]["clusterDNS"])
     world.sim.faults.clear()

@@ -56,9 +56,7 @@ async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: Worl
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_the_own_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(
-    cluster: World,
-) -> None:
+async def test_the_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(cluster: World) -> None:
     cluster.peer()
     async with running_operator(cluster):
         await cluster.apply(dnsconfig())
@@ -168,9 +166,7 @@ async def test_a_service_in_a_zone_that_is_not_known_yet_is_refused_until_it_is(
         await outside.becomes(outside.zones, BOTH_ZONES)
 
 
-async def test_a_zone_outlives_a_control_server_that_is_away_and_goes_when_its_tailnet_has_another(
-    outside: World,
-) -> None:
+async def test_a_zone_outlives_an_absent_control_server_and_goes_when_its_tailnet_has_another(outside: World) -> None:
     async with running_services(outside, SOON):
         await outside.becomes(outside.zones, BOTH_ZONES)
     outside.control.fail(count=10**6)

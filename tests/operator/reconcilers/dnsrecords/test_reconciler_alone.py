@@ -234,9 +234,7 @@ class Brittle(dict[str, Any]):
         return super().get(name, default)
 
 
-async def test_a_proxy_that_could_not_be_looked_at_is_looked_at_again(
-    cluster: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_proxy_that_could_not_be_read_is_read_again(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
     watched, slims = sources(NAMESPACE), {ENDPOINTSLICE: Brittle}
     cache = Cache([replace(each, slim=slims.get(each.selection.resource, each.slim)) for each in watched])
     await prepared(cluster, 1)

@@ -56,12 +56,6 @@ def test_a_set_grows_at_the_limit_and_shrinks_when_half_of_it_is_enough(weight: 
     assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
 
 
-@given(st.integers(0, 32 * 1000), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_the_number_of_shards_stays_once_it_is_right(weight: int, now: int) -> None:
-    count = shards.count_for(even(weight), 80, now, LIMITS)
-    assert shards.count_for(even(weight), 80, count, LIMITS) == count
-
-
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
 def test_a_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: int) -> None:
     count = shards.count_for(even(weight), 80, now, LIMITS)

@@ -143,7 +143,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_that_passed_is_asked_again_only_of_another_pod_or_when_it_comes_back(
+async def test_a_service_is_asked_until_it_passes_for_a_pod(
     questions: Sequence[Question], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])
@@ -219,9 +219,7 @@ TWO = replace(question("db", "web"), unserved=frozenset([Key("a", "b")]))
         (many(11), "11 of its .*default/s09, …"),
     ],
 )
-def test_a_pod_that_waits_for_a_minute_is_told_of_once(
-    asked: Question, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pod_that_waits_a_minute_is_told_once(asked: Question, words: str, caplog: pytest.LogCaptureFixture) -> None:
     @in_virtual_time
     async def follow() -> None:
         async with asking(Services(db=[UNREACHABLE])) as prober:

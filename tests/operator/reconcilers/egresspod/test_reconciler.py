@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
@@ -136,12 +136,10 @@ async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, there: Se
         await until(lambda: scene.is_open)
 
 
-@pytest.mark.parametrize(
-    "failure", [Failure(409), Failure(500), Failure(LOST)], ids=["a conflict", "an error", "a lost answer"]
-)
-async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, failure: Failure) -> None:
+@pytest.mark.parametrize("status", [409, 500, LOST])
+async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, status: int) -> None:
     await scene.make(WAITING, group())
-    scene.sim.faults.fail(replace(failure, verb="update", plural="pods"))
+    scene.sim.faults.fail(Failure(status, verb="update", plural="pods"))
     async with reconciling(scene.client):
         await until(lambda: scene.is_open)
 
@@ -154,11 +152,8 @@ async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
         await scene.change(endpoints(OTHER_IP, POD_IP))
         await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), {"metadata": {"labels": {"team": "x"}}})
         await until(lambda: looks() > 1)
-    assert {(verb, plural) for _, verb, plural in scene.sim.writes_since(writes)} == {
-        ("update", "endpointslices"),
-        ("patch", "pods"),
-    }
-    assert not scene.asked
+    written = {(verb, plural) for _, verb, plural in scene.sim.writes_since(writes)}
+    assert (written, scene.asked) == ({("update", "endpointslices"), ("patch", "pods")}, [])
 
 
 async def is_replaced(scene: Scene) -> None:

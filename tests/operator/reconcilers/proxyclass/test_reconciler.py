@@ -18,9 +18,7 @@ async def becomes(world: World, name: str, reason: str) -> None:
     await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
 
 
-async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it(
-    world: World, monitoring: Object
-) -> None:
+async def test_service_monitors_come_and_go_with_the_prometheus_operator(world: World, monitoring: Object) -> None:
     await world.apply(proxy_class(**MONITORED), proxy_class("other"))
     await becomes(world, "prod", "ProxyClassInvalid")
     await world.apply(monitoring)

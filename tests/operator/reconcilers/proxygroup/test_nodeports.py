@@ -89,9 +89,7 @@ def test_each_replica_has_a_service() -> None:
         ("3000-3002", (two_ports("foo-0", 3001), two_ports("bar-0", 3000)), [3000]),
     ],
 )
-def test_node_ports_are_the_first_that_are_free_and_stay(
-    ranges: str, there: tuple[Object, ...], ports: list[int]
-) -> None:
+def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[Object, ...], ports: list[int]) -> None:
     made = some(found(ranges, len(ports), there))
     assert [each["spec"]["ports"][0]["nodePort"] for each in made.services] == ports
 
