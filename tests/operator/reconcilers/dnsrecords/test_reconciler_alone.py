@@ -95,27 +95,19 @@ def nameserver(image: str = SHARDED.nameserver_image) -> Object:
 
 
 def proxy_of(number: int) -> list[Object]:
+    """An egress Service, its proxy's Service, and an EndpointSlice, which is left alone by what makes Services' own."""
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
-    owner = Owner("svc", key_of(parent))
-    service = headless_service(Key(NAMESPACE, f"ts-db-{number}"), owner, f"uid-{number}", f"db-{number}.{DOMAIN}")
-    return [parent, service, slice_of(number, f"192.0.2.{number % 200 + 1}")]
-
-
-def slice_of(number: int, address: str) -> Object:
-    """Return the EndpointSlice of a proxy; a controller that makes Services' slices leaves it alone."""
-    labels = Owner("svc", Key("default", f"db-{number}")).labels
-    return {
+    name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
+    labels = {**owner.labels, LABEL_SERVICE_NAME: name}
+    made = {
         "apiVersion": ENDPOINTSLICE.api_version,
         "kind": ENDPOINTSLICE.kind,
-        "metadata": {
-            "namespace": NAMESPACE,
-            "name": f"ts-db-{number}-by-hand",
-            "labels": {**labels, LABEL_SERVICE_NAME: f"ts-db-{number}"},
-        },
+        "metadata": {"namespace": NAMESPACE, "name": f"{name}-by-hand", "labels": labels},
         "addressType": "IPv4",
         "ports": [],
-        "endpoints": [{"addresses": [address]}],
+        "endpoints": [{"addresses": [f"192.0.2.{number % 200 + 1}"]}],
     }
+    return [parent, headless_service(Key(NAMESPACE, name), owner, f"uid-{number}", f"db-{number}.{DOMAIN}"), made]
 
 
 async def shards(world: World) -> dict[str, Object]:

@@ -12,11 +12,9 @@ from tsoperator.reconcilers.egresspod import desired
 from tsoperator.reconcilers.egresspod.desired import Answer, Check, Observed
 
 from tests.operator.reconcilers.egresspod.objects import (
-    GROUP,
     HEALTH,
     POD_IP,
     USER,
-    config,
     endpoints,
     gate,
     group,
@@ -150,10 +148,6 @@ def test_an_answer_tells_which_pod_gave_it(check: Check, status: int, header: st
     assert check.answer(status, header) is means
 
 
-def test_the_answers_of_the_pod_and_of_an_old_proxy_pass() -> None:
-    assert [each for each in Answer if each.passes] == [Answer.OWN, Answer.NO_HEADER]
-
-
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
 def test_the_gate_opens_beside_the_other_conditions(before: Object, services: int, words: str) -> None:
@@ -171,8 +165,3 @@ def test_a_refusal_is_told_by_an_event() -> None:
     refusal = Refusal("no status for you", error=ValueError("403"))
     wanted = Plan(notes=[Note("Warning", "EgressGateFailed", "no status for you")], error=refusal.error)
     assert desired.failed(pod(POD_IP), refusal) == wanted
-
-
-@pytest.mark.parametrize(("child", "name"), [(pod(), GROUP), (config([]), GROUP), (service(), "")])
-def test_a_child_of_a_group_leads_to_it(child: Object, name: str) -> None:
-    assert desired.group_of(child) == name

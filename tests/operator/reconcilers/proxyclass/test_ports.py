@@ -94,9 +94,3 @@ def test_of_two_that_were_ready_at_once_the_older_stays(at: str) -> None:
     first, second = with_ports(32000, name="a", ready=True, at=at), with_ports(32000, name="b", ready=True)
     assert not violation(first, second)
     assert "'a' has 32000" in violation(second, first)
-
-
-def test_ranges_are_told_as_users_write_them() -> None:
-    parsed = ProxyClass.parse(with_ports(3001, (3005, 3007)))
-    assert ports.text(ports.ranges(parsed)) == "3001, 3005-3007"
-    assert ports.ranges(Invalid("x")) == []
