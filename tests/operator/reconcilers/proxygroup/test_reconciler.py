@@ -21,7 +21,6 @@ from tsoperator.api.objects import (
     TAILNET,
     Key,
     Object,
-    key_of,
 )
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
@@ -111,8 +110,8 @@ async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     classy = proxy_group("foo", proxyClass="prod")
     await world.apply(class_, classy)
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
-    await world.apply(outside := node("192.0.2.1"))
-    await world.api.patch(NODE, key_of(outside), {"status": outside["status"]}, "status")
+    outside = obj(NODE, Key("", "outside"), {"status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}]}})
+    await put(world.api, outside)
     await whole(world, classy)
     wanted = [["192.0.2.1:30001"], ["192.0.2.1:30002"]]
     await world.becomes(lambda: static_endpoints(world, classy), wanted)
@@ -122,11 +121,6 @@ async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     await world.change(class_, {"spec": {"staticEndpoints": None}})
     await world.becomes(lambda: static_endpoints(world, classy), [None, None])
     await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
-
-
-def node(address: str) -> Object:
-    status = {"addresses": [{"type": "ExternalIP", "address": address}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "outside"}, "status": status}
 
 
 async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
