@@ -2,9 +2,8 @@
 
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
-from tsoperator.api.objects import CONFIGMAP, STATEFULSET, Key, Object
+from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.runtime.cache import Cache
@@ -12,7 +11,7 @@ from tsoperator.sources import sources
 
 from tests.support import manifests
 from tests.support.cluster import put, running
-from tests.support.objects import OPERATOR_NAMESPACE, obj
+from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj
 
 
 def told(found: Object, type_: str, reason: str) -> Object:
@@ -23,12 +22,6 @@ def told(found: Object, type_: str, reason: str) -> Object:
 
 def group(name: str, type_: str, reason: str) -> Object:
     return told(manifests.proxy_group(name, type=type_), "ProxyGroupReady", reason)
-
-
-def config(name: str, entries: int) -> Object:
-    rendered = render_entries({f"default-{number}": Entry("", "100.64.0.1", frozenset()) for number in range(entries)})
-    key, labels = Key(OPERATOR_NAMESPACE, f"{name}-egress-config"), group_owner(name).labels
-    return obj(CONFIGMAP, key, {"binaryData": {"egress-services": rendered}}, labels=labels)
 
 
 def proxy(name: str, parent: str, replicas: int) -> Object:
@@ -43,8 +36,8 @@ THERE = [
     group("slow", "egress", "ProxyGroupCreating"),
     group("web", "ingress", "NotSupportedYet"),
     manifests.proxy_group("new", type="ingress"),
-    config("good-0", 3),
-    config("web", 1),
+    egress_config("good-0", *(f"default-{number}" for number in range(3))),
+    egress_config("web", "default-db"),
     *(told(manifests.tailnet(name), "TailnetReady", "TailnetValid") for name in "ab"),
     told(manifests.tailnet("c"), "TailnetReady", "InvalidOAuth"),
     proxy("up", "svc", 0),

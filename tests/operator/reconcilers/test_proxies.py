@@ -127,13 +127,17 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
     cache = Cache(sources(OPERATOR_NAMESPACE, [OWNER.key.namespace]))
     proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
     sim.store.create(kinds.SECRET, whole_secret("ts-db-0", {"device_id": "n1"}, OWNER.labels))
+
+    def is_seen() -> bool:
+        return cache.sees(SERVICE, OWNER.key.namespace)
+
     async with running(cache.follow(client, Pace(first_retry=0.01, refused=0.01))):
         await cache.synced()
         waits = [await proxies.remove_orphan(SERVICE, OWNER)]
         for seen in (False, True):
             sim.faults.clear() if seen else sim.faults.forbid(Ban("services", OWNER.key.namespace))
             sim.faults.drop_watches()
-            await until(lambda want=seen: cache.sees(SERVICE, OWNER.key.namespace) is want)
+            await until(is_seen if seen else lambda: not is_seen())
             clock.now += ORPHANED_FOR
             waits.append(await proxies.remove_orphan(SERVICE, OWNER))
     assert waits == [Result(ORPHANED_FOR)] * 3
@@ -186,18 +190,17 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 class Lab(NamedTuple):
-    """Another tailnet, which is registered as *name*, and its control server at *url*."""
+    """Another tailnet, which is registered as ``lab``, and its control server at *url*."""
 
     control: Control
     url: str
-    name: str = "lab"
 
 
 @pytest.fixture
 async def lab(client: KubeClient, cache: Cache, tailnets: Tailnets) -> AsyncIterator[Lab]:
     control = Control(headscale=True)
     async with control.serve() as url, tailnet_client(control, url) as opened:
-        tailnets.register(tailnet_of(opened, client, cache, SETTINGS, Lab(control, url).name))
+        tailnets.register(tailnet_of(opened, client, cache, SETTINGS, "lab"))
         yield Lab(control, url)
 
 

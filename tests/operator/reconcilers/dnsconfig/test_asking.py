@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 
 import asyncio_dgram
 import pytest
@@ -10,23 +9,11 @@ from dnslib import AAAA, CNAME, QTYPE, RCODE, RR, SOA, A, DNSRecord
 from tsoperator.reconcilers.dnsconfig.answers import Authority, Reply
 from tsoperator.reconcilers.dnsconfig.asking import Query, Transport, ask
 
-from tests.support.dnsserver import Respond, dns_server
+from tests.support.dnsserver import Respond, dns_server, replying
 
 NAME = "_nameserver-1.tail1234.ts.net"
 SOA_DATA = SOA("NameServer.example.org", "hostmaster.tail1234.ts.net", (7, 1, 2, 3, 5))
 DENIED_BY = Authority("tail1234.ts.net", "nameserver.example.org", "hostmaster.tail1234.ts.net", 7)
-
-
-def reply(change: Callable[[DNSRecord], object]) -> Respond:
-    """Answer each query with what *change* makes of an empty response."""
-
-    def respond(query: bytes, _transport: str) -> bytes:
-        response = DNSRecord.parse(query).reply()
-        change(response)
-        packed: bytes = response.pack()
-        return packed
-
-    return respond
 
 
 def denying(response: DNSRecord) -> None:
@@ -45,10 +32,10 @@ def both(response: DNSRecord) -> None:
 
 
 SAID: dict[str, tuple[Respond, Reply]] = {
-    "addresses": (reply(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
-    "nothing": (reply(lambda response: None), Reply("NOERROR")),
-    "NXDOMAIN": (reply(denying), Reply("NXDOMAIN", authority=DENIED_BY)),
-    "SERVFAIL": (reply(failing), Reply("SERVFAIL")),
+    "addresses": (replying(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
+    "nothing": (replying(lambda response: None), Reply("NOERROR")),
+    "NXDOMAIN": (replying(denying), Reply("NXDOMAIN", authority=DENIED_BY)),
+    "SERVFAIL": (replying(failing), Reply("SERVFAIL")),
     "rubbish": (lambda query, _: query[:2] + b"rubbish", Reply(failure="sent a message that is no DNS answer")),
     "silence": (lambda *_: None, Reply(failure="didn't answer within 0.2 s")),
 }
@@ -71,7 +58,7 @@ async def test_the_address_of_one_family_is_asked_for(ipv6: bool) -> None:
 
 async def test_a_lost_datagram_is_sent_once_more() -> None:
     async with dns_server(lambda *_: None) as server:
-        server.respond = lambda query, _: reply(both)(query, "") if len(server.asked) > 1 else None
+        server.respond = lambda query, _: replying(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=0.4))).addresses
         assert server.asked == ["udp", "udp"]
 
@@ -80,7 +67,7 @@ async def test_a_late_answer_to_the_first_try_counts() -> None:
     server = await asyncio_dgram.bind(("127.0.0.1", 0))
     asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=0.6)))
     (first, client), _ = await server.recv(), await server.recv()
-    await server.send(reply(both)(first, "udp"), client)
+    await server.send(replying(both)(first, "udp"), client)
     assert (await asking).addresses
     server.close()
 

@@ -1,7 +1,7 @@
 """What becomes of the configuration of the cluster's DNS, and what the status of a DNSConfig says of it."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from clustersim.furniture import COREFILE
@@ -36,7 +36,7 @@ def wanted(
     return outcome(asked, dns or coredns(), [zone], ADDRESS, MAY if may else MAY_NOT)
 
 
-def after(dns: DNSObjects, **fields: str) -> DNSObjects:
+def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
     """Return what there is when *dns* has been managed."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 

@@ -104,7 +104,7 @@ def test_our_image_keeps_a_snapshot_and_others_mount_the_records(of: Settings, v
 
 def test_our_image_is_told_where_its_snapshot_is_and_what_to_log_how() -> None:
     quiet, json, share = (
-        pod_of(deployment_spec(of=replace(OURS, **change)))["containers"][0]
+        pod_of(deployment_spec(of=settings(nameserver_image=OURS.nameserver_image, **change)))["containers"][0]
         for change in ({}, {"log_format": "json"}, {"nameserver_log_queries": "1/10"})
     )
     assert quiet["env"] == [{"name": "TSNAMESERVER_SNAPSHOT", "value": "/snapshot/records"}]
@@ -356,7 +356,7 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
         ({"nameserver": {"replicas": -1}}, "spec.nameserver.replicas must be at least 0"),
     ],
 )
-def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs(given: dict[str, Object], words: str) -> None:
+def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs(given: Object, words: str) -> None:
     status = {"nameserver": {"ip": "192.0.2.53"}}
     told = refused({**live_dnsconfig(**given, generation=3), "status": status})
     assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "NameserverInvalid", 3)

@@ -39,7 +39,7 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
-from tests.support.dnsserver import DNSServer, Respond, dns_server
+from tests.support.dnsserver import DNSServer, Respond, dns_server, replying
 from tests.support.manifests import FQDN, backend, dnsconfig, egress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Condition, World, running_operator
@@ -166,15 +166,12 @@ async def asked(world: World) -> AsyncIterator[Servers]:
 
 
 def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
-    def respond(query: bytes, _transport: str) -> bytes:
-        response = DNSRecord.parse(query).reply()
+    def change(response: DNSRecord) -> None:
         response.header.rcode = rcode
         response.add_answer(*records)
         response.add_auth(*([authority] if authority else []))
-        packed: bytes = response.pack()
-        return packed
 
-    return respond
+    return replying(change)
 
 
 def denying(*names: str) -> Respond:

@@ -68,7 +68,8 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 def document_of(made: Plan) -> Object:
     """The document that *made* writes, by create or by patch."""
-    (content,) = [*children_of(made), *(patch.body for patch in patches_of(made))]
+    contents = children_of(made) + [patch.body for patch in patches_of(made)]
+    (content,) = contents
     document: Object = json.loads(content["data"]["records.json"])
     return document
 

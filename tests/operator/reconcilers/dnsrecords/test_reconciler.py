@@ -123,11 +123,15 @@ async def moved(world: World, before: Proxy) -> bool:
 @pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second
 async def test_thirty_services_are_named_by_few_requests_and_writes_and_then_nothing_is_written(world: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(30)]
+
+    async def all_named() -> bool:
+        return [bool(found) for found in (await world.records()).values()] == [True] * len(services)
+
     await world.apply(dnsconfig())
     before = asked(world)
     async with every_version(world) as seen:
         await asyncio.gather(*(world.apply(service) for service in services))
-        await world.eventually(lambda: all_named(world, 30))
+        await world.eventually(all_named)
     assert asked(world) - before <= 15 * len(services)  # of writes that collide, some are made again
     assert (len(seen) < 60, len(world.control.keys)) == (True, 30)
     assert not await world.writes_when_left_alone()
@@ -135,10 +139,6 @@ async def test_thirty_services_are_named_by_few_requests_and_writes_and_then_not
 
 def asked(world: World) -> int:
     return sum(count for (agent, _, _), count in world.requests().items() if agent == USER_AGENT)
-
-
-async def all_named(world: World, count: int) -> bool:
-    return [bool(addresses) for addresses in (await world.records()).values()] == [True] * count
 
 
 FOREIGN = egress(target="db.tail.example.org")

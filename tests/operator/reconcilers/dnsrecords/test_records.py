@@ -83,6 +83,8 @@ class Case(NamedTuple):
     ip6: Object | None = None
 
 
+MOVING = proxy(UP, parent=egress_service({**TO_DB, **TO_GROUP}))
+AT_GROUP, AT_GROUP6 = {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}
 SERVED = {
     "egress": Case(proxy(UP), {FQDN: ["192.0.2.1"]}),
     "egress, another form": Case(proxy(UP, name="DB.Tail1234.TS.net."), {FQDN: ["192.0.2.1"]}),
@@ -92,7 +94,7 @@ SERVED = {
         proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": "db.example.org"})), {FQDN: ["192.0.2.1"]}
     ),
     "to nothing": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": ""})), {}),
-    "not to a group": Case(proxy(UP, parent=egress_service({**TO_DB, **TO_GROUP})), {}),
+    "not to a group": Case(MOVING, {}),
     "no egress any more": Case(proxy(UP, parent=egress_service({})), {}),
     "a leaving parent": Case(proxy(UP, parent=deleting(egress_service())), {}),
     "a leaving proxy": Case(proxy(UP, deletionTimestamp=LEFT), {}),
@@ -104,18 +106,14 @@ SERVED = {
     "a leaving Ingress": Case(proxy(UP, parent=deleting(live_ingress()), name=WEB), {}),
     "both families": Case(proxy(UP, UP6), {FQDN: ["192.0.2.1"]}, {FQDN: ["2001:db8::1"]}),
     "IPv6 alone": Case(proxy(UP6), {FQDN: []}, {FQDN: ["2001:db8::1"]}),
-    "group": Case(grouped(), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}),
+    "group": Case(grouped(), AT_GROUP, AT_GROUP6),
     "group of one family": Case(grouped(clusterIP="192.0.2.51"), {FQDN: ["192.0.2.51"]}),
     "group without an address": Case(grouped(clusterIP=""), {FQDN: []}),
     "headless group": Case(grouped(clusterIP="None"), {FQDN: []}),
     "group, an older name": Case(grouped(name=WEB), {WEB: ["192.0.2.50"]}, {WEB: ["2001:db8::50"]}),
-    "group, still led to": Case(
-        replace(grouped(egress_service()), leads=True), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}
-    ),
+    "group, still led to": Case(replace(grouped(egress_service()), leads=True), AT_GROUP, AT_GROUP6),
     "group, not there yet": Case(replace(grouped(), leads=False), {}),
-    "egress, moving to a group": Case(
-        replace(proxy(UP, parent=egress_service({**TO_DB, **TO_GROUP})), leads=True), {FQDN: ["192.0.2.1"]}
-    ),
+    "egress, moving to a group": Case(replace(MOVING, leads=True), {FQDN: ["192.0.2.1"]}),
     "egress, moving away from a group": Case(replace(proxy(UP), leads=False), {}),
     "egress, no more, still led to": Case(replace(proxy(UP, parent=egress_service({})), leads=True), {}),
     "group, no more": Case(grouped(egress_service()), {}),
@@ -147,7 +145,7 @@ SERVED = {
     "unknown, down": Case(unknown(proxy(EMPTY)), {FQDN: []}),
     "unknown, no name": Case(unknown(proxy(UP, name="")), {}),
     "unknown, leaving": Case(unknown(proxy(UP, deletionTimestamp=LEFT)), {}),
-    "unknown, group": Case(unknown(grouped(name=FQDN)), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}),
+    "unknown, group": Case(unknown(grouped(name=FQDN)), AT_GROUP, AT_GROUP6),
     "unknown, group without a name": Case(unknown(grouped()), {}),
     "unknown, external": Case(unknown(grouped(name=FQDN, type="ExternalName")), {}),
 }

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.names import EGRESS_GATE, HEALTH_PORT_NAME, LABEL_SERVICE_NAME
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.api.objects import ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.desired.egressgroup import group_owner
 from tsoperator.reconcilers.service.clusterip import place_labels
 
-from tests.support.objects import OPERATOR_NAMESPACE, obj
+from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj
 
 GROUP = "foo"
 POD_IP = "192.0.2.7"
@@ -59,10 +59,7 @@ def endpoints(*ips: str, user: Key = USER, ready: bool | None = True, **metadata
 
 
 def config(users: Sequence[Key]) -> Object:
-    entries = {f"{user.namespace}-{user.name}": Entry("", "100.64.0.1", frozenset()) for user in users}
-    key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")
-    marks = group_owner(GROUP).labels
-    return obj(CONFIGMAP, key, {"binaryData": {"egress-services": render_entries(entries)}}, labels=marks)
+    return egress_config(GROUP, *(f"{user.namespace}-{user.name}" for user in users))
 
 
 def _served(user: Key) -> dict[str, str]:

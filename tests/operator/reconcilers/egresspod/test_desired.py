@@ -103,7 +103,8 @@ def test_each_served_service_is_asked(case: Asked) -> None:
     observed = Observed(group(), case.services, case.slices, entries(case.served))
     made = desired.question(slim(case.waiting), observed, "cluster.local")
     assert made is not None
-    assert (made.pod, made.checks, made.unserved) == ("foo-0-uid", {*case.checks}, {*case.unserved})
+    told = ("foo-0-uid", frozenset(case.checks), frozenset(case.unserved))
+    assert (made.pod, made.checks, made.unserved) == told
 
 
 @pytest.mark.parametrize(("replicas", "requests"), [(None, 6), (0, 3), (1, 3), (3, 9)])

@@ -46,7 +46,7 @@ def steps(found: list[Object], keys: Keys = NO_KEYS) -> list[Step]:
     return list(secret_steps(PROXY, Children(secrets=found), keys))
 
 
-def test_a_new_replica_gets_its_secrets() -> None:
+def test_a_new_replica_gets_its_secrets_and_a_state_that_is_lost_is_made_again() -> None:
     config_secret, state = [step.obj for step in steps(joined(0), Keys({1: "key"})) if isinstance(step, Creation)]
     for made, name, type_ in ((config_secret, "foo-1-config", "config"), (state, "foo-1", "state")):
         labels = {**OWNER.labels, "tailscale.com/secret-type": type_}
@@ -54,12 +54,9 @@ def test_a_new_replica_gets_its_secrets() -> None:
         assert made["type"] == "Opaque"
     assert texts(config_secret) == config_files(config(1), "key")
     assert "data" not in state
-
-
-def test_a_state_secret_that_is_lost_is_made_again() -> None:
-    (made,) = steps([*joined(0)[1:], *joined(1)])
-    assert isinstance(made, Creation)
-    assert made.obj["metadata"]["name"] == "foo-0"
+    (lost,) = steps([*joined(0)[1:], *joined(1)])
+    assert isinstance(lost, Creation)
+    assert lost.obj["metadata"]["name"] == "foo-0"
 
 
 PLAIN, KEYED = config_files(config(0)), config_files(config(0), "new")

@@ -21,7 +21,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import Entry, render_entries, slim_configmap
+from tsoperator.desired.egressgroup import render_entries, slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
 from tsoperator.desired.proxy import Children
@@ -37,6 +37,7 @@ from tests.support.objects import (
     deleted_devices,
     deleting,
     deletions_of,
+    egress_config,
     held,
     live_proxy_class,
     obj,
@@ -65,7 +66,7 @@ def ready(made: Plan, kind: str = "ProxyGroupReady") -> tuple[str, str, str]:
 def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> None:
     made = plan_of(live_group(), NOTHING, keys=Keys({0: "first", 1: "second"}))
     assert made.hold == FINALIZER
-    assert groups.names(children_of(made)) == [
+    assert [f"{each['kind']} {key_of(each).name}" for each in children_of(made)] == [
         *("ServiceAccount foo", "Role foo", "RoleBinding foo"),
         *("Secret foo-0-config", "Secret foo-0", "Secret foo-1-config", "Secret foo-1"),
         *("ConfigMap foo-egress-config", "StatefulSet foo"),
@@ -124,13 +125,6 @@ def test_what_the_go_operator_made_is_only_marked() -> None:
             assert live is not None
             assert written is not None
             assert {**written, "metadata": live["metadata"]} == live
-
-
-PROD = live_proxy_class(spec={}, ready=True)
-
-
-def of_class(children: Children, proxy_class: Object = PROD) -> Observed:
-    return Observed(children, proxy_class=proxy_class)
 
 
 CREATING = "ProxyGroupCreating"
@@ -199,8 +193,9 @@ def test_other_images_and_the_longest_name_are_fine() -> None:
 
 
 def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
-    changed = {**PROD, "metadata": {**PROD["metadata"], "generation": 2}}
-    made = plan_of(CLASSY, of_class(running(0, 1), changed))
+    checked = live_proxy_class(spec={}, ready=True)
+    changed = {**checked, "metadata": {**checked["metadata"], "generation": 2}}
+    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=changed))
     assert (made.status, children_of(made), made.notes) == (None, [], [])
 
 
@@ -269,7 +264,7 @@ def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
 
 def test_a_class_that_ends_the_drain_is_told_of() -> None:
     class_ = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
-    made = plan_of(CLASSY, of_class(running(0, 1), class_))
+    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=class_))
     assert reasons_of(made) == ["NoGracefulShutdown"]
 
 
@@ -335,7 +330,7 @@ def test_a_metrics_service_goes_with_the_metrics() -> None:
     service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
     children = replace(running(0, 1), metrics=[service])
     assert deletions_of(plan_of(live_group(), Observed(children))) == [Deletion(SERVICE, service)]
-    made = plan_of(CLASSY, of_class(children, MEASURED))
+    made = plan_of(CLASSY, Observed(children, proxy_class=MEASURED))
     assert deletions_of(made) == []
     assert child(made, "Service")["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
     assert child(made, "Service")["spec"]["selector"] == OWNER.labels
@@ -343,7 +338,7 @@ def test_a_metrics_service_goes_with_the_metrics() -> None:
 
 def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
     monitor = obj(SERVICEMONITOR, Key("tailscale", "foo-metrics"), {"spec": {}})
-    made = plan_of(CLASSY, of_class(Children(metrics=[monitor]), MEASURED))
+    made = plan_of(CLASSY, Observed(Children(metrics=[monitor]), proxy_class=MEASURED))
     assert not [each for each in children_of(made) if each["kind"] == "StatefulSet"]
 
 
@@ -363,7 +358,6 @@ def pod_at(address: str) -> Object:
     return obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": address}]}})
 
 
-ENTRIES = {"default-db": Entry("db.tail1234.ts.net", "", frozenset())}
 REPORT = {"podIPv4": "10.244.0.7", "services": {"default-db": {"ports": [], "tailnetTarget": {"fqdn": "db"}}}}
 
 
@@ -384,8 +378,7 @@ def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(
 ) -> None:
     state = groups.secrets(0, **{"egress-services": json.dumps(report)})
     children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[live])
-    stored = {"binaryData": {"egress-services": render_entries(ENTRIES)}}
-    configmap = slim_configmap(obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), stored, labels=OWNER.labels))
+    configmap = slim_configmap(egress_config("foo", "default-db"))
     services = [groups.cluster_ip_service()]
     made = plan_of(LEAVING, Observed(children, configmap=configmap, services=services, leaving_for=seconds))
     emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})

@@ -23,7 +23,7 @@ from tsoperator.api.objects import (
     Object,
 )
 from tsoperator.desired.children import owner_reference
-from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.desired.egressgroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
@@ -36,7 +36,7 @@ from tests.operator.reconcilers.proxygroup.groups import live_group
 from tests.support.cluster import kube_client, put, running, until
 from tests.support.groups import Replica, entries, ready_group
 from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
-from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
+from tests.support.objects import OPERATOR_NAMESPACE, deleting, egress_config, held, obj, settings, whole_secret
 from tests.support.operator import World, running_operator
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
@@ -154,7 +154,6 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
 KEY, LABELS = Key("", "foo"), group_owner("foo").labels
 IP = "192.0.2.7"
 REPORT: Object = {"podIPv4": IP, "services": {"default-db": {"ports": [], "tailnetTarget": {"ip": "100.64.0.9"}}}}
-ENTRIES = {"egress-services": render_entries({"default-db": Entry("", "100.64.0.9", frozenset())})}
 LEAVING = deleting(held(live_group({"replicas": 1})))
 
 
@@ -190,7 +189,7 @@ FORWARDING = [
     LEAVING,
     whole_secret("foo-0", {"egress-services": json.dumps(REPORT)}, LABELS),
     obj(POD, named("foo-0"), {"status": {"podIP": IP, "podIPs": [{"ip": IP}]}}, labels=LABELS),
-    obj(CONFIGMAP, named("foo-egress-config"), {"binaryData": ENTRIES}, labels=LABELS),
+    egress_config("foo", "default-db"),
     obj(STATEFULSET, named("foo"), {"spec": {}}, labels=LABELS),
 ]
 
