@@ -70,7 +70,6 @@ class Scene:
 
     @property
     def is_open(self) -> bool:
-        """Whether the Pod's gate is open."""
         found = self.sim.store.find(POD, *key_of(WAITING)) or {"status": {}}
         conditions = found["status"].get("conditions") or ()
         return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}

@@ -61,14 +61,15 @@ def test_a_new_replica_gets_its_secrets_and_a_state_that_is_lost_is_made_again()
 
 PLAIN, KEYED = config_files(config(0)), config_files(config(0), "new")
 OTHER = {**PLAIN, "cap-107.hujson": "{}", "cap-120.hujson": "{}"}
+NEWEST = {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}
 LABELS = {**OWNER.labels, "tailscale.com/secret-type": "config"}
 
 
-def with_config(data: dict[str, str], **metadata: Any) -> list[Object]:
+def with_config(data: dict[str, str]) -> list[Object]:
     """The Secrets of a replica that has joined, and whose config Secret is another."""
     state, found = joined(0)
     made = slim_secret("foo-0-config", data, LABELS)
-    return [state, {**made, "metadata": {**found["metadata"], **metadata}}]
+    return [state, {**made, "metadata": found["metadata"]}]
 
 
 def gone(patch: Patch) -> dict[str, None]:
@@ -80,11 +81,7 @@ CONFIGS: dict[str, tuple[list[Object], dict[str, Any], str]] = {
     "key not used yet": (secrets(0, "new"), {}, ""),
     "key given": (secrets(0), {"foo-0-config": KEYED}, "new"),
     "key used": (with_config(KEYED), {"foo-0-config": PLAIN}, ""),
-    "configs for other images": (
-        with_config(OTHER),
-        {"foo-0-config": {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}},
-        "",
-    ),
+    "configs for other images": (with_config(OTHER), {"foo-0-config": NEWEST}, ""),
     "leaving": ([deleting(each) for each in with_config(OTHER)], {}, ""),
 }
 
