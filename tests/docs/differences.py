@@ -117,7 +117,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_an_object_that_named_it_has_devices_there",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/desired/test_replica.py a_proxy_has_at_most_a_hundred_replicas",

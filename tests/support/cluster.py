@@ -9,9 +9,12 @@ import pytest
 from aiohttp import web
 from clustersim.sim import ClusterSim, cluster_sim
 from kubernetes.aio.client import Configuration
+from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.kube.client import KubeClient
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_GIVEN_BY_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 
 
 @pytest.fixture
@@ -39,6 +42,18 @@ def configuration(url: str, token: str = "") -> Configuration:
     if token:
         made.api_key = {"BearerToken": f"Bearer {token}"}
     return made
+
+
+async def put(client: KubeClient, *objects: Object) -> None:
+    """Create *objects* as a cluster may have them, with their statuses; those with a deletion time are to go."""
+    for obj in objects:
+        resource, metadata = resource_of(obj), obj["metadata"]
+        given = {name: value for name, value in metadata.items() if name not in _GIVEN_BY_SERVER}
+        stored = await client.create(resource, {**obj, "metadata": given})
+        if "status" in obj:
+            await client.replace_status(resource, {**stored, "status": obj["status"]})
+        if "deletionTimestamp" in metadata:
+            await client.delete(resource, key_of(obj))
 
 
 @asynccontextmanager

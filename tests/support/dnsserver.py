@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import asyncio_dgram
+import dnslib
 
 Respond = Callable[[bytes, str], bytes | None]
 """Returns the response to a query that came by ``udp`` or ``tcp``; None stays silent."""
@@ -29,6 +30,18 @@ class DNSServer:
         """Return the response to one query."""
         self.asked.append(transport)
         return self.respond(query, transport)
+
+
+def replying(change: Callable[[dnslib.DNSRecord], object]) -> Respond:
+    """Return what answers each query with what *change* makes of an empty response."""
+
+    def respond(query: bytes, _transport: str) -> bytes:
+        response = dnslib.DNSRecord.parse(query).reply()
+        change(response)
+        packed: bytes = response.pack()
+        return packed
+
+    return respond
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
+    CONFIGMAP,
     CONNECTOR,
     DEPLOYMENT,
     DNSCONFIG,
@@ -23,6 +24,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import Entry, config_name, group_owner, render_entries
 from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Patch, Plan
 from tsoperator.desired.secret import slim
 from tsoperator.desired.service import headless_service
@@ -192,6 +194,13 @@ def texts(secret: Object) -> dict[str, str]:
 def pod(name: str, uid: str) -> Object:
     """Return a proxy's Pod."""
     return obj(POD, Key(OPERATOR_NAMESPACE, name), uid=uid)
+
+
+def egress_config(group: str, *names: str) -> Object:
+    """Return the ConfigMap of the ProxyGroup *group* with entries of these *names*, such as ``default-db``."""
+    entries = {name: Entry("", "100.64.0.9", frozenset()) for name in names}
+    content = {"binaryData": {"egress-services": render_entries(entries)}}
+    return obj(CONFIGMAP, Key(OPERATOR_NAMESPACE, config_name(group)), content, labels=group_owner(group).labels)
 
 
 def endpoint(*addresses: str, **conditions: bool | None) -> Object:

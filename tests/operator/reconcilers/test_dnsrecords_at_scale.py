@@ -1,9 +1,8 @@
 """100,000 names on a cluster: from the records that the operator keeps to the answers of a nameserver."""
 
 import struct
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,7 +15,7 @@ from tsnameserver.configmaps import ApiSettings, ConfigMaps
 from tsnameserver.records import LABEL_SELECTOR, MAX_SHARDS
 from tsnameserver.source import Follower, Source
 from tsnameserver.zone import Serving, Zone, ZoneSettings
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, key_of
 from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.dnsrecords import desired
@@ -24,7 +23,6 @@ from tsoperator.reconcilers.dnsrecords.records import Record
 from tsoperator.reconcilers.dnsrecords.shards import document, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime import cache as caches
-from tsoperator.runtime.apply import Applier
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running, until
@@ -42,47 +40,49 @@ PATIENCE = 45.0  # s, on a real API server and a machine that is busy
 pytestmark = [pytest.mark.full, pytest.mark.thorough, pytest.mark.timeout(3 * PATIENCE)]
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """What the operator's reconciler has but for its proxies, which are records from the start."""
-
-    table: Table
-    cache: caches.Cache
-    applier: Applier
-    dnsconfig: Object
-    render: desired.Render
-
-    def plan(self) -> Plan:
-        found = {shard_named(key_of(obj).name): obj for obj in self.cache.all(CONFIGMAP)}
-        live = {shard: obj for shard, obj in found.items() if shard is not None}
-        observed = desired.Observed(self.table.buckets(), live, rolled_out(SETTINGS.nameserver_image))
-        return desired.plan(self.dnsconfig, observed, SETTINGS, desired.DEFAULT_LIMITS, self.render)
-
-    async def write(self) -> int:
-        """Write what differs; return how many ConfigMaps that were."""
-        plan = self.plan()
-        await self.applier.apply(self.dnsconfig, plan)
-        await until(lambda: self.plan() == Plan(steps=[]), PATIENCE)
-        return sum(not isinstance(step, Deletion) for step in plan.steps)
-
-
 @asynccontextmanager
-async def writer(world: World) -> AsyncIterator[Writer]:
-    """Follow the ConfigMaps and their owner, with a table of all names."""
+async def writing(world: World) -> AsyncIterator[tuple[Table, Callable[[], Awaitable[int]]]]:
+    """Yield a table of all names, and what writes the ConfigMaps that differ from it and returns how many these were.
+
+    That is what the operator's reconciler does with its proxies, which are records from the start here.
+    """
     await world.apply(dnsconfig())
     selections = (Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR), Selection(DNSCONFIG))
     cache = caches.Cache([caches.Source(selection) for selection in selections])
-    table = Table()
+    acting, owner, table = applier(world.api, cache, Tailnets([])), await world.look(dnsconfig()), Table()
+    render = lru_cache(2 * MAX_SHARDS)(document)
     for number in range(NAMES):
         table.put(Key(NAMESPACE, f"ts-db-{number}"), record(number, IPv4Address(FIRST + number)))
+
+    def plan() -> Plan:
+        found = {shard_named(key_of(obj).name): obj for obj in cache.all(CONFIGMAP)}
+        live = {shard: obj for shard, obj in found.items() if shard is not None}
+        observed = desired.Observed(table.buckets(), live, rolled_out(SETTINGS.nameserver_image))
+        return desired.plan(owner, observed, SETTINGS, desired.DEFAULT_LIMITS, render)
+
+    async def write() -> int:
+        steps = plan().steps
+        await acting.apply(owner, Plan(steps=steps))
+        await until(lambda: plan() == Plan(steps=[]), PATIENCE)
+        return sum(not isinstance(step, Deletion) for step in steps)
+
     async with running(cache.follow(world.api)):
         await cache.synced()
-        writes, obj = applier(world.api, cache, Tailnets([])), await world.look(dnsconfig())
-        yield Writer(table, cache, writes, obj, lru_cache(2 * MAX_SHARDS)(document))
+        yield table, write
 
 
 def record(number: int, address: IPv4Address) -> Record:
     return Record(f"db-{number}.{DOMAIN}", (str(address),), ())
+
+
+def api_settings(world: World, folder: Path) -> ApiSettings:
+    """Lay out in *folder* what a Pod finds of its ServiceAccount."""
+    config = yaml.safe_load(world.kubeconfig)
+    cluster = config["clusters"][0]["cluster"]
+    (folder / "token").write_text(config["users"][0]["user"]["token"])
+    if "certificate-authority" in cluster:
+        (folder / "ca.crt").write_text(Path(cluster["certificate-authority"]).read_text())
+    return ApiSettings(cluster["server"], NAMESPACE, folder)
 
 
 @asynccontextmanager
@@ -93,16 +93,6 @@ async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
     configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API), follower.lose_api)
     async with running(configmaps.follow()):
         yield serving
-
-
-def api_settings(world: World, folder: Path) -> ApiSettings:
-    """Lay out in *folder* what a Pod finds of its ServiceAccount, from the kubeconfig."""
-    config = yaml.safe_load(world.kubeconfig)
-    cluster = config["clusters"][0]["cluster"]
-    (folder / "token").write_text(config["users"][0]["user"]["token"])
-    if "certificate-authority" in cluster:
-        (folder / "ca.crt").write_text(Path(cluster["certificate-authority"]).read_text())
-    return ApiSettings(cluster["server"], NAMESPACE, folder)
 
 
 def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
@@ -119,12 +109,12 @@ def wrong(zone: Zone, numbers: Iterable[int]) -> list[int]:
 
 
 async def test_100_000_names_are_served_and_a_change_of_one_rewrites_one_shard(cluster: World, tmp_path: Path) -> None:
-    async with nameserver(cluster, tmp_path) as serving, writer(cluster) as operator:
-        assert await operator.write() == MAX_SHARDS
+    async with nameserver(cluster, tmp_path) as serving, writing(cluster) as (table, write):
+        assert await write() == MAX_SHARDS
         await until(lambda: serving.zone.loaded, PATIENCE)
         assert wrong(serving.zone, range(NAMES)) == []
-        operator.table.put(Key(NAMESPACE, "ts-db-7"), record(7, MOVED))
-        assert await operator.write() == 1
+        table.put(Key(NAMESPACE, "ts-db-7"), record(7, MOVED))
+        assert await write() == 1
         await until(lambda: answers(serving.zone, 7) == (1, MOVED), PATIENCE)
         assert wrong(serving.zone, range(NAMES)) == [7]
         async with nameserver(cluster, tmp_path) as started:

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -12,7 +11,6 @@ from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim
-from clustersim.tailnet import NewKey
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
@@ -34,7 +32,7 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import OWN, Tailnets, device_object
 from tsoperator.tsclient.errors import BadRequest
 
-from tests.support.cluster import running, until
+from tests.support.cluster import kube_client, running, until
 from tests.support.objects import (
     OPERATOR_NAMESPACE,
     egress_service,
@@ -44,7 +42,7 @@ from tests.support.objects import (
     slim_secret,
     whole_secret,
 )
-from tests.support.tailnets import applier, running_tailnets, tailnet_client, tailnet_of
+from tests.support.tailnets import applier, join, running_tailnets, tailnet_client, tailnet_of
 from tests.support.virtual_time import Clock
 
 SETTINGS = settings()
@@ -72,11 +70,13 @@ async def tailnets(sim: ClusterSim, client: KubeClient, cache: Cache) -> AsyncIt
 
 
 @pytest.fixture
-def proxies(client: KubeClient, cache: Cache, tailnets: Tailnets) -> Proxies:
-    return Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS)
+def clock() -> Clock:
+    return Clock()
 
 
-SHUT = Ban("services", OWNER.key.namespace)
+@pytest.fixture
+def proxies(client: KubeClient, cache: Cache, tailnets: Tailnets, clock: Clock) -> Proxies:
+    return Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
 
 
 def asks(sim: ClusterSim, refused: str) -> Children:
@@ -122,32 +122,28 @@ async def test_a_parent_that_is_let_go_is_forgotten(sim: ClusterSim, proxies: Pr
 
 
 async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
-    sim: ClusterSim, client: KubeClient, tailnets: Tailnets
+    sim: ClusterSim, client: KubeClient, tailnets: Tailnets, clock: Clock
 ) -> None:
-    clock = [1000.0]
     cache = Cache(sources(OPERATOR_NAMESPACE, [OWNER.key.namespace]))
-    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, lambda: clock[0])
+    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
     sim.store.create(kinds.SECRET, whole_secret("ts-db-0", {"device_id": "n1"}, OWNER.labels))
+
+    def is_seen() -> bool:
+        return cache.sees(SERVICE, OWNER.key.namespace)
+
     async with running(cache.follow(client, Pace(first_retry=0.01, refused=0.01))):
         await cache.synced()
         waits = [await proxies.remove_orphan(SERVICE, OWNER)]
         for seen in (False, True):
-            sim.faults.clear() if seen else sim.faults.forbid(SHUT)
+            sim.faults.clear() if seen else sim.faults.forbid(Ban("services", OWNER.key.namespace))
             sim.faults.drop_watches()
-            await until(partial(has_noticed, cache, seen))
-            clock[0] += ORPHANED_FOR
+            await until(is_seen if seen else lambda: not is_seen())
+            clock.now += ORPHANED_FOR
             waits.append(await proxies.remove_orphan(SERVICE, OWNER))
     assert waits == [Result(ORPHANED_FOR)] * 3
 
 
-def has_noticed(cache: Cache, seen: bool) -> bool:
-    """Tell whether *cache* has noticed whether the parent's namespace may be *seen*."""
-    return cache.sees(SERVICE, OWNER.key.namespace) is seen
-
-
-async def test_news_of_devices_are_there_until_they_are_reported(
-    sim: ClusterSim, tailnets: Tailnets, proxies: Proxies
-) -> None:
+async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets: Tailnets, proxies: Proxies) -> None:
     sim.control.scopes = {"auth_keys"}
     with suppress(Pending):
         await tailnets.carry_out(FreeName(OWN, OWNER, "db", ("tag:k8s",)))
@@ -160,27 +156,20 @@ async def test_news_of_devices_are_there_until_they_are_reported(
 
 
 async def test_a_parent_without_a_proxy_gets_no_keys(sim: ClusterSim, proxies: Proxies) -> None:
-    assert await proxies.auth_keys(PARENT, Plan(), NO_CHILDREN) == NO_KEYS
-    assert not sim.control.keys
+    assert (await proxies.auth_keys(PARENT, Plan(), NO_CHILDREN), sim.control.keys) == (NO_KEYS, {})
 
 
-async def test_a_key_that_is_refused_is_a_refusal(sim: ClusterSim, proxies: Proxies) -> None:
+async def test_a_refused_key_is_a_refusal_and_an_absent_api_server_is_none(sim: ClusterSim, proxies: Proxies) -> None:
     sim.control.policy_tags = set()
     refusal = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     assert isinstance(refusal, Refusal)
-    assert isinstance(refusal.error, BadRequest)
-    assert "tagOwners" in refusal.message
-
-
-async def test_an_api_server_that_is_away_is_no_refusal(sim: ClusterSim, proxies: Proxies) -> None:
+    assert (isinstance(refusal.error, BadRequest), "tagOwners" in refusal.message) == (True, True)
     sim.faults.leave()
     with pytest.raises(Unreachable):
         await proxies.auth_keys(HELD, PROXY, NO_CHILDREN)
 
 
-async def test_a_parent_that_is_not_held_yet_gets_a_key_without_a_look_at_its_secrets(
-    sim: ClusterSim, proxies: Proxies
-) -> None:
+async def test_a_parent_without_our_finalizer_gets_a_key_at_once(sim: ClusterSim, proxies: Proxies) -> None:
     sim.faults.leave()
     found = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     (minted,) = sim.control.keys.values()
@@ -201,18 +190,17 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 class Lab(NamedTuple):
-    """Another tailnet, which is registered as *name*, and its control server at *url*."""
+    """Another tailnet, which is registered as ``lab``, and its control server at *url*."""
 
     control: Control
     url: str
-    name: str = "lab"
 
 
 @pytest.fixture
 async def lab(client: KubeClient, cache: Cache, tailnets: Tailnets) -> AsyncIterator[Lab]:
     control = Control(headscale=True)
     async with control.serve() as url, tailnet_client(control, url) as opened:
-        tailnets.register(tailnet_of(opened, client, cache, SETTINGS, Lab(control, url).name))
+        tailnets.register(tailnet_of(opened, client, cache, SETTINGS, "lab"))
         yield Lab(control, url)
 
 
@@ -222,86 +210,65 @@ def logged_in(url: str, owner: Owner = GATE) -> Children:
     return Children(secrets=[slim_secret("ts-gate-0", config, owner.labels)])
 
 
-class Place(NamedTuple):
-    """Where a proxy logs in, the tailnet that its owner names, and the first words of a refusal."""
-
-    url: str
-    named: str
-    words: str = ""
-    owner: Owner = GATE
+def at(place: str, sim: ClusterSim, lab: Lab) -> str:
+    """Return the URL of a control server: the operator's own, that of the other tailnet, or any."""
+    return {"own": sim.control_url, "lab": lab.url, "lab/": f"{lab.url}/"}.get(place, place)
 
 
-PLACES = {
-    "own": Place("own", OWN),
-    "with a slash": Place("lab/", "lab"),
-    "moved to another": Place("own", "lab", "its devices are in the operator's own tailnet"),
-    "other": Place("lab", "lab"),
-    "moved home": Place("lab", OWN, "its devices are in Tailnet 'lab'"),
-    "a server that nobody knows": Place("https://example.org", OWN),
-    "namespaced": Place("lab", OWN, owner=OWNER),
+PLACES: dict[str, tuple[str, str, str, Owner]] = {
+    "own": ("own", OWN, "", GATE),
+    "with a slash": ("lab/", "lab", "", GATE),
+    "moved to another": ("own", "lab", "its devices are in the operator's own tailnet", GATE),
+    "other": ("lab", "lab", "", GATE),
+    "moved home": ("lab", OWN, "its devices are in Tailnet 'lab'", GATE),
+    "a server that nobody knows": ("https://example.org", OWN, "", GATE),
+    "namespaced": ("lab", OWN, "", OWNER),
 }
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("place", "named", "words", "owner"), PLACES.values(), ids=PLACES)
 async def test_a_proxy_that_is_in_another_tailnet_than_its_owner_names_is_refused(
-    sim: ClusterSim, proxies: Proxies, lab: Lab, place: Place
+    sim: ClusterSim, proxies: Proxies, lab: Lab, place: str, named: str, words: str, owner: Owner
 ) -> None:
-    url = {"own": sim.control_url, "lab": lab.url, "lab/": f"{lab.url}/"}.get(place.url, place.url)
-    children = logged_in(url, place.owner)
-    view = proxies.tailnet(place.named, place.owner, children)
-    assert (view.refusal.message if view.refusal else "").startswith(place.words)
-    assert bool(view.refusal) == bool(place.words)
+    view = proxies.tailnet(named, owner, logged_in(at(place, sim, lab), owner))
+    assert (view.refusal.message if view.refusal else "").startswith(words)
+    assert bool(view.refusal) == bool(words)
 
 
-async def test_a_tailnet_that_is_refused_goes_on_for_proxies_that_are_in_it(
-    proxies: Proxies, tailnets: Tailnets, lab: Lab
-) -> None:
+async def test_a_refused_tailnet_goes_on_for_proxies_in_it(proxies: Proxies, tailnets: Tailnets, lab: Lab) -> None:
     tailnets.refuse("lab", "its Secret is empty")
     newcomer, there = (proxies.tailnet("lab", GATE, each) for each in (NO_CHILDREN, logged_in(lab.url)))
     assert newcomer.refusal == Refusal("Tailnet 'lab' can't be used: its Secret is empty")
     assert (there.refusal, there.login_url) == (None, lab.url)
 
 
-class Orphan(NamedTuple):
-    """A proxy without a parent: where it logs in, if its Secret says so, and in which tailnet it has its device."""
-
-    resource: Resource
-    url: str
-    is_in: str
-
-
-ORPHANS = {
-    "other": Orphan(CONNECTOR, "lab", "lab"),
-    "own": Orphan(CONNECTOR, "own", "own"),
-    "not told": Orphan(CONNECTOR, "", "own"),
-    "never elsewhere": Orphan(SERVICE, "https://gone.example.org", "own"),
+ORPHANS: dict[str, tuple[Resource, str, str]] = {
+    "other": (CONNECTOR, "lab", "lab"),
+    "own": (CONNECTOR, "own", "own"),
+    "not told": (CONNECTOR, "", "own"),
+    "never elsewhere": (SERVICE, "https://gone.example.org", "own"),
 }
 
 
 @pytest.mark.parametrize("orphan", ORPHANS.values(), ids=ORPHANS)
 async def test_the_device_of_an_orphan_is_deleted_in_the_tailnet_in_which_it_is(
-    sim: ClusterSim, client: KubeClient, tailnets: Tailnets, lab: Lab, orphan: Orphan
+    sim: ClusterSim, proxies: Proxies, lab: Lab, clock: Clock, orphan: tuple[Resource, str, str]
 ) -> None:
-    control = {"own": sim.control, "lab": lab.control}[orphan.is_in]
-    device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "gate")
-    url = {"own": sim.control_url, "lab": lab.url}.get(orphan.url, orphan.url)
-    config: dict[str, str | Object] = {"cap-107.hujson": {"ServerURL": url}, "device_id": device.node_id}
-    parent = GATE if orphan.resource == CONNECTOR else OWNER
+    resource, place, is_in = orphan
+    control, parent = sim.control if is_in == "own" else lab.control, GATE if resource == CONNECTOR else OWNER
+    config: dict[str, str | Object] = {"cap-107.hujson": {"ServerURL": at(place, sim, lab)}}
+    config["device_id"] = join(control, "gate").node_id
     sim.store.create(kinds.SECRET, whole_secret(f"ts-{parent.key.name}-0", config, parent.labels))
-    cache, clock = Cache(sources(OPERATOR_NAMESPACE)), Clock()
-    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
-    async with running(cache.follow(client)):
-        await cache.synced()
-        await proxies.remove_orphan(orphan.resource, parent)
+    async with kube_client(sim.api_url) as client, running(proxies.cache.follow(client)):
+        await proxies.cache.synced()
+        await proxies.remove_orphan(resource, parent)
         clock.now += ORPHANED_FOR
         with suppress(Pending):
-            await proxies.remove_orphan(orphan.resource, parent)
+            await proxies.remove_orphan(resource, parent)
         await until(lambda: not control.devices)
 
 
-async def test_a_change_of_a_device_concerns_the_parent_whose_proxy_has_it(
-    sim: ClusterSim, client: KubeClient, proxies: Proxies
-) -> None:
+async def test_a_device_concerns_the_parent_of_its_proxy(sim: ClusterSim, client: KubeClient, proxies: Proxies) -> None:
     secret = whole_secret("ts-db-0", {"device_id": "n1"}, OWNER.labels)
     sim.store.create(kinds.SECRET, secret)
     async with running(proxies.cache.follow(client)):

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import NamedTuple
 
 import asyncio_dgram
 import pytest
@@ -11,64 +9,43 @@ from dnslib import AAAA, CNAME, QTYPE, RCODE, RR, SOA, A, DNSRecord
 from tsoperator.reconcilers.dnsconfig.answers import Authority, Reply
 from tsoperator.reconcilers.dnsconfig.asking import Query, Transport, ask
 
-from tests.support.dnsserver import Respond, dns_server
+from tests.support.dnsserver import Respond, dns_server, replying
 
 NAME = "_nameserver-1.tail1234.ts.net"
 SOA_DATA = SOA("NameServer.example.org", "hostmaster.tail1234.ts.net", (7, 1, 2, 3, 5))
 DENIED_BY = Authority("tail1234.ts.net", "nameserver.example.org", "hostmaster.tail1234.ts.net", 7)
 
 
-def reply(change: Callable[[DNSRecord], object]) -> Respond:
-    """Answer each query with what *change* makes of an empty response."""
-
-    def respond(query: bytes, _transport: str) -> bytes:
-        response = DNSRecord.parse(query).reply()
-        change(response)
-        packed: bytes = response.pack()
-        return packed
-
-    return respond
-
-
 def denying(response: DNSRecord) -> None:
-    """Make *response* NXDOMAIN."""
     response.header.rcode = RCODE.NXDOMAIN
     response.add_auth(RR("Tail1234.ts.net", QTYPE.SOA, rdata=SOA_DATA))
 
 
+def failing(response: DNSRecord) -> None:
+    response.header.rcode = RCODE.SERVFAIL
+
+
 def both(response: DNSRecord) -> None:
-    """Add an alias and two addresses to *response*."""
     response.add_answer(RR(NAME, QTYPE.CNAME, rdata=CNAME("x.example.org")))
     response.add_answer(RR("x.example.org", QTYPE.A, rdata=A("192.0.2.1")))
     response.add_answer(RR("x.example.org", QTYPE.AAAA, rdata=AAAA("2001:db8::1")))
 
 
-class Said(NamedTuple):
-    name: str
-    respond: Respond
-    means: Reply
+SAID: dict[str, tuple[Respond, Reply]] = {
+    "addresses": (replying(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
+    "nothing": (replying(lambda response: None), Reply("NOERROR")),
+    "NXDOMAIN": (replying(denying), Reply("NXDOMAIN", authority=DENIED_BY)),
+    "SERVFAIL": (replying(failing), Reply("SERVFAIL")),
+    "rubbish": (lambda query, _: query[:2] + b"rubbish", Reply(failure="sent a message that is no DNS answer")),
+    "silence": (lambda *_: None, Reply(failure="didn't answer within 0.2 s")),
+}
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-@pytest.mark.parametrize(
-    "case",
-    [
-        Said("addresses", reply(both), Reply("NOERROR", frozenset({"192.0.2.1", "2001:db8::1"}))),
-        Said("nothing", reply(lambda response: None), Reply("NOERROR")),
-        Said(
-            "NXDOMAIN",
-            reply(denying),
-            Reply("NXDOMAIN", authority=DENIED_BY),
-        ),
-        Said("SERVFAIL", reply(lambda response: setattr(response.header, "rcode", RCODE.SERVFAIL)), Reply("SERVFAIL")),
-        Said("rubbish", lambda query, _: query[:2] + b"rubbish", Reply(failure="sent a message that is no DNS answer")),
-        Said("silence", lambda *_: None, Reply(failure="didn't answer within 0.2 s")),
-    ],
-    ids=lambda case: case.name,
-)  # fmt: skip
-async def test_an_answer_is_read(case: Said, transport: Transport) -> None:
-    async with dns_server(case.respond) as server:
-        assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == case.means
+@pytest.mark.parametrize(("respond", "means"), SAID.values(), ids=SAID)
+async def test_an_answer_is_read(respond: Respond, means: Reply, transport: Transport) -> None:
+    async with dns_server(respond) as server:
+        assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == means
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
@@ -81,7 +58,7 @@ async def test_the_address_of_one_family_is_asked_for(ipv6: bool) -> None:
 
 async def test_a_lost_datagram_is_sent_once_more() -> None:
     async with dns_server(lambda *_: None) as server:
-        server.respond = lambda query, _: reply(both)(query, "") if len(server.asked) > 1 else None
+        server.respond = lambda query, _: replying(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=0.4))).addresses
         assert server.asked == ["udp", "udp"]
 
@@ -90,7 +67,7 @@ async def test_a_late_answer_to_the_first_try_counts() -> None:
     server = await asyncio_dgram.bind(("127.0.0.1", 0))
     asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=0.6)))
     (first, client), _ = await server.recv(), await server.recv()
-    await server.send(reply(both)(first, "udp"), client)
+    await server.send(replying(both)(first, "udp"), client)
     assert (await asking).addresses
     server.close()
 

@@ -16,17 +16,14 @@ CONFIGURED = "ClusterDNSConfigured"
 COREDNS: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": "coredns"}}
 MANUAL = {"spec": {"clusterDNS": {"mode": "Manual"}}}
 THEIRS = "example.org {\n    whoami\n}\n"
-DNS = "dns.example.org"
 
 
-def managed(name: str = "dns", mode: str = "Managed") -> Object:
-    """Return a DNSConfig that asks for the cluster's DNS to be managed."""
-    asked = dnsconfig(name)
-    return {**asked, "spec": {**asked["spec"], "clusterDNS": {"mode": mode}}}
+def managed() -> Object:
+    asked = dnsconfig()
+    return {**asked, "spec": {**asked["spec"], "clusterDNS": {"mode": "Managed"}}}
 
 
 async def corefile(world: World) -> str:
-    """Return what CoreDNS reads."""
     return str((await world.look(COREDNS))["data"]["Corefile"])
 
 
@@ -35,15 +32,33 @@ async def write(world: World, text: str) -> None:
     await world.change(COREDNS, {"data": {"Corefile": text}})
 
 
+async def told(world: World, reason: str) -> str:
+    """Wait until the condition has this *reason*, and return its message."""
+    await world.becomes(lambda: world.reason(managed(), CONFIGURED), reason)
+    found = await world.condition(managed(), CONFIGURED)
+    assert found is not None
+    return found.message
+
+
 async def configured(world: World) -> tuple[str, str]:
     """Wait until our stub domain is there, and return what CoreDNS reads, and the part that is ours."""
-    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "StubDomainWritten")
+    await told(world, "StubDomainWritten")
     text = await corefile(world)
     return text, text.removeprefix(COREFILE)
 
 
 async def address(world: World) -> str:
     return str((await world.look(managed()))["status"]["nameserver"]["ip"])
+
+
+async def delete(world: World) -> None:
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+
+
+async def snippet(world: World) -> str:
+    status = (await world.look(dnsconfig())).get("status") or {}
+    return str(status.get("clusterDNS", {}).get("snippet", ""))
 
 
 async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: World) -> None:
@@ -55,6 +70,7 @@ async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: 
     await world.change(managed(), MANUAL)
     await world.becomes(lambda: corefile(world), COREFILE)
     await world.becomes(lambda: world.condition(managed(), CONFIGURED), None)
+    assert f"forward . {await address(world)}\n" in await snippet(world)
 
 
 @pytest.mark.simulated
@@ -70,21 +86,6 @@ async def test_the_first_stub_domain_is_for_the_zones_of_the_first_list(cluster:
     assert "tail1234.ts.net:53 {" in await corefile(cluster)
 
 
-async def test_in_mode_manual_the_status_says_what_to_write_and_nothing_is_written(world: World) -> None:
-    await world.apply(dnsconfig())
-    await world.eventually(lambda: snippet(world))
-    assert f"forward . {await address(world)}\n" in await snippet(world)
-    assert (await corefile(world), await world.condition(dnsconfig(), CONFIGURED)) == (COREFILE, None)
-    status = (await world.look(dnsconfig()))["status"]["clusterDNS"]
-    assert (status["platform"], status["zones"]) == ("CoreDNS", ["ts.net"])
-
-
-async def snippet(world: World) -> str:
-    """Return what the status says is to be written."""
-    status = (await world.look(dnsconfig())).get("status") or {}
-    return str(status.get("clusterDNS", {}).get("snippet", ""))
-
-
 async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_stay(world: World) -> None:
     await world.apply(managed())
     text, ours = await configured(world)
@@ -95,45 +96,39 @@ async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_sta
     assert await corefile(world) == THEIRS + text
     await write(world, THEIRS)
     await world.becomes(lambda: corefile(world), THEIRS + ours)
-    await world.delete(managed())
-    await world.eventually(lambda: world.gone(managed()))
+    await delete(world)
     assert await corefile(world) == THEIRS
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_without_reload_an_event_says_how_a_stub_domain_that_is_gone_is_forgotten(
-    cluster: World, is_kept: bool
-) -> None:
+async def test_without_reload_an_event_says_how_the_stub_domain_is_forgotten(cluster: World, is_kept: bool) -> None:
     silent = COREFILE.replace("    reload\n", "")
     await write(cluster, silent)
     async with running_operator(cluster):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "RestartNeeded")
+        await told(cluster, "RestartNeeded")
         assert "RestartNeeded" not in await cluster.events(managed())
         await (cluster.change(managed(), MANUAL) if is_kept else cluster.delete(managed()))
         await cluster.becomes(lambda: corefile(cluster), silent)
         await cluster.settled()
-        told = (await cluster.events(managed()))["RestartNeeded"]
-        assert told.startswith(
-            "the stub domain is taken out of the configuration of the cluster's DNS. CoreDNS has no "
-        )
-        assert told.endswith("kubectl -n kube-system rollout restart deployment coredns")
+        words = (await cluster.events(managed()))["RestartNeeded"]
+        assert words.startswith("the stub domain is taken out of the configuration of the cluster's DNS. CoreDNS")
+        assert words.endswith("kubectl -n kube-system rollout restart deployment coredns")
 
 
 @pytest.mark.simulated
 async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
     world.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
     await world.apply(managed())
-    await world.eventually(lambda: is_writing(world))
+
+    async def is_writing() -> bool:
+        return bool(world.sim.writes["tsoperator", "patch", "configmaps"])
+
+    await world.eventually(is_writing)
     world.sim.store.merge(objects.CONFIGMAP, "kube-system", "coredns", {"data": {"Corefile": THEIRS + COREFILE}})
     world.sim.faults.clear()
     text, _ = await configured(world)
     assert text.startswith(THEIRS)
-
-
-async def is_writing(world: World) -> bool:
-    """Tell whether the operator has sent a patch of a ConfigMap."""
-    return bool(world.sim.writes["tsoperator", "patch", "configmaps"])
 
 
 @pytest.mark.simulated
@@ -141,14 +136,17 @@ async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows
     await world.apply(managed())
     text, before = await configured(world)
     old = await address(world)
-    await world.delete(managed())
-    await world.eventually(lambda: world.gone(managed()))
+    await delete(world)
     await world.becomes(lambda: world.find(SERVICE, "nameserver"), None)
     await world.apply(managed())
     assert (await configured(world))[0] == text
     world.sim.store.delete(objects.SERVICE, "tailscale", "nameserver")
     world.sim.store.create(objects.SERVICE, backend("taker", clusterIP=old))
-    await world.eventually(lambda: moved(world, old))
+
+    async def moved() -> bool:
+        return await address(world) != old and await address(world) in await corefile(world)
+
+    await world.eventually(moved)
     _, after = await configured(world)
     assert after == before.replace(old, await address(world))
 
@@ -179,42 +177,27 @@ async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it
         assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
-async def moved(world: World, old: str) -> bool:
-    """Tell whether the Corefile has another address than *old*."""
-    return await address(world) != old and await address(world) in await corefile(world)
-
-
 async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster: World) -> None:
     broken = ".:53 {\n    errors\n"
     await write(cluster, broken)
     async with running_operator(cluster):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "CorefileUnreadable")
-        told = await cluster.condition(managed(), CONFIGURED)
-        assert told is not None
-        assert (told.status, (await cluster.events(managed()))[told.reason]) == ("False", told.message)
+        message = await told(cluster, "CorefileUnreadable")
+        assert (await cluster.events(managed()))["CorefileUnreadable"] == message
         assert not await cluster.writes_when_left_alone()
         assert await corefile(cluster) == broken
         await write(cluster, COREFILE)
         await configured(cluster)
 
 
-async def test_a_stub_domain_that_comes_back_without_a_dnsconfig_is_taken_out(world: World) -> None:
+@pytest.mark.simulated
+async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be_there(world: World) -> None:
     await world.apply(managed())
     text, _ = await configured(world)
-    await world.delete(managed())
-    await world.eventually(lambda: world.gone(managed()))
+    await delete(world)
     await world.settled()
     await write(world, text)
     await world.becomes(lambda: corefile(world), COREFILE)
-
-
-@pytest.mark.simulated
-async def test_a_stub_domain_stays_while_nobody_sees_whether_there_is_a_dnsconfig(world: World) -> None:
-    await world.apply(managed())
-    text, _ = await configured(world)
-    await world.delete(managed())
-    await world.eventually(lambda: world.gone(managed()))
     world.sim.faults.forbid(Ban("dnsconfigs"))
     world.sim.faults.drop_watches()
     await world.settled()
@@ -223,52 +206,34 @@ async def test_a_stub_domain_stays_while_nobody_sees_whether_there_is_a_dnsconfi
     assert await corefile(world) == text
 
 
-async def test_without_the_setting_the_condition_says_which_value_to_set(cluster: World) -> None:
+async def test_without_the_setting_a_stub_domain_is_neither_written_nor_removed(cluster: World) -> None:
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
-        told = await cluster.condition(managed(), CONFIGURED)
-        assert told is not None
-        assert "operatorConfig.manageClusterDNS" in told.message
+        assert "operatorConfig.manageClusterDNS" in await told(cluster, "NotPermitted")
         assert await corefile(cluster) == COREFILE
     async with running_operator(cluster):
         await configured(cluster)
-
-
-async def test_a_stub_domain_that_may_not_be_removed_holds_the_dnsconfig(cluster: World) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(managed())
-        await configured(cluster)
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.delete(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
+        await told(cluster, "NotPermitted")
         assert FINALIZER in (await cluster.look(managed()))["metadata"]["finalizers"]
         await write(cluster, COREFILE)
         await cluster.eventually(lambda: cluster.gone(managed()))
 
 
-WRITING, READING = Ban("configmaps", "kube-system", "patch"), Ban("configmaps", "kube-system", "list")
-
-
 @pytest.mark.simulated
-async def test_a_write_that_is_denied_is_told_and_the_nameserver_is_ready(world: World) -> None:
-    world.sim.faults.forbid(WRITING)
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [(403, "NotPermitted", "set operatorConfig.manageClusterDNS"), (422, "NotWritten", "")],
+)
+async def test_a_write_that_is_refused_is_told_and_the_nameserver_is_ready(
+    world: World, status: int, reason: str, words: str
+) -> None:
+    world.sim.faults.fail(Failure(status, 10**6, "patch", "configmaps"))
     await world.apply(managed())
-    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "NotPermitted")
-    told = await world.condition(managed(), CONFIGURED)
-    assert told is not None
-    assert 'cannot patch resource "configmaps"' in told.message
+    assert words in await told(world, reason)
     assert await world.reason(managed(), "NameserverReady") == "NameserverCreated"
     assert "CoreDNS" in str((await world.look(managed()))["status"]["clusterDNS"])
-    world.sim.faults.clear()
-    await configured(world)
-
-
-@pytest.mark.simulated
-async def test_a_write_that_is_refused_is_told(world: World) -> None:
-    world.sim.faults.fail(Failure(422, times=10**6, verb="patch", plural="configmaps"))
-    await world.apply(managed())
-    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "NotWritten")
     world.sim.faults.clear()
     await configured(world)
 
@@ -278,26 +243,17 @@ async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(clus
     async with running_operator(cluster):
         await cluster.apply(managed())
         await configured(cluster)
-    cluster.sim.faults.forbid(READING)
+    cluster.sim.faults.forbid(Ban("configmaps", "kube-system", "list"))
     async with running_operator(cluster):
         await cluster.delete(managed())
-        await cluster.eventually(lambda: is_told(cluster))
+
+        async def is_told() -> bool:
+            return "NotPermitted" in await cluster.events(managed())
+
+        await cluster.eventually(is_told)
         await cluster.settled()
         assert not await cluster.gone(managed())
     cluster.sim.faults.clear()
     async with running_operator(cluster):
         await cluster.eventually(lambda: cluster.gone(managed()))
     assert await corefile(cluster) == COREFILE
-
-
-async def is_told(world: World) -> bool:
-    """Tell whether an Event says that a right is missing."""
-    return "NotPermitted" in await world.events(managed())
-
-
-async def test_the_second_dnsconfig_takes_over_the_stub_domain(world: World) -> None:
-    await world.apply(managed(), managed("second"))
-    text, _ = await configured(world)
-    await world.delete(managed("second"))
-    await world.eventually(lambda: world.gone(managed("second")))
-    assert await corefile(world) == text

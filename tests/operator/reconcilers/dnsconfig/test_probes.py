@@ -171,17 +171,18 @@ async def test_a_server_that_is_known_to_ask_itself_is_spared() -> None:
 
 @in_virtual_time
 async def test_metrics_tell_of_each_zone_and_of_the_last_time() -> None:
-    servers = Servers(failing)
-    registry = CollectorRegistry()
+    servers, registry = Servers(failing), CollectorRegistry()
     registry.register(servers.prober)
-    of_zone = {"zone": "ts.net", "server": SERVER}
-    asked = "tsoperator_cluster_dns_asked_timestamp_seconds"
-    assert registry.get_sample_value(asked) is None
+
+    def told(reason: str) -> tuple[float | None, float | None]:
+        labels = {"zone": "ts.net", "server": SERVER, "reason": reason}
+        ready = registry.get_sample_value("tsoperator_cluster_dns_ready", labels)
+        return ready, registry.get_sample_value("tsoperator_cluster_dns_asked_timestamp_seconds")
+
+    assert told("") == (None, None)
     async with servers.running():
         await asyncio.sleep(1.5)
-        value = registry.get_sample_value("tsoperator_cluster_dns_ready", {**of_zone, "reason": "ServerFailure"})
-        assert (value, registry.get_sample_value(asked)) == (0, 1000)
+        assert told("ServerFailure") == (0, 1000)
         servers.answer = lambda query: RIGHT
         await asyncio.sleep(1)
-        value = registry.get_sample_value("tsoperator_cluster_dns_ready", {**of_zone, "reason": ""})
-        assert (value, registry.get_sample_value(asked)) == (1, 1002)
+        assert told("") == (1, 1002)

@@ -15,21 +15,11 @@ KEY = Key("tailscale", "nameserver")
 DNSCONFIG = live_dnsconfig(generation=3)
 ZONES, SERVERS = ("ts.net", "example.org"), ("10.96.0.10", "10.96.0.11")
 ASKED = Asked(ZONES, SERVERS)
-
-
-def service(**spec: object) -> Object:
-    return obj(SERVICE, KEY, {"spec": spec})
-
-
-def deployment(**status: int) -> Object:
-    return obj(DEPLOYMENT, KEY, {"status": status})
-
-
-AT = service(clusterIP="10.96.0.53", clusterIPs=["10.96.0.53", "2001:db8::53"])
-READY = deployment(readyReplicas=2, updatedReplicas=1)
-QUESTION = Question(
-    SERVERS, "10.96.0.53", tuple(Canary(zone, canary_name("ts-dns-uid", zone)) for zone in ZONES), (3, 2, 1)
-)
+AT = obj(SERVICE, KEY, {"spec": {"clusterIP": "10.96.0.53", "clusterIPs": ["10.96.0.53", "2001:db8::53"]}})
+HEADLESS = obj(SERVICE, KEY, {"spec": {"clusterIP": "None"}})
+READY = obj(DEPLOYMENT, KEY, {"status": {"readyReplicas": 2, "updatedReplicas": 1}})
+CANARIES = tuple(Canary(zone, canary_name("ts-dns-uid", zone)) for zone in ZONES)
+QUESTION = Question(SERVERS, "10.96.0.53", CANARIES, (3, 2, 1))
 
 
 def test_each_server_is_asked_for_the_canary_of_each_zone() -> None:
@@ -37,18 +27,13 @@ def test_each_server_is_asked_for_the_canary_of_each_zone() -> None:
     assert question_of(DNSCONFIG, AT, None, None, ASKED) == replace(QUESTION, seen=(3, None, None))
 
 
-def test_the_configuration_tells_where_questions_go() -> None:
+def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_changes() -> None:
     data = {"Corefile": "ts.net {\n forward . 10.96.0.10\n}\n"}
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
-    made = question_of(DNSCONFIG, AT, READY, DNSObjects([corefile]), ASKED)
-    assert made == replace(QUESTION, seen=(3, 2, 1, "17"), targets={"ts.net": ["10.96.0.10"], "example.org": ()})
-
-
-def test_a_change_of_openshifts_object_is_asked_about() -> None:
     openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
-    assert question_of(DNSCONFIG, AT, READY, DNSObjects([], openshift), ASKED) == replace(
-        QUESTION, seen=(3, 2, 1, "18"), targets={"ts.net": (), "example.org": ()}
-    )
+    for dns, version, to in ((DNSObjects([corefile]), "17", ["10.96.0.10"]), (DNSObjects([], openshift), "18", ())):
+        wanted = replace(QUESTION, seen=(3, 2, 1, version), targets={"ts.net": to, "example.org": ()})
+        assert question_of(DNSCONFIG, AT, READY, dns, ASKED) == wanted
 
 
 @pytest.mark.parametrize(
@@ -56,7 +41,7 @@ def test_a_change_of_openshifts_object_is_asked_about() -> None:
     [
         (None, AT, ASKED),
         (DNSCONFIG, None, ASKED),
-        (DNSCONFIG, service(clusterIP="None"), ASKED),
+        (DNSCONFIG, HEADLESS, ASKED),
         (DNSCONFIG, AT, ASKED._replace(servers=())),
         (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
@@ -67,9 +52,5 @@ def test_nothing_is_asked_before_all_is_known(dnsconfig: Object | None, found: O
 
 def test_a_question_is_the_same_whatever_was_seen_besides() -> None:
     assert QUESTION.is_same(replace(QUESTION, seen=(4,), targets={"ts.net": ["192.0.2.1"]}))
-    others = [
-        replace(QUESTION, servers=SERVERS[:1]),
-        replace(QUESTION, nameserver="10.96.0.54"),
-        replace(QUESTION, canaries=QUESTION.canaries[:1]),
-    ]
-    assert not any(map(QUESTION.is_same, [*others, None]))
+    changes = ({"servers": SERVERS[:1]}, {"nameserver": "10.96.0.54"}, {"canaries": CANARIES[:1]})
+    assert not any(map(QUESTION.is_same, [*(replace(QUESTION, **change) for change in changes), None]))

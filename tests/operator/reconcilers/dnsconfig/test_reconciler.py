@@ -1,10 +1,18 @@
-"""DNSConfigs on a cluster: the operator runs, and the state of the world is looked at."""
+"""DNSConfigs on a cluster: their nameserver, and what the cluster's DNS, a server on loopback here, answers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
 import pytest
+from clustersim.faults import Failure
+from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from dnslib import QTYPE, RCODE, RR, SOA, A, DNSRecord
 from prometheus_client import CollectorRegistry
+from tsnameserver.answer import answer
+from tsnameserver.compiler import build_zone
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records
+from tsnameserver.zone import ZoneSettings
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
@@ -16,67 +24,48 @@ from tsoperator.api.objects import (
     Key,
     Object,
 )
+from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
-from tsoperator.reconcilers.dnsconfig.asking import ask
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.answers import Reply
+from tsoperator.reconcilers.dnsconfig.asking import Ask, Query, ask
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Pace, Prober
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.manager import Manager
+from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.workqueue import Backoff
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
+from tests.support.dnsserver import DNSServer, Respond, dns_server, replying
 from tests.support.manifests import FQDN, backend, dnsconfig, egress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Condition, World, running_operator
 from tests.support.tailnets import applier
 
-READY = "NameserverReady"
+NAMESERVER_READY, DNS_READY = "NameserverReady", "ClusterDNSReady"
 CHILDREN = {
-    SERVICEACCOUNT: "nameserver",
-    ROLE: "nameserver",
-    ROLEBINDING: "nameserver",
-    DEPLOYMENT: "nameserver",
-    SERVICE: "nameserver",
+    **dict.fromkeys((SERVICEACCOUNT, ROLE, ROLEBINDING, DEPLOYMENT, SERVICE), "nameserver"),
     CONFIGMAP: "dnsrecords",
 }
-
-
-async def missing(world: World) -> list[str]:
-    """Return the kinds of which a nameserver has no object."""
-    return [str(kind) for kind, name in CHILDREN.items() if await world.find(kind, name) is None]
+ADDRESS = "10.96.4.3"
+PACE = Pace(
+    steady=Backoff(first=0.05, cap=0.5), backoff=Backoff(first=0.05, cap=0.1), rest=0.05, timeout=0.3, direct=0.3
+)
 
 
 async def running_nameserver(world: World, obj: Object) -> Object:
     """Wait until the nameserver of *obj* is there and nothing is left to do, and return the DNSConfig."""
-    await world.becomes(lambda: world.reason(obj, READY), "NameserverCreated")
-    await world.becomes(lambda: missing(world), [])
+
+    async def missing() -> list[str]:
+        return [str(kind) for kind, name in CHILDREN.items() if await world.find(kind, name) is None]
+
+    await world.becomes(lambda: world.reason(obj, NAMESERVER_READY), "NameserverCreated")
+    await world.becomes(missing, [])
     await world.settled()
     return await world.look(obj)
-
-
-async def deployment(world: World) -> Object:
-    found = await world.find(DEPLOYMENT, "nameserver")
-    assert found is not None
-    return found
-
-
-async def image(world: World) -> str:
-    return str((await deployment(world))["spec"]["template"]["spec"]["containers"][0]["image"])
-
-
-async def test_the_wishes_of_a_dnsconfig_reach_the_nameserver(world: World) -> None:
-    asked = dnsconfig(
-        image={"repo": "example.org/ns", "tag": "v1"}, replicas=3, service={"clusterIP": "10.96.4.3"},
-        pod={"nodeSelector": {"disk": "fast"}},
-    )  # fmt: skip
-    await world.apply(asked)
-    obj = await running_nameserver(world, asked)
-    spec = (await deployment(world))["spec"]
-    assert (await image(world), spec["replicas"]) == ("example.org/ns:v1", 3)
-    assert spec["template"]["spec"]["nodeSelector"] == {"disk": "fast"}
-    assert obj["status"]["nameserver"]["ip"] == "10.96.4.3"
 
 
 async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World) -> None:
@@ -84,61 +73,60 @@ async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World)
     await world.apply(dnsconfig(), egress())
     await running_nameserver(world, dnsconfig())
     await world.apply(second)
-    await world.becomes(lambda: world.reason(second, READY), "MultipleDNSConfigsPresent")
+    await world.becomes(lambda: world.reason(second, NAMESERVER_READY), "MultipleDNSConfigsPresent")
     await world.delete(dnsconfig())
-    await running_nameserver(world, second)
     await world.eventually(lambda: world.gone(dnsconfig()))
-    await world.becomes(lambda: missing(world), [])
-    await world.becomes(lambda: served_names(world), [FQDN])
+    await running_nameserver(world, second)
+
+    async def served() -> list[str]:
+        return list(await world.records())
+
+    await world.becomes(served, [FQDN])
     assert not await world.writes_when_left_alone()
 
 
-async def served_names(world: World) -> list[str]:
-    """Return the names that have records."""
-    return sorted(await world.records())
-
-
-@pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless it was there first
-async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
-    await world.apply(dnsconfig())
-    await running_nameserver(world, dnsconfig())
-    await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})
-    await world.apply(egress())
-    await world.becomes(lambda: served_names(world), [FQDN])
-
-
-async def incomplete(world: World) -> str:
-    """Return the reason for which names are left out, if any are."""
-    return await world.reason(dnsconfig(), "RecordsComplete")
-
-
-async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: World) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(dnsconfig())
-        obj = await running_nameserver(cluster, dnsconfig())
-    note = {"metadata": {"annotations": {"tailscale.com/records-left-out": "12"}}}
-    await cluster.api.patch(CONFIGMAP, Key(NAMESPACE, "dnsrecords"), note)
-    async with running_dnsconfigs(cluster):
-        await cluster.becomes(lambda: incomplete(cluster), "TooManyNames")
-    assert await cluster.reason(obj, READY) == "NameserverCreated"
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: incomplete(cluster), "")
+async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(world: World) -> None:
+    asked, taker = dnsconfig(service={"clusterIP": ADDRESS}), backend("taker", clusterIP=ADDRESS)
+    await world.apply(taker, asked)
+    await world.becomes(lambda: world.reason(asked, NAMESERVER_READY), "NameserverCreationFailed")
+    told = await world.condition(asked, NAMESERVER_READY)
+    assert told is not None
+    assert (told.status, "provided IP is already allocated" in told.message) == ("False", True)
+    assert (await world.events(asked))[told.reason] == told.message
+    assert "nameserver" not in (await world.look(asked))["status"]
+    await world.delete(taker)
+    assert (await running_nameserver(world, asked))["status"]["nameserver"] == {"ip": ADDRESS}
+    assert await world.condition(asked, NAMESERVER_READY) == Condition("True", "NameserverCreated", "NameserverCreated")
+    assert not await world.writes_when_left_alone()
 
 
 @asynccontextmanager
-async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs alone, so that a test can be the one that writes records."""
-    cache = Cache(sources(NAMESPACE))
-    tailnets, prober = Tailnets([]), Prober(ask)
-    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, tailnets), prober, settings())
-    manager = Manager(
-        cache,
-        [reconciler],
-        ControllerMetrics(CollectorRegistry()),
-        feeds={SUFFIXES: tailnets, VERDICT: prober},
-    )
-    async with running(manager.run(world.api, None)):
+async def reconciling(world: World, ask: Ask = ask, address: str = "") -> AsyncIterator[None]:
+    """Run the reconciler of DNSConfigs, and that of records if the cluster's DNS, at *address*, is to be asked."""
+    cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), Prober(ask, PACE)
+    writer, chosen = applier(world.api, cache, tailnets), settings(cluster_dns=(address,) if address else ())
+    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, prober, chosen)]
+    both += [DNSRecordsReconciler(cache, writer, chosen)] if address else []
+    metrics = ControllerMetrics(CollectorRegistry())
+    manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
+    async with running(manager.run(world.api, None, beside=[prober.run])):
         yield
+
+
+async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: World) -> None:
+    async def incomplete() -> str:
+        return await cluster.reason(dnsconfig(), "RecordsComplete")
+
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await running_nameserver(cluster, dnsconfig())
+    note = {"metadata": {"annotations": {"tailscale.com/records-left-out": "12"}}}
+    await cluster.api.patch(CONFIGMAP, Key(NAMESPACE, "dnsrecords"), note)
+    async with reconciling(cluster):
+        await cluster.becomes(incomplete, "TooManyNames")
+    assert await cluster.reason(dnsconfig(), NAMESERVER_READY) == "NameserverCreated"
+    async with running_operator(cluster):
+        await cluster.becomes(incomplete, "")
 
 
 async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
@@ -147,19 +135,146 @@ async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(clust
     assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 
-ADDRESS = "10.96.4.3"
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The cluster's DNS, and the nameserver: any other address leads there, as the cluster IP of its Service does."""
+
+    cluster: DNSServer
+    nameserver: DNSServer
+
+    async def ask(self, query: Query) -> Reply:
+        is_of_cluster = query.server == self.cluster.address
+        return await ask(query if is_of_cluster else replace(query, server=self.nameserver.address))
+
+    def forward(self, query: bytes, transport: str) -> bytes | None:
+        return self.nameserver.answer(query, transport)
 
 
-async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(world: World) -> None:
-    asked, taker = dnsconfig(service={"clusterIP": ADDRESS}), backend("taker", clusterIP=ADDRESS)
-    await world.apply(taker, asked)
-    await world.becomes(lambda: world.reason(asked, READY), "NameserverCreationFailed")
-    told = await world.condition(asked, READY)
-    assert told is not None
-    assert (told.status, "provided IP is already allocated" in told.message) == ("False", True)
-    assert (await world.events(asked))[told.reason] == told.message
-    assert "nameserver" not in (await world.look(asked))["status"]
-    await world.delete(taker)
-    assert (await running_nameserver(world, asked))["status"]["nameserver"] == {"ip": ADDRESS}
-    assert await world.condition(asked, READY) == Condition("True", "NameserverCreated", "NameserverCreated")
-    assert not await world.writes_when_left_alone()
+@asynccontextmanager
+async def asked(world: World) -> AsyncIterator[Servers]:
+    """Run both reconcilers, and the servers that they ask: the nameserver has the records of the cluster."""
+
+    def respond(query: bytes, transport: str) -> bytes | None:
+        configmap = world.store.find(SIM_CONFIGMAP, NAMESPACE, CONFIGMAP_NAME)
+        records = Records.model_validate_json(configmap["data"][RECORDS_KEY]) if configmap else Records()
+        return answer(query, build_zone(records, ZoneSettings()), stream=transport == "tcp")
+
+    async with dns_server(respond) as nameserver, dns_server(nameserver.answer) as cluster:
+        servers = Servers(cluster, nameserver)
+        async with reconciling(world, servers.ask, cluster.address):
+            yield servers
+
+
+def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
+    def change(response: DNSRecord) -> None:
+        response.header.rcode = rcode
+        response.add_answer(*records)
+        response.add_auth(*([authority] if authority else []))
+
+    return replying(change)
+
+
+def denying(*names: str) -> Respond:
+    """Return what answers NXDOMAIN, with a SOA record of the server and the mailbox that have these *names*."""
+    return saying(RCODE.NXDOMAIN, authority=RR("ts.net", QTYPE.SOA, rdata=SOA(*names, (4000000000, 1, 2, 3, 5)), ttl=5))
+
+
+THEIRS = denying("ns.example.org", "admin.example.org")
+OURS = denying("nameserver.tailscale.svc.cluster.local", "hostmaster.ts.net")
+ELSEWHERE = saying(RCODE.NOERROR, RR("x.ts.net", QTYPE.A, rdata=A("192.0.2.1")))
+FAILING = saying(RCODE.SERVFAIL)
+
+
+def with_old_answers(servers: Servers) -> Respond:
+    """Return a cache that has kept the answers from before there was a canary."""
+
+    def respond(query: bytes, transport: str) -> bytes | None:
+        first = str(DNSRecord.parse(query).q.qname)
+        return OURS(query, transport) if first.startswith(CANARY_PREFIX) else servers.forward(query, transport)
+
+    return respond
+
+
+def without_tcp(servers: Servers) -> Respond:
+    return lambda query, transport: servers.forward(query, transport) if transport == "udp" else None
+
+
+FAULTS: dict[str, Callable[[Servers], Respond]] = {
+    "NotForwarded": lambda _: THEIRS,
+    "WrongAddress": lambda _: ELSEWHERE,
+    "CachedNegativeAnswer": with_old_answers,
+    "ServerFailure": lambda _: FAILING,
+    "QuestionRefused": lambda _: saying(RCODE.REFUSED),
+    "NoAnswer": lambda _: lambda *_: None,
+    "NoAnswerOverTCP": without_tcp,
+}
+
+
+async def said(world: World, reason: str) -> None:
+    """Wait until the DNSConfig says that names resolve, or for this *reason* that they don't."""
+    status = "True" if reason == "NamesResolve" else "False"
+
+    async def found() -> tuple[str, str] | None:
+        told = await world.condition(dnsconfig(), DNS_READY)
+        return told[:2] if told else None
+
+    await world.becomes(found, (status, reason))
+
+
+async def forward_to(world: World, server: str) -> None:
+    text = f"ts.net {{\n forward . {server}\n}}\n"
+    await world.api.patch(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": text}})
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+async def test_a_fault_is_told_until_it_is_mended(cluster: World, reason: str) -> None:
+    await forward_to(cluster, "192.0.2.53")
+    async with asked(cluster) as servers:
+        servers.cluster.respond = FAULTS[reason](servers)
+        await cluster.apply(dnsconfig())
+        await said(cluster, reason)
+        assert not await cluster.writes_when_left_alone()
+        servers.cluster.respond = servers.forward
+        await said(cluster, "NamesResolve")
+        assert not await cluster.writes_when_left_alone()
+
+
+async def test_records_that_do_not_arrive_are_told_and_the_cluster_is_spared(cluster: World) -> None:
+    async with asked(cluster) as servers:
+        servers.nameserver.respond = OURS
+        await cluster.apply(dnsconfig())
+        await said(cluster, "RecordsMissing")
+        assert servers.cluster.asked == []
+
+
+async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World) -> None:
+    async with asked(cluster) as servers:
+        servers.cluster.respond = FAILING
+        await cluster.apply(dnsconfig())
+        await said(cluster, "NotForwarded")
+        await forward_to(cluster, servers.cluster.address)
+        await said(cluster, "ForwardingLoop")
+
+
+@pytest.mark.simulated
+async def test_a_fault_is_told_while_the_dnsconfig_can_not_be_carried_out(cluster: World) -> None:
+    async with asked(cluster) as servers:
+        await cluster.apply(dnsconfig())
+        await said(cluster, "NamesResolve")
+        cluster.sim.faults.fail(Failure(403, times=10**6, verb="update", plural="deployments"))
+        await cluster.change(dnsconfig(), {"spec": {"nameserver": {"replicas": 2}}})
+        await cluster.becomes(lambda: cluster.reason(dnsconfig(), NAMESERVER_READY), "NameserverCreationFailed")
+        servers.cluster.respond = FAILING
+        await said(cluster, "NotForwarded")
+
+
+async def test_a_new_leader_says_nothing_new_before_it_has_asked(cluster: World) -> None:
+    async def lead() -> None:
+        async with asked(cluster):
+            await cluster.settled()
+
+    await cluster.apply(dnsconfig())
+    async with asked(cluster):
+        await said(cluster, "NamesResolve")
+        await cluster.settled()
+    assert not await cluster.writes_during(lead())

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -47,7 +46,6 @@ RIGHT = Plan(steps=[])
 
 @cache
 def buckets(records: tuple[Record, ...]) -> tuple[Bucket, ...]:
-    """The buckets of *records*, each of a proxy of its own."""
     table = Table()
     for number, record in enumerate(records):
         table.put(Key("tailscale", f"ts-{number}"), record)
@@ -70,7 +68,7 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 def document_of(made: Plan) -> Object:
     """The document that *made* writes, by create or by patch."""
-    contents = [*children_of(made), *(patch.body for patch in patches_of(made))]
+    contents = children_of(made) + [patch.body for patch in patches_of(made)]
     (content,) = contents
     document: Object = json.loads(content["data"]["records.json"])
     return document
@@ -78,12 +76,8 @@ def document_of(made: Plan) -> Object:
 
 def test_a_configmap_that_is_missing_is_made_whole() -> None:
     text = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":1}'
-    made = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"namespace": "tailscale", "name": "dnsrecords", **METADATA},
-        "data": {"records.json": text},
-    }
+    metadata = {"namespace": "tailscale", "name": "dnsrecords", **METADATA}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"records.json": text}}
     assert plan(UP).steps == [Child(made)]
 
 
@@ -93,34 +87,22 @@ SERVED = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zone
 def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
     made = plan(BOTH, configmap=configmap(SERVED))
     (patch,) = patches_of(made)
-    assert document_of(made)["serial"] == 8
-    assert document_of(made)["ip6"] == {FQDN: ["2001:db8::1"]}
-    assert patch == Patch(
-        patch.resource,
-        Key("tailscale", "dnsrecords"),
-        {"metadata": {**METADATA, "resourceVersion": "1"}, "data": patch.body["data"]},
-    )
-    assert made.steps == [patch]
+    assert (document_of(made)["serial"], document_of(made)["ip6"]) == (8, {FQDN: ["2001:db8::1"]})
+    body = {"metadata": {**METADATA, "resourceVersion": "1"}, "data": patch.body["data"]}
+    assert made.steps == [Patch(CONFIGMAP, Key("tailscale", "dnsrecords"), body)]
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        "",
-        "not JSON",
-        '{"version":"v2","ip4":{}}',
-        '{"ip4":{}}',
-        "[]",
-        '{"version":"v1alpha1","serial":-1}',
-        '{"version":"v1alpha1","ip4":null}',
-        '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]}}',
-    ],
-)
+UNREADABLE = [
+    *(None, "", "not JSON", "[]", '{"version":"v2","ip4":{}}', '{"ip4":{}}'),
+    *('{"version":"v1alpha1","serial":-1}', '{"version":"v1alpha1","ip4":null}'),
+    '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]}}',
+]
+
+
+@pytest.mark.parametrize("document", UNREADABLE)
 def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
-    made = plan(UP, configmap=configmap(document))
-    assert document_of(made)["serial"] == 1
-    assert document_of(made)["ip4"] == {FQDN: ["192.0.2.1"]}
+    made = document_of(plan(UP, configmap=configmap(document)))
+    assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 
 
 def test_a_configmap_without_its_labels_gets_them_back() -> None:
@@ -160,7 +142,6 @@ Cluster = Mapping[int, Object]
 
 
 def named(count: int, address: str = "192.0.2.1") -> list[Record]:
-    """Records of about 40 bytes each."""
     return [Record(f"db-{number}.tail1234.ts.net", (address,), ()) for number in range(count)]
 
 
@@ -181,7 +162,6 @@ def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
 
 
 def after(cluster: Cluster, step: Step) -> Cluster:
-    """The cluster after one write or deletion."""
     if isinstance(step, Deletion):
         return {shard: live for shard, live in cluster.items() if live is not step.obj}
     assert isinstance(step, Child | Patch), "nobody else writes records"
@@ -205,6 +185,13 @@ def read(cluster: Cluster) -> Records | None:
     return merge(parsed(live["data"]["records.json"]) for live in cluster.values())
 
 
+def served(cluster: Cluster) -> Records:
+    """What a nameserver serves of *cluster*, which must be whole."""
+    records = read(cluster)
+    assert records is not None
+    return records
+
+
 def ip4(records: Iterable[Record]) -> Object:
     return {record.name: list(record.ip4) for record in records}
 
@@ -215,8 +202,7 @@ def test_records_get_as_many_configmaps_as_they_take(names: int, configmaps: int
     assert sorted(cluster) == [*range(configmaps)]
     assert [live["metadata"]["name"] for live in cluster.values()][-1] == "dnsrecords"
     assert max(len(live["data"]["records.json"]) for live in cluster.values()) <= LIMITS.split
-    records = read(cluster)
-    assert records is not None
+    records = served(cluster)
     assert (records.ip4, records.serial, records.zones) == (ip4(named(names)), 1, ["ts.net"])
 
 
@@ -250,56 +236,41 @@ def test_a_shard_on_its_way_out_is_waited_for() -> None:
 
 
 def test_when_the_serial_starts_over_all_shards_do() -> None:
-    cluster = carried_out({}, sharded({}, named(110)))
-    texts = {
-        shard: live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
-        for shard, live in cluster.items()
-    }
-    last = {shard: {**live, "data": {"records.json": texts[shard]}} for shard, live in cluster.items()}
-    records = read(carried_out(last, sharded(last, named(109))))
-    assert records is not None
+    def aged(live: Object) -> Object:
+        text = live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
+        return {**live, "data": {"records.json": text}}
+
+    last = {shard: aged(live) for shard, live in carried_out({}, sharded({}, named(110))).items()}
+    records = served(carried_out(last, sharded(last, named(109))))
     assert (records.serial, len(records.ip4)) == (1, 109)
 
 
-class Change(NamedTuple):
-    """From so many names to so many."""
-
-    before: int
-    after: int
-
-
 CHANGES = [
-    *(Change(20, 30), Change(30, 60), Change(60, 110), Change(110, 30), Change(30, 5), Change(20, 220)),
-    *(
-        pytest.param(change, marks=pytest.mark.thorough)
-        for change in (Change(20, 400), Change(220, 400), Change(400, 60), Change(400, 0))
-    ),
+    *((20, 30), (30, 60), (60, 110), (110, 30), (30, 5), (20, 220)),
+    *(pytest.param(*each, marks=pytest.mark.thorough) for each in ((20, 400), (220, 400), (400, 60), (400, 0))),
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(change: Change) -> None:
-    start = carried_out({}, sharded({}, named(change.before)))
-    made = sharded(start, named(change.after, "192.0.2.2"))
+@pytest.mark.parametrize(("before", "later"), CHANGES)
+def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(before: int, later: int) -> None:
+    start = carried_out({}, sharded({}, named(before)))
+    made = sharded(start, named(later, "192.0.2.2"))
     seen = [read(cluster) for cluster in states(start, made)]
-    old, new = ip4(named(change.before)), ip4(named(change.after, "192.0.2.2"))
+    old, new = ip4(named(before)), ip4(named(later, "192.0.2.2"))
     switch = len(made.steps) - len(deletions_of(made))  # shard 0 is written last
     assert all(records.ip4 == old for records in seen[:switch] if records)
     assert [records.ip4 if records else None for records in seen[switch:]] == [new] * (1 + len(deletions_of(made)))
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_reader_that_has_a_set_goes_from_the_old_to_the_new_wherever_a_crash_came_between(change: Change) -> None:
-    start = carried_out({}, sharded({}, named(change.before)))
-    later = named(change.after, "192.0.2.2")
-    for crashed in states(start, sharded(start, later)):
-        held = read(start)
-        for cluster in states(crashed, sharded(crashed, later)):
+@pytest.mark.parametrize(("before", "later"), CHANGES)
+def test_a_reader_goes_from_the_old_set_to_the_new_wherever_a_crash_came_between(before: int, later: int) -> None:
+    start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")
+    for crashed in states(start, sharded(start, wanted)):
+        held = served(start)
+        for cluster in states(crashed, sharded(crashed, wanted)):
             held = read(cluster) or held
-            assert held is not None
-            assert held.ip4 in (ip4(named(change.before)), ip4(later))
-        assert held is not None
-        assert (held.ip4, sharded(cluster, later)) == (ip4(later), RIGHT)
+            assert held.ip4 in (ip4(named(before)), ip4(wanted))
+        assert (held.ip4, sharded(cluster, wanted)) == (ip4(wanted), RIGHT)
 
 
 SIZES = st.lists(
@@ -311,37 +282,31 @@ SIZES = st.lists(
 def test_no_name_vanishes_whatever_was_begun_and_not_finished(history: list[tuple[int, str, int]]) -> None:
     """Each plan is broken off after some writes, and the next one finds what is left and other records."""
     cluster = carried_out({}, sharded({}, named(60)))
-    held, always = read(cluster), 60
+    held, always = served(cluster), 60
     for names, address, writes in [*history, (50, "192.0.2.9", 99)]:
         always = min(always, names)
         for reached in list(states(cluster, sharded(cluster, named(names, address))))[: writes + 1]:
             cluster, held = reached, read(reached) or held
-            assert held is not None
             assert {record.name for record in named(always)} <= held.ip4.keys()
-    assert held is not None
     assert held.ip4 == ip4(named(50, "192.0.2.9"))
 
 
 def noted(cluster: Cluster) -> str | None:
-    """How many names the ConfigMap says it leaves out."""
     note: str | None = cluster[0]["metadata"]["annotations"].get(ANNOTATION_LEFT_OUT)
     return note
 
 
 def test_the_go_operators_image_gets_one_configmap_and_what_is_left_out_is_counted() -> None:
     cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
-    records = read(cluster)
-    assert records is not None
     assert [*cluster] == [0]
     assert LIMITS.full - 160 < len(cluster[0]["data"]["records.json"]) <= LIMITS.full
-    assert noted(cluster) == str(100 - len(records.ip4)) != "100"
+    assert noted(cluster) == str(100 - len(served(cluster).ip4)) != "100"
     assert sharded(cluster, named(100), of=SETTINGS) == RIGHT
 
 
 def test_with_one_full_configmap_names_that_are_served_stay_and_others_take_the_room_that_is_left() -> None:
     cluster = carried_out({}, sharded({}, named(100)[60:], of=SETTINGS))
-    records = read(carried_out(cluster, sharded(cluster, named(100), of=SETTINGS)))
-    assert records is not None
+    records = served(carried_out(cluster, sharded(cluster, named(100), of=SETTINGS)))
     assert {record.name for record in named(100)[60:]} <= records.ip4.keys()
 
 
@@ -356,8 +321,7 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     assert LIMITS.split < max(len(live["data"]["records.json"]) for live in larger.values()) <= LIMITS.full
     assert noted(larger) is None
     full = carried_out(larger, sharded(larger, named(2000)))
-    records = read(full)
-    assert records is not None
+    records = served(full)
     assert noted(full) == str(2000 - len(records.ip4)) != "0"
     assert {record.name for record in named(1000)} <= records.ip4.keys()
     assert sharded(full, named(2000)) == RIGHT

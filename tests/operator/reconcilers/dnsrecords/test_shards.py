@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ LIMITS = Limits(split=1000, full=2000)
 
 
 def buckets(names: Iterable[str]) -> tuple[Bucket, ...]:
-    """The buckets of *names*, each with one address."""
     table = Table()
     for name in names:
         table.put(Key("tailscale", name), Record(name, ("192.0.2.1",), ()))
@@ -32,48 +30,30 @@ def numbered_names(count: int) -> list[str]:
 
 
 def even(weight: int) -> tuple[Bucket, ...]:
-    """Buckets that weigh *weight* together."""
     return tuple(Bucket({}, {}, {}, weight // 32) for _ in range(32))
 
 
 def test_a_name_is_always_in_the_same_bucket() -> None:
-    found = [bucket_number(name) for name in ("a.ts.net", "db.tail1234.ts.net", "web.tail1234.ts.net")]
-    assert found == [5, 11, 21]
-
-
-class Count(NamedTuple):
-    weight: int
-    now: int
-    wanted: int
+    assert [*map(bucket_number, ("a.ts.net", "db.tail1234.ts.net", "web.tail1234.ts.net"))] == [5, 11, 21]
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("weight", "now", "wanted"),
     [
-        Count(0, 1, 1),
-        Count(32 * 31, 1, 1),
-        Count(32 * 32, 1, 2),
-        Count(32 * 62, 1, 2),
-        Count(32 * 63, 1, 4),
-        Count(32 * 600, 1, 32),
-        Count(32 * 2000, 1, 32),
-        Count(32 * 2000, 32, 32),
-        Count(32 * 32, 2, 2),
-        Count(32 * 16, 2, 2),
-        Count(32 * 15, 2, 1),
-        Count(32 * 15, 32, 1),
-        Count(32 * 30, 4, 2),
-        Count(32 * 32, 4, 4),
+        (0, 1, 1),
+        (31, 1, 1),
+        (32, 1, 2),
+        (62, 1, 2),
+        (63, 1, 4),
+        (2000, 1, 32),
+        (16, 2, 2),
+        (15, 2, 1),
+        (15, 32, 1),
+        (30, 4, 2),
     ],
 )
-def test_a_set_grows_at_the_limit_and_shrinks_when_half_of_it_is_enough(case: Count) -> None:
-    assert shards.count_for(even(case.weight), 0, case.now, LIMITS) == case.wanted
-
-
-@given(st.integers(0, 32 * 1000), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_the_number_of_shards_stays_once_it_is_right(weight: int, now: int) -> None:
-    count = shards.count_for(even(weight), 80, now, LIMITS)
-    assert shards.count_for(even(weight), 80, count, LIMITS) == count
+def test_a_set_grows_at_the_limit_and_shrinks_when_half_of_it_is_enough(weight: int, now: int, wanted: int) -> None:
+    assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
 
 
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
@@ -125,49 +105,30 @@ def test_each_of_several_shards_says_which_it_is() -> None:
     }
 
 
-class Ending(NamedTuple):
-    document: str
-    trailer: Trailer | None
+@pytest.mark.parametrize(
+    ("end", "trailer"),
+    [
+        ('"serial":7}', Trailer(7, 1)),
+        ('"serial":4294967295,"shard":31,"shards":32}', Trailer(2**32 - 1, 32)),
+        ('"serial":4294967299}', Trailer(3, 1)),
+        ('"serial":7,"shard":1,"shards":3}', None),
+        ('"serial":7,"shard":1,"shards":64}', None),
+        ('"serial":-7}', None),
+        ('"more":{}}', None),
+        ("", None),
+    ],
+)
+def test_the_trailer_of_a_document_is_at_its_end(end: str, trailer: Trailer | None) -> None:
+    assert shards.trailer_of(f'{{"version":"v1alpha1","ip4":{{}},{end}') == trailer
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        Ending('{"version":"v1alpha1","ip4":{},"serial":7}', Trailer(7, 1)),
-        Ending('{"version":"v1alpha1","ip4":{},"serial":4294967295,"shard":31,"shards":32}', Trailer(2**32 - 1, 32)),
-        Ending('{"version":"v1alpha1","ip4":{},"serial":4294967299}', Trailer(3, 1)),
-        Ending('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":3}', None),
-        Ending('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":64}', None),
-        Ending('{"version":"v1alpha1","ip4":{},"serial":-7}', None),
-        Ending('{"version":"v1alpha1","ip4":{}}', None),
-        Ending("nonsense", None),
-        Ending("", None),
-    ],
+    ("name", "shard"),
+    [("dnsrecords", 0), ("dnsrecords-1", 1), ("dnsrecords-40", 40)]
+    + [(name, None) for name in ("dnsrecords-0", "dnsrecords-01", "dnsrecords-x", "more-dnsrecords")],
 )
-def test_the_trailer_of_a_document_is_at_its_end(case: Ending) -> None:
-    assert shards.trailer_of(case.document) == case.trailer
-
-
-class Holder(NamedTuple):
-    configmap: str
-    shard: int | None
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Holder("dnsrecords", 0),
-        Holder("dnsrecords-1", 1),
-        Holder("dnsrecords-31", 31),
-        Holder("dnsrecords-40", 40),
-        Holder("dnsrecords-0", None),
-        Holder("dnsrecords-01", None),
-        Holder("dnsrecords-x", None),
-        Holder("more-dnsrecords", None),
-    ],
-)
-def test_the_name_of_a_configmap_says_which_shard_it_holds(case: Holder) -> None:
-    assert shards.shard_named(case.configmap) == case.shard
+def test_the_name_of_a_configmap_says_which_shard_it_holds(name: str, shard: int | None) -> None:
+    assert shards.shard_named(name) == shard
 
 
 def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
@@ -185,11 +146,9 @@ def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
 WEIGHT = 38
 
 
-def test_names_without_room_are_left_out_from_the_end() -> None:
-    assert fitted(3 * WEIGHT) == numbered_names(3)
-    assert fitted(4 * WEIGHT - 1) == numbered_names(3)
-    assert fitted(9 * WEIGHT) == numbered_names(9)
-    assert fitted(0) == []
+@pytest.mark.parametrize(("room", "fit"), [(3 * WEIGHT, 3), (4 * WEIGHT - 1, 3), (9 * WEIGHT, 9), (0, 0)])
+def test_names_without_room_are_left_out_from_the_end(room: int, fit: int) -> None:
+    assert fitted(room) == numbered_names(fit)
 
 
 def test_a_name_that_is_served_is_not_crowded_out_by_one_that_comes() -> None:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.names import EGRESS_GATE, HEALTH_PORT_NAME, LABEL_SERVICE_NAME
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.api.objects import ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.desired.egressgroup import group_owner
 from tsoperator.reconcilers.service.clusterip import place_labels
 
-from tests.support.objects import OPERATOR_NAMESPACE, obj
+from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj
 
 GROUP = "foo"
 POD_IP = "192.0.2.7"
@@ -38,19 +38,16 @@ def pod(*ips: str, env: str = "true", status: Object | None = None, **metadata: 
 
 
 def gate(status: str) -> Object:
-    """The status of a Pod with the condition of the gate."""
     return {"conditions": [{"type": "Initialized", "status": "True"}, {"type": EGRESS_GATE, "status": status}]}
 
 
 def service(user: Key = USER, health: Object | None = HEALTH, **metadata: Any) -> Object:
-    """The ClusterIP Service of the user's Service *user*."""
     ports = [{"name": "sql", "protocol": "TCP", "port": 5432, "targetPort": 10437}, *([health] if health else [])]
     key = Key(OPERATOR_NAMESPACE, f"ts-{user.name}")
     return obj(SERVICE, key, {"spec": {"ports": ports}}, labels=_served(user), **metadata)
 
 
 def endpoints(*ips: str, user: Key = USER, ready: bool | None = True, **metadata: Any) -> Object:
-    """An EndpointSlice of the ClusterIP Service of *user*."""
     conditions = {} if ready is None else {"ready": ready, "serving": ready, "terminating": False}
     marks = {**_served(user), LABEL_SERVICE_NAME: f"ts-{user.name}"}
     content = {
@@ -62,11 +59,7 @@ def endpoints(*ips: str, user: Key = USER, ready: bool | None = True, **metadata
 
 
 def config(users: Sequence[Key]) -> Object:
-    """The ConfigMap of the group with entries for *users*."""
-    entries = {f"{user.namespace}-{user.name}": Entry("", "100.64.0.1", frozenset()) for user in users}
-    key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")
-    marks = group_owner(GROUP).labels
-    return obj(CONFIGMAP, key, {"binaryData": {"egress-services": render_entries(entries)}}, labels=marks)
+    return egress_config(GROUP, *(f"{user.namespace}-{user.name}" for user in users))
 
 
 def _served(user: Key) -> dict[str, str]:

@@ -4,10 +4,9 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 from aiohttp import web
@@ -24,12 +23,10 @@ OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = Answer
 
 
 def check(name: str) -> Check:
-    """A check of the Service *name*."""
     return Check(Key("default", name), f"http://{name}.example.org/healthz", "Pod-IPv4", "192.0.2.7")
 
 
 def question(*names: str, pod: str = "uid-1", requests: int = 6) -> Question:
-    """A question about a Pod: whether the Services *names* lead to it."""
     return Question(pod, frozenset(map(check, names)), requests=requests)
 
 
@@ -70,37 +67,28 @@ class Services:
 
 @asynccontextmanager
 async def asking(services: Services) -> AsyncIterator[Prober]:
-    """Let the prober of *services* run until the end of the block."""
     async with running(services.prober.run()):
         yield services.prober
 
 
-class Attempts(NamedTuple):
-    """What a Service answers, and when it is asked."""
-
-    answers: Sequence[Answer]
-    times: Sequence[float]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("answers", "times"),
     [
-        Attempts([OWN], [0]),
-        Attempts([NO_HEADER], [0]),
-        Attempts([OTHER] * 5 + [OWN], [0] * 6),
-        Attempts([OTHER] * 8 + [OWN], [0] * 6 + [0.05] * 3),
-        Attempts([UNHEALTHY] * 2 + [OWN], [0, 0.05, 0.15]),
-        Attempts([UNREACHABLE, UNHEALTHY, OTHER, OWN], [0, 0.05, 0.15, 0.15]),
-        Attempts([UNREACHABLE] * 8 + [OWN], [0, 0.05, 0.15, 0.35, 0.75, 1.55, 3.15, 5.15, 7.15]),
+        ([OWN], [0]),
+        ([NO_HEADER], [0]),
+        ([OTHER] * 5 + [OWN], [0] * 6),
+        ([OTHER] * 8 + [OWN], [0] * 6 + [0.05] * 3),
+        ([UNHEALTHY] * 2 + [OWN], [0, 0.05, 0.15]),
+        ([UNREACHABLE, UNHEALTHY, OTHER, OWN], [0, 0.05, 0.15, 0.15]),
+        ([UNREACHABLE] * 8 + [OWN], [0, 0.05, 0.15, 0.35, 0.75, 1.55, 3.15, 5.15, 7.15]),
     ],
-    ids=lambda case: " ".join(case.answers),
 )
 @in_virtual_time
-async def test_a_service_is_asked_until_it_leads_to_the_pod(case: Attempts) -> None:
-    services = Services(db=case.answers)
+async def test_a_service_is_asked_until_it_leads_to_the_pod(answers: Sequence[Answer], times: Sequence[float]) -> None:
+    services = Services(db=answers)
     async with asking(services):
         await services.pass_all(question("db"))
-    assert services.times == case.times
+    assert services.times == times
 
 
 @in_virtual_time
@@ -145,14 +133,22 @@ async def test_a_service_that_is_tried_again_leaves_its_turn_to_others() -> None
     assert services.asked[-1] == (0.01, "late")
 
 
+ONE, BOTH, OTHERS = question("db"), question("db", "web"), question("db", "new")
+ANEW = {
+    "each Service until it passes": ([BOTH, BOTH, OTHERS], ["db", "new", "web", "web"]),
+    "another Pod": ([ONE, question("db", pod="uid-2")], ["db", "db"]),
+    "a Service that comes back": ([ONE, question(), ONE], ["db", "db"]),
+}
+
+
+@pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_that_passed_is_not_asked_again() -> None:
-    services = Services(slow=[UNREACHABLE] * 3 + [OWN])
+async def test_a_service_is_asked_until_it_has_passed(questions: Sequence[Question], asked: Sequence[str]) -> None:
+    services = Services(web=[UNREACHABLE, OWN])
     async with asking(services):
-        await services.pass_all(question("db", "slow"))
-        await services.pass_all(question("db", "slow"))
-        await services.pass_all(question("db", "new"))
-    assert [name for _, name in services.asked if name != "slow"] == ["db", "new"]
+        for each in questions:
+            await services.pass_all(each)
+    assert sorted(name for _, name in services.asked) == asked
 
 
 @in_virtual_time
@@ -164,37 +160,25 @@ async def test_pods_are_asked_about_side_by_side() -> None:
         assert now() == 1
 
 
-class Ends(NamedTuple):
-    """How the requests about a Pod end: with another question, none (forgotten), or the end of the program."""
+ENDS: dict[str, tuple[Question | None, Sequence[str]]] = {
+    "the Pod is gone": (None, []),
+    "the Service is gone": (question(), []),
+    "another Pod has the name": (question("new", pod="uid-2"), ["new"]),
+    "another Service": (question("new"), ["new"]),
+}
 
-    name: str
-    question: Question | None
-    asked: Iterable[str] = ()
 
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Ends("the Pod is gone", None),
-        Ends("the Service is gone", question()),
-        Ends("another Pod has the name", question("new", pod="uid-2"), ["new"]),
-        Ends("another Service", question("new"), ["new"]),
-    ],
-    ids=lambda case: case.name,
-)
+@pytest.mark.parametrize(("then", "asked"), ENDS.values(), ids=ENDS)
 @in_virtual_time
-async def test_the_requests_end_with_their_reason(case: Ends) -> None:
+async def test_the_requests_end_with_their_reason(then: Question | None, asked: Sequence[str]) -> None:
     services = Services(1.0, db=[UNREACHABLE], new=[OWN])
     async with asking(services) as prober:
         prober.follow(POD, question("db"))
         await asyncio.sleep(5)
         services.asked.clear()
-        if case.question:
-            prober.follow(POD, case.question)
-        else:
-            prober.forget(POD)
+        prober.follow(POD, then) if then else prober.forget(POD)
         await asyncio.sleep(10)
-    assert [name for _, name in services.asked] == [*case.asked]
+    assert [name for _, name in services.asked] == asked
 
 
 @in_virtual_time
@@ -209,24 +193,6 @@ async def test_the_requests_end_with_the_leadership() -> None:
 
 
 @in_virtual_time
-async def test_the_services_of_another_pod_are_asked_anew() -> None:
-    services = Services()
-    async with asking(services):
-        await services.pass_all(question("db"))
-        await services.pass_all(question("db", pod="uid-2"))
-    assert len(services.asked) == 2
-
-
-@in_virtual_time
-async def test_a_service_that_led_to_the_pod_before_is_asked_anew_when_it_comes_back() -> None:
-    services = Services()
-    async with asking(services):
-        for names in (["db"], [], ["db"]):
-            await services.pass_all(question(*names))
-    assert len(services.asked) == 2
-
-
-@in_virtual_time
 async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
@@ -237,61 +203,40 @@ async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
 
 
 def many(left: int) -> Question:
-    """A question of which so many Services are unserved."""
     return replace(question(), unserved=frozenset(Key("default", f"s{number:02}") for number in range(left)))
 
 
-class Warned(NamedTuple):
-    question: Question
-    words: str
+READY, GOING = Key("tailscale", "foo-1"), Key("tailscale", "foo-2")
+TWO = replace(question("db", "web"), unserved=frozenset([Key("a", "b")]))
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("asked", "words"),
     [
-        Warned(
-            replace(question("db", "web"), unserved=frozenset([Key("a", "b")])),
-            "2 of its egress Services don't lead to it yet: a/b, default/db",
-        ),
-        Warned(many(10), "10 of its .*default/s09"),
-        Warned(many(11), "11 of its .*default/s09, …"),
+        (TWO, "2 of its egress Services don't lead to it yet: a/b, default/db"),
+        (many(10), "10 of its .*default/s09"),
+        (many(11), "11 of its .*default/s09, …"),
     ],
-    ids=lambda case: case.words,
 )
-def test_a_pod_that_waits_for_a_minute_is_told_of_once(case: Warned, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_pod_that_waits_a_minute_is_told(asked: Question, words: str, caplog: pytest.LogCaptureFixture) -> None:
     @in_virtual_time
     async def follow() -> None:
-        services = Services(db=[UNREACHABLE])
-        async with asking(services) as prober:
-            prober.follow(POD, case.question)
+        async with asking(Services(db=[UNREACHABLE])) as prober:
+            prober.follow(POD, asked)
+            prober.follow(READY, question("web"))
+            prober.follow(GOING, question("db"))
             await asyncio.sleep(59.9)
+            prober.forget(GOING)
             assert not caplog.records
             await asyncio.sleep(1000)
 
     follow()
     [record] = caplog.records
     assert (record.levelno, record.name) == (logging.WARNING, "tsoperator.reconcilers.egresspod.probes")
-    assert re.fullmatch(f"Pod tailscale/foo-0 has waited for 60 s to become ready: {case.words}", record.getMessage())
-
-
-def test_a_pod_that_is_ready_in_time_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    @in_virtual_time
-    async def follow() -> None:
-        services = Services(db=[UNREACHABLE])
-        async with asking(services) as prober:
-            prober.follow(POD, question("db"))
-            prober.follow(Key("tailscale", "foo-1"), question("web"))
-            await asyncio.sleep(59.9)
-            prober.forget(POD)
-            await asyncio.sleep(10)
-
-    follow()
-    assert not caplog.records
+    assert re.fullmatch(f"Pod tailscale/foo-0 has waited for 60 s to become ready: {words}", record.getMessage())
 
 
 def answering(status: int, headers: dict[str, str], connections: list[object] | None = None) -> Handler:
-    """A proxy that answers so, and notes the connections."""
-
     async def handle(request: web.Request) -> web.Response:
         if connections is not None:
             connections.append(request.transport.get_extra_info("peername") if request.transport else None)
@@ -300,26 +245,19 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
     return handle
 
 
-class Answered(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    means: Answer
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("status", "headers", "means"),
     [
-        Answered(200, {"Pod-IPv4": "192.0.2.7", "Pod-IPv6": "2001:db8::7"}, OWN),
-        Answered(200, {"pod-ipv4": "192.0.2.8"}, OTHER),
-        Answered(200, {}, NO_HEADER),
-        Answered(503, {"Pod-IPv4": "192.0.2.7"}, UNHEALTHY),
-        Answered(302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
+        (200, {"Pod-IPv4": "192.0.2.7", "Pod-IPv6": "2001:db8::7"}, OWN),
+        (200, {"pod-ipv4": "192.0.2.8"}, OTHER),
+        (200, {}, NO_HEADER),
+        (503, {"Pod-IPv4": "192.0.2.7"}, UNHEALTHY),
+        (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
-    ids=lambda case: f"{case.status} {case.headers}",
 )
-async def test_a_request_has_an_answer(case: Answered) -> None:
-    async with serving(answering(case.status, case.headers)) as url, health_session() as session:
-        assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is case.means
+async def test_a_request_has_an_answer(status: int, headers: dict[str, str], means: Answer) -> None:
+    async with serving(answering(status, headers)) as url, health_session() as session:
+        assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
 
 
 async def test_each_request_has_a_connection_of_its_own() -> None:
@@ -334,16 +272,3 @@ async def test_each_request_has_a_connection_of_its_own() -> None:
 async def test_a_url_that_leads_nowhere_is_unreachable(url: str) -> None:
     async with health_session() as session:
         assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE
-
-
-async def test_the_requests_take_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    async def handle(request: web.Request) -> web.Response:
-        asked.append(str(request.url))
-        return web.Response(headers={"Pod-IPv4": "192.0.2.7"})
-
-    async with serving(handle) as url, health_session() as session:
-        monkeypatch.setenv("http_proxy", url)
-        assert await ask_by_http(session, check("db")) is OWN
-    assert asked == ["http://db.example.org/healthz"]

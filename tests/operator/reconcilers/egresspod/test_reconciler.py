@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import pytest
 from clustersim.faults import LOST, Ban, Failure
@@ -17,22 +17,20 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
-from tsoperator.desired.plan import Errand
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.result import DONE, Pending
 from tsoperator.sources import sources
-from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.operator.reconcilers.egresspod.objects import POD_IP, USER, config, endpoints, gate, group, pod, service
-from tests.support.cluster import kube_client, running, until
+from tests.support.cluster import kube_client, put, running, until
 from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.tailnets import applier
 
 OTHER_IP = "192.0.2.8"
 RUNNING = {
@@ -58,12 +56,7 @@ class Scene:
         return scripted.popleft() if scripted else (200, {"Pod-IPv4": address})
 
     async def make(self, *objects: Object) -> None:
-        """Create *objects* with their statuses."""
-        for each in objects:
-            given = {name: value for name, value in each["metadata"].items() if name not in ("uid", "resourceVersion")}
-            stored = await self.client.create(resource_of(each), {**each, "metadata": given})
-            if "status" in each:
-                await self.client.replace_status(resource_of(each), {**stored, "status": each["status"]})
+        await put(self.client, *objects)
 
     async def change(self, wanted: Object) -> None:
         """Replace the object that has the name of *wanted*, and its status."""
@@ -77,25 +70,23 @@ class Scene:
 
     @property
     def is_open(self) -> bool:
-        """Whether the Pod's gate is open."""
         found = self.sim.store.find(POD, *key_of(WAITING)) or {"status": {}}
         conditions = found["status"].get("conditions") or ()
         return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}
 
 
-async def no_errand(step: Errand) -> None:
-    raise AssertionError(step)
+def by_hand(client: KubeClient, cache: Cache, prober: Prober) -> EgressPodReconciler:
+    return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, settings())
 
 
 @asynccontextmanager
 async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
     """Run the reconciler alone until the end of the block; yield what tells how many reconciles had nothing to do."""
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
-    applier = Applier(client, cache, EventRecorder(client), no_errand, refusal_of)
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session() as session:
         prober = Prober(partial(ask_by_http, session))
-        reconciler = EgressPodReconciler(cache, applier, client, prober, settings())
+        reconciler = by_hand(client, cache, prober)
         manager = Manager(cache, [reconciler], ControllerMetrics(registry))
         async with running(manager.run(client, None, beside=[prober.run])):
             yield lambda: registry.get_sample_value("tsoperator_reconciles_total", ended) or 0
@@ -123,42 +114,31 @@ async def test_a_gate_opens_when_each_service_leads_to_the_pod(scene: Scene) -> 
     assert live["conditions"][1]["lastTransitionTime"]
 
 
-class Waits(NamedTuple):
-    """What there is while the gate stays closed, beside an entry for the Service, and what happens then."""
+Change = Callable[[Scene], Awaitable[None]]
+WAITS: dict[str, tuple[Sequence[Object], Change]] = {
+    "an endpoint": ([WAITING, endpoints(OTHER_IP), group()], lambda scene: scene.change(endpoints(POD_IP))),
+    "an EndpointSlice": ([WAITING, group()], lambda scene: scene.make(endpoints(POD_IP))),
+    "the end of the Service": ([WAITING, group()], lambda scene: scene.delete(service())),
+    "the end of the entry": ([WAITING, group()], lambda scene: scene.change(config([]))),
+    "the group": ([WAITING, endpoints(POD_IP)], lambda scene: scene.make(group())),
+    "an address": ([PLACELESS, endpoints(POD_IP), group()], lambda scene: scene.change(WAITING)),
+}
 
-    name: str
-    there: Sequence[Object]
-    then: Callable[[Scene], Awaitable[None]]
 
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Waits("an endpoint", [WAITING, endpoints(OTHER_IP), group()], lambda scene: scene.change(endpoints(POD_IP))),
-        Waits("an EndpointSlice", [WAITING, group()], lambda scene: scene.make(endpoints(POD_IP))),
-        Waits("the end of the Service", [WAITING, group()], lambda scene: scene.delete(service())),
-        Waits("the end of the entry", [WAITING, group()], lambda scene: scene.change(config([]))),
-        Waits("the group", [WAITING, endpoints(POD_IP)], lambda scene: scene.make(group())),
-        Waits("an address", [PLACELESS, endpoints(POD_IP), group()], lambda scene: scene.change(WAITING)),
-    ],
-    ids=lambda case: case.name,
-)
-async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, case: Waits) -> None:
-    await scene.make(config([USER]), service(), *case.there)
+@pytest.mark.parametrize(("there", "then"), WAITS.values(), ids=WAITS)
+async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, there: Sequence[Object], then: Change) -> None:
+    await scene.make(config([USER]), service(), *there)
     async with reconciling(scene.client) as looks:
         await until(looks)
-        assert not scene.is_open
-        assert not scene.asked
-        await case.then(scene)
+        assert (scene.is_open, scene.asked) == (False, [])
+        await then(scene)
         await until(lambda: scene.is_open)
 
 
-@pytest.mark.parametrize(
-    "failure", [Failure(409), Failure(500), Failure(LOST)], ids=["a conflict", "an error", "a lost answer"]
-)
-async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, failure: Failure) -> None:
+@pytest.mark.parametrize("status", [409, 500, LOST])
+async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, status: int) -> None:
     await scene.make(WAITING, group())
-    scene.sim.faults.fail(replace(failure, verb="update", plural="pods"))
+    scene.sim.faults.fail(Failure(status, verb="update", plural="pods"))
     async with reconciling(scene.client):
         await until(lambda: scene.is_open)
 
@@ -171,17 +151,8 @@ async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
         await scene.change(endpoints(OTHER_IP, POD_IP))
         await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), {"metadata": {"labels": {"team": "x"}}})
         await until(lambda: looks() > 1)
-    assert {(verb, plural) for _, verb, plural in scene.sim.writes_since(writes)} == {
-        ("update", "endpointslices"),
-        ("patch", "pods"),
-    }
-    assert not scene.asked
-
-
-def by_hand(scene: Scene, cache: Cache, prober: Prober) -> EgressPodReconciler:
-    """A reconciler that a test calls."""
-    applier = Applier(scene.client, cache, EventRecorder(scene.client), no_errand, refusal_of)
-    return EgressPodReconciler(cache, applier, scene.client, prober, settings())
+    written = {(verb, plural) for _, verb, plural in scene.sim.writes_since(writes)}
+    assert (written, scene.asked) == ({("update", "endpointslices"), ("patch", "pods")}, [])
 
 
 async def is_replaced(scene: Scene) -> None:
@@ -196,16 +167,14 @@ async def is_leaving(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("then", [is_replaced, is_leaving])
-async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(
-    scene: Scene, then: Callable[[Scene], Awaitable[None]]
-) -> None:
+async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: Scene, then: Change) -> None:
     await scene.make(WAITING, group())
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with running(cache.follow(scene.client)):
         await cache.synced()
     await then(scene)  # which the cache doesn't see any more
     async with health_session() as session:
-        reconciler = by_hand(scene, cache, Prober(partial(ask_by_http, session)))
+        reconciler = by_hand(scene.client, cache, Prober(partial(ask_by_http, session)))
         assert await reconciler.reconcile(key_of(WAITING)) == DONE
     assert not scene.is_open
 
@@ -223,7 +192,7 @@ async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> 
         raise AssertionError
 
     prober = Prober(ask, pace=Pace(timeout=3600))
-    reconciler = by_hand(scene, cache, prober)
+    reconciler = by_hand(scene.client, cache, prober)
     async with running(cache.follow(scene.client), prober.run()):
         await cache.synced()
         with pytest.raises(Pending):

@@ -16,12 +16,10 @@ from tests.support.operator import NAMESPACE, World
         ("777777: provided port is not in the valid range. The range of valid ports is 30000-32767", (30000, 32767)),
         ("ports are 30000-30000", (30000, 30000)),
         ("30000", None),
-        ("", None),
         ("a-b", None),
         ("1-2-3", None),
         ("30000-32767 and 40000-40001", None),
         ("30000-70000", None),
-        ("70000-70001", None),
         ("32767-30000", None),
         ("300000-327670", None),
     ],
@@ -41,19 +39,14 @@ async def test_the_api_server_tells_its_node_ports(cluster: World) -> None:
 
 
 @pytest.mark.simulated
-async def test_a_cluster_that_refuses_to_tell_counts_as_asked(cluster: World) -> None:
-    cluster.sim.faults.fail(Failure(403, verb="create", plural="services"))
-    node_ports = NodePorts(cluster.api, NAMESPACE)
-    await node_ports.find()
-    assert (node_ports.asked, node_ports.range) == (True, None)
-
-
-@pytest.mark.simulated
-async def test_a_cluster_that_can_not_be_asked_is_asked_again(cluster: World) -> None:
+async def test_a_cluster_that_refuses_to_tell_counts_as_asked_and_one_that_fails_is_asked_again(cluster: World) -> None:
     cluster.sim.faults.fail(Failure(500, verb="create", plural="services"))
-    node_ports = NodePorts(cluster.api, NAMESPACE)
+    failing, refused = NodePorts(cluster.api, NAMESPACE), NodePorts(cluster.api, NAMESPACE)
     with pytest.raises(StatusError):
-        await node_ports.find()
-    assert not node_ports.asked
-    await node_ports.find()
-    assert (node_ports.asked, node_ports.range) == (True, Range(30000, 32767))
+        await failing.find()
+    assert not failing.asked
+    await failing.find()
+    assert (failing.asked, failing.range) == (True, Range(30000, 32767))
+    cluster.sim.faults.fail(Failure(403, verb="create", plural="services"))
+    await refused.find()
+    assert (refused.asked, refused.range) == (True, None)

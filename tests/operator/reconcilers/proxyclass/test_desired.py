@@ -1,8 +1,7 @@
 """Whether a ProxyClass can be used."""
 
-from typing import NamedTuple
-
 import pytest
+from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
@@ -13,13 +12,7 @@ from tsoperator.reconcilers.proxyclass.ports import Range
 
 from tests.support.objects import condition_of, deleting, held, live_proxy_class, reasons_of
 
-READY = {
-    "type": "ProxyClassReady",
-    "status": "True",
-    "reason": "ProxyClassValid",
-    "message": "ProxyClassValid",
-    "observedGeneration": 1,
-}
+READY = condition("ProxyClassReady", True, "ProxyClassValid", "ProxyClassValid", 1)
 MONITORED = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
 
 
@@ -39,87 +32,62 @@ def in_pod(**pod: object) -> Object:
         {
             "statefulSet": {
                 "labels": {"team": "web", "example.org/tier": ""},
-                "annotations": {"Example.org/note": "any text"},
-                "pod": {
-                    "tailscaleContainer": {
-                        "image": "ghcr.my-repo/tailscale:v0.01testsomething",
-                        "env": [{"name": "FOO"}],
-                        "debug": {"enable": True},
-                    },
-                    "tailscaleInitContainer": {"image": ""},
-                },
+                "annotations": {"Example.org/note": "a b"},
             }
         },
+        in_pod(tailscaleContainer={"image": "ghcr.my-repo/tailscale:v0.01testsomething", "env": [{"name": "FOO"}]}),
+        in_pod(tailscaleContainer={"debug": {"enable": True}}, tailscaleInitContainer={"image": ""}),
         {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "b", "b": ""}}}},
         {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}, {"port": 3005}], "selector": {}}}},
     ],
 )
 def test_a_class_that_is_valid_is_ready_and_held(spec: Object) -> None:
     made = plan(spec)
-    assert condition_of(made) == READY
-    assert (made.hold, [*made.notes]) == (FINALIZER, [])
+    assert (condition_of(made), made.hold, [*made.notes]) == (READY, FINALIZER, [])
 
 
-class Invalid(NamedTuple):
-    spec: Object
-    words: str
+def labelled(**labels: str) -> Object:
+    """A class with labels for ServiceMonitors, which it doesn't ask for."""
+    return {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": labels}}}
+
+
+IMAGE: Object = {"image": "FOO bar"}
+RANGE: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endPort": 3000}]}}}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("spec", "words"),
     [
-        Invalid({"statefulSet": {"labels": {"a b": "x"}}}, '.spec.statefulSet.labels: Invalid value: "a b": a key is'),
-        Invalid(
-            {"statefulSet": {"annotations": {"?": "x"}}}, '.spec.statefulSet.annotations: Invalid value: "?": a key is'
-        ),
-        Invalid(in_pod(labels={"-": "x"}), '.spec.statefulSet.pod.labels: Invalid value: "-": a key is'),
-        Invalid(in_pod(annotations={"-": "x"}), '.spec.statefulSet.pod.annotations: Invalid value: "-": a key is'),
-        Invalid(
-            in_pod(tailscaleContainer={"image": "FOO bar"}),
-            'spec.statefulSet.pod.tailscaleContainer.image: Invalid value: "FOO bar": only the registry',
-        ),
-        Invalid(
-            in_pod(tailscaleInitContainer={"image": "FOO bar"}),
-            "spec.statefulSet.pod.tailscaleInitContainer.image: Invalid value",
-        ),
-        Invalid(
+        ({"statefulSet": {"labels": {"a b": "x"}}}, '.spec.statefulSet.labels: Invalid value: "a b": a key is'),
+        ({"statefulSet": {"annotations": {"?": "x"}}}, '.spec.statefulSet.annotations: Invalid value: "?": a key is'),
+        (in_pod(labels={"-": "x"}), '.spec.statefulSet.pod.labels: Invalid value: "-": a key is'),
+        (in_pod(annotations={"-": "x"}), '.spec.statefulSet.pod.annotations: Invalid value: "-": a key is'),
+        (in_pod(tailscaleContainer=IMAGE), 'pod.tailscaleContainer.image: Invalid value: "FOO bar": only the registry'),
+        (in_pod(tailscaleInitContainer=IMAGE), "pod.tailscaleInitContainer.image: Invalid value"),
+        (
             in_pod(tailscaleInitContainer={"debug": {}}),
             'spec.statefulSet.pod.tailscaleInitContainer.debug: Invalid value: {"enable": false}: tailscaled doesn',
         ),
-        Invalid(
+        (
             MONITORED,
             'spec.metrics.serviceMonitor: Invalid value: "enable": the cluster has no ServiceMonitors: install the CRD '
             "servicemonitors.monitoring.coreos.com",
         ),
-        Invalid(
-            {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"bar!": ""}}}},
-            ".spec.metrics.serviceMonitor.labels: Invalid value",
-        ),
-        Invalid(
-            {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "bar!"}}}},
-            "spec.metrics.serviceMonitor.labels.a must be empty, or letters, digits",
-        ),
-        Invalid({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
-        Invalid(
-            {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endPort": 3000}]}}},
-            'spec.staticEndpoints.nodePort.ports: Invalid value: "3001-3000": 3001-3000 is no range of ports',
-        ),
-        Invalid(
-            {"statefulSet": {"labels": {"team": "?!someVal"}}},
-            "spec.statefulSet.labels.team must be empty, or letters, digits",
-        ),
+        (labelled(**{"bar!": ""}), ".spec.metrics.serviceMonitor.labels: Invalid value"),
+        (labelled(a="bar!"), "spec.metrics.serviceMonitor.labels.a must be empty, or letters, digits"),
+        ({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
+        (RANGE, 'spec.staticEndpoints.nodePort.ports: Invalid value: "3001-3000": 3001-3000 is no range of ports'),
+        ({"statefulSet": {"labels": {"team": "?!someVal"}}}, "labels.team must be empty, or letters, digits"),
     ],
 )
-def test_a_class_that_is_invalid_is_told_why(case: Invalid) -> None:
-    made = plan(case.spec)
-    condition = condition_of(made)
-    assert (condition["status"], condition["reason"]) == ("False", "ProxyClassInvalid")
-    assert condition["observedGeneration"] == 1
-    assert condition["message"].startswith("ProxyClass is not valid: ")
-    assert case.words in condition["message"]
-    assert [(note.type, note.reason, note.message) for note in made.notes] == [
-        ("Warning", "ProxyClassInvalid", condition["message"])
-    ]
+def test_a_class_that_is_invalid_is_told_why(spec: Object, words: str) -> None:
+    made = plan(spec)
+    told = condition_of(made)
+    message = told["message"]
+    assert told == {**READY, "status": "False", "reason": "ProxyClassInvalid", "message": message}
+    assert message.startswith("ProxyClass is not valid: ")
+    assert words in message
+    assert made.notes == [Note("Warning", "ProxyClassInvalid", message)]
 
 
 def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
@@ -130,14 +98,10 @@ def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
     assert message.count("Invalid value") == 3
 
 
-def test_an_invalid_class_is_warned_of_its_variables_too() -> None:
+def test_an_invalid_class_is_held_and_warned_of_its_variables_too_unless_it_can_not_be_read() -> None:
     made = plan(in_pod(labels={"-": "x"}, tailscaleContainer={"env": [{"name": "TS_USERSPACE"}]}))
-    assert reasons_of(made) == ["CustomTSEnvVar", "ProxyClassInvalid"]
-
-
-def test_a_class_that_can_not_be_read_is_not_held() -> None:
+    assert (reasons_of(made), made.hold) == (["CustomTSEnvVar", "ProxyClassInvalid"], FINALIZER)
     assert plan({"metrics": {}}).hold == ""
-    assert plan({"statefulSet": {"labels": {"a b": "x"}}}).hold == FINALIZER
 
 
 def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
@@ -179,23 +143,14 @@ def test_each_variable_that_the_image_reads_is_warned_of(env: list[str], words: 
     assert condition_of(made) == READY
 
 
-@pytest.mark.parametrize(
-    ("name", "ignored"),
-    [
-        ("TS_EXTRA_ARGS", True),
-        ("TS_USERSPACE", True),
-        ("EXPERIMENTAL_TS_CONFIGFILE_PATH", True),
-        ("FOO", False),
-    ],
-)
-def test_a_variable_of_the_init_container_that_only_the_proxy_reads_is_told(name: str, ignored: bool) -> None:
+@pytest.mark.parametrize("name", ["TS_EXTRA_ARGS", "EXPERIMENTAL_TS_CONFIGFILE_PATH", "FOO"])
+def test_a_variable_of_the_init_container_that_only_the_proxy_reads_is_told(name: str) -> None:
     made = plan(in_pod(tailscaleInitContainer={"env": [{"name": name}]}))
     notes = [(note.type, note.reason, note.once) for note in made.notes]
-    assert notes == [("Warning", "IgnoredVariable", True)] * ignored
-    condition = condition_of(made)
-    assert (condition["status"], condition["reason"]) == ("True", "ProxyClassValid")
+    assert notes == [("Warning", "IgnoredVariable", True)] * (name != "FOO")
+    assert all(f"variable {name} of container sysctler" in note.message for note in made.notes)
     told = "; ".join(["ProxyClassValid", *(note.message for note in made.notes)])
-    assert (condition["message"], f"variable {name} of container sysctler" in told) == (told, ignored)
+    assert condition_of(made) == {**READY, "message": told}
 
 
 @pytest.mark.parametrize("container", ["tailscaleContainer", "tailscaleInitContainer"])
@@ -210,12 +165,10 @@ def test_claims_that_nothing_can_meet_are_warned_of(container: str) -> None:
 NODE_PORTS = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}]}}}
 
 
-@pytest.mark.parametrize("spec", [NODE_PORTS, {}])
-def test_the_cluster_is_asked_for_its_node_ports_by_the_first_class_that_needs_them(spec: Object) -> None:
-    asking = Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0)
-    made = plan(spec, Observed(asked_for_ports=False))
-    assert (made == asking) is bool(spec)
-    assert spec or condition_of(made) == READY
+def test_the_cluster_is_asked_for_its_node_ports_by_the_first_class_that_needs_them() -> None:
+    asking, unasked = Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0), Observed(asked_for_ports=False)
+    assert plan(NODE_PORTS, unasked) == asking
+    assert condition_of(plan({}, unasked)) == READY
 
 
 def test_node_ports_are_those_of_the_cluster() -> None:
@@ -234,7 +187,5 @@ def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
     assert desired.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
-    new = desired.failed(live_proxy_class(), refusal)
-    assert new.status is not None
-    [told] = new.status["conditions"]
-    assert (told["status"], told["reason"], told["message"]) == ("False", "ProxyClassNotWritten", refusal.message)
+    wanted = condition("ProxyClassReady", False, "ProxyClassNotWritten", refusal.message, 1)
+    assert condition_of(desired.failed(live_proxy_class(), refusal)) == wanted

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object, key_of
+from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
 from tsoperator.desired.children import Owner, owner_reference
 from tsoperator.desired.egressgroup import group_owner
 from tsoperator.desired.plan import Plan
@@ -45,7 +45,6 @@ def secrets(ordinal: int, auth_key: str = "", **state: str) -> list[Object]:
 
 
 def joined(ordinal: int) -> list[Object]:
-    """Return the Secrets of a replica that has joined the tailnet."""
     return secrets(
         ordinal,
         device_id=f"nodeid-{ordinal}",
@@ -93,7 +92,3 @@ def cluster_ip_service(
     key = Key(OPERATOR_NAMESPACE, f"ts-{name}-x7k2p")
     content = {"spec": {"type": "ClusterIP", "ports": [*listed, health]}}
     return obj(SERVICE, key, content, labels=labels, annotations=leads, **metadata)
-
-
-def names(objects: Sequence[Object]) -> list[str]:
-    return [f"{each['kind']} {key_of(each).name}" for each in objects]

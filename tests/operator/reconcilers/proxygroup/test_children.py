@@ -1,6 +1,6 @@
 """The account and the Secrets of a ProxyGroup."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
@@ -46,7 +46,7 @@ def steps(found: list[Object], keys: Keys = NO_KEYS) -> list[Step]:
     return list(secret_steps(PROXY, Children(secrets=found), keys))
 
 
-def test_a_new_replica_gets_its_secrets() -> None:
+def test_a_new_replica_gets_its_secrets_and_a_state_that_is_lost_is_made_again() -> None:
     config_secret, state = [step.obj for step in steps(joined(0), Keys({1: "key"})) if isinstance(step, Creation)]
     for made, name, type_ in ((config_secret, "foo-1-config", "config"), (state, "foo-1", "state")):
         labels = {**OWNER.labels, "tailscale.com/secret-type": type_}
@@ -54,56 +54,43 @@ def test_a_new_replica_gets_its_secrets() -> None:
         assert made["type"] == "Opaque"
     assert texts(config_secret) == config_files(config(1), "key")
     assert "data" not in state
-
-
-def test_a_state_secret_that_is_lost_is_made_again() -> None:
-    (made,) = steps([*joined(0)[1:], *joined(1)])
-    assert isinstance(made, Creation)
-    assert made.obj["metadata"]["name"] == "foo-0"
-
-
-class Secrets(NamedTuple):
-    """The patches of the Secrets of replica 0; of a config the files are given."""
-
-    found: list[Object]
-    patches: dict[str, Any]
-    auth_key: str = ""
+    (lost,) = steps([*joined(0)[1:], *joined(1)])
+    assert isinstance(lost, Creation)
+    assert lost.obj["metadata"]["name"] == "foo-0"
 
 
 PLAIN, KEYED = config_files(config(0)), config_files(config(0), "new")
 OTHER = {**PLAIN, "cap-107.hujson": "{}", "cap-120.hujson": "{}"}
+NEWEST = {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}
 LABELS = {**OWNER.labels, "tailscale.com/secret-type": "config"}
 
 
-def with_config(data: dict[str, str], **metadata: Any) -> list[Object]:
+def with_config(data: dict[str, str]) -> list[Object]:
     """The Secrets of a replica that has joined, and whose config Secret is another."""
     state, found = joined(0)
     made = slim_secret("foo-0-config", data, LABELS)
-    return [state, {**made, "metadata": {**found["metadata"], **metadata}}]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Secrets(joined(0), {}),
-        Secrets(secrets(0, "new"), {}),
-        Secrets(secrets(0), {"foo-0-config": KEYED}, "new"),
-        Secrets(with_config(KEYED), {"foo-0-config": PLAIN}),
-        Secrets(with_config(OTHER), {"foo-0-config": {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}}),
-        Secrets([deleting(each) for each in with_config(OTHER)], {}),
-    ],
-    ids=["right", "key not used yet", "key given", "key used", "configs for other images", "leaving"],
-)
-def test_configs_are_brought_up_to_date(case: Secrets) -> None:
-    patches = [step for step in steps([*case.found, *joined(1)], Keys({0: case.auth_key})) if isinstance(step, Patch)]
-    found = {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches}
-    assert found == case.patches
-    assert all(patch.resource == SECRET for patch in patches)
+    return [state, {**made, "metadata": found["metadata"]}]
 
 
 def gone(patch: Patch) -> dict[str, None]:
-    """The configs that *patch* takes away."""
     return {name: None for name, value in patch.body["data"].items() if value is None and name.startswith("cap-")}
+
+
+CONFIGS: dict[str, tuple[list[Object], dict[str, Any], str]] = {
+    "right": (joined(0), {}, ""),
+    "key not used yet": (secrets(0, "new"), {}, ""),
+    "key given": (secrets(0), {"foo-0-config": KEYED}, "new"),
+    "key used": (with_config(KEYED), {"foo-0-config": PLAIN}, ""),
+    "configs for other images": (with_config(OTHER), {"foo-0-config": NEWEST}, ""),
+    "leaving": ([deleting(each) for each in with_config(OTHER)], {}, ""),
+}
+
+
+@pytest.mark.parametrize(("found", "files", "auth_key"), CONFIGS.values(), ids=CONFIGS)
+def test_configs_are_brought_up_to_date(found: list[Object], files: dict[str, Any], auth_key: str) -> None:
+    patches = [step for step in steps([*found, *joined(1)], Keys({0: auth_key})) if isinstance(step, Patch)]
+    assert {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches} == files
+    assert all(patch.resource == SECRET for patch in patches)
 
 
 def test_secrets_get_back_their_labels_and_owner() -> None:
@@ -115,23 +102,18 @@ def test_secrets_get_back_their_labels_and_owner() -> None:
     }
 
 
-class Owners(NamedTuple):
-    references: list[Object]
-    written: list[Object] | None
-
-
 (OURS,) = OWNED["ownerReferences"]
 FORMER = {**OURS, "uid": "former"}
 LEASE = {"kind": "Lease", "name": "x", "uid": "y"}
 
 
 @pytest.mark.parametrize(
-    "case",
-    [Owners([OURS, LEASE], None), Owners([LEASE], [LEASE, OURS]), Owners([FORMER], [OURS])],
+    ("references", "written"),
+    [([OURS, LEASE], None), ([LEASE], [LEASE, OURS]), ([FORMER], [OURS])],
     ids=["ours", "none of ours", "of a former group of this name"],
 )
-def test_the_group_is_the_controller(case: Owners) -> None:
+def test_the_group_is_the_controller(references: list[Object], written: list[Object] | None) -> None:
     (state, _) = joined(0)
-    live = {**state, "metadata": {**state["metadata"], "ownerReferences": case.references}}
-    expected = {} if case.written is None else {"ownerReferences": case.written, "resourceVersion": "1"}
+    live = {**state, "metadata": {**state["metadata"], "ownerReferences": references}}
+    expected = {"ownerReferences": written, "resourceVersion": "1"} if written else {}
     assert metadata_patch(live, state) == expected

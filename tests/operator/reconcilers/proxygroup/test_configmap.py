@@ -3,7 +3,7 @@
 import base64
 import json
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
@@ -34,7 +34,6 @@ def wanted_of(service: Object) -> Entry:
 
 
 def live(found: dict[str, Entry] | None = None, pings: str = SIX, **metadata: Any) -> Object:
-    """The ConfigMap as the cache has it."""
     data = {"hep-pings": pings} | ({} if found is None else {"egress-services": render_entries(found)})
     head = {"labels": OWNER.labels, **OWNED, **metadata}
     return slim_configmap(obj(CONFIGMAP, KEY, {"binaryData": data}, **head))
@@ -51,11 +50,8 @@ def patch(*services: Object, there: Object, replicas: int | None = 2) -> Object:
     return found.body
 
 
-def test_a_new_configmap_has_the_number_of_requests_and_no_entries() -> None:
+def test_a_new_configmap_has_the_number_of_requests_and_the_entries_of_the_services_that_are_there() -> None:
     assert steps([], None) == [Creation({**WANTED, "binaryData": {"hep-pings": SIX}})]
-
-
-def test_a_new_configmap_has_the_entries_of_the_services_that_are_there() -> None:
     (made,) = steps([DB], None)
     assert isinstance(made, Creation)
     document = json.loads(base64.b64decode(made.obj["binaryData"]["egress-services"]))
@@ -68,48 +64,32 @@ def test_a_new_configmap_has_the_entries_of_the_services_that_are_there() -> Non
     }
 
 
-class Case(NamedTuple):
-    """The entries for *services* beside those that are *there*."""
-
-    services: list[Object]
-    there: dict[str, Entry]
-    found: dict[str, Entry]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case([DB, WEB], {}, {"default-db": wanted_of(DB), "default-web": wanted_of(WEB)}),
-        Case([DB], {"default-db": OLD}, {"default-db": wanted_of(DB)}),
-        Case([], {"default-db": OLD}, {}),
-        Case([deleting(DB)], {"default-db": OLD}, {}),
-        Case([OF_GO], {"default-db": OLD, "default-web": OLD}, {"default-db": OLD}),
-        Case([OF_GO], {}, {}),
-        Case([LATER_DB, DB], {}, {"default-db": wanted_of(DB)}),
-        Case([DB, LATER_DB], {}, {"default-db": wanted_of(DB)}),
-        Case([deleting(DB), LATER_DB], {}, {"default-db": wanted_of(LATER_DB)}),
-    ],
-    ids=[
-        *("new", "edited", "gone", "leaving", "made by Go", "made by Go, without entry"),
-        *("two for one Service", "two, the older first", "two, the older leaving"),
-    ],
-)
-def test_entries_are_those_of_the_services(case: Case) -> None:
-    found = entries(case.services, live(case.there), "cluster.local")
-    assert (found.chosen, found.left_out) == (case.found, 0)
+CASES: dict[str, tuple[list[Object], dict[str, Entry], dict[str, Entry]]] = {
+    "new": ([DB, WEB], {}, {"default-db": wanted_of(DB), "default-web": wanted_of(WEB)}),
+    "edited": ([DB], {"default-db": OLD}, {"default-db": wanted_of(DB)}),
+    "gone": ([], {"default-db": OLD}, {}),
+    "leaving": ([deleting(DB)], {"default-db": OLD}, {}),
+    "made by Go": ([OF_GO], {"default-db": OLD, "default-web": OLD}, {"default-db": OLD}),
+    "made by Go, without entry": ([OF_GO], {}, {}),
+    "two for one Service": ([LATER_DB, DB], {}, {"default-db": wanted_of(DB)}),
+    "two, the older first": ([DB, LATER_DB], {}, {"default-db": wanted_of(DB)}),
+    "two, the older leaving": ([deleting(DB), LATER_DB], {}, {"default-db": wanted_of(LATER_DB)}),
+}
 
 
-def test_equal_entries_are_not_written() -> None:
-    there = {"default-web": wanted_of(WEB), "default-db": wanted_of(DB)}
-    assert steps([DB, WEB], live(there)) == []
-    assert steps([], live()) == []
+@pytest.mark.parametrize(("services", "there", "wanted"), CASES.values(), ids=CASES)
+def test_entries_are_those_of_the_services(
+    services: list[Object], there: dict[str, Entry], wanted: dict[str, Entry]
+) -> None:
+    found = entries(services, live(there), "cluster.local")
+    assert (found.chosen, found.left_out) == (wanted, 0)
 
 
 def test_only_what_differs_is_written() -> None:
-    assert patch(DB, there=live({"default-db": wanted_of(DB)}), replicas=3) == {
-        "binaryData": {"hep-pings": base64.b64encode(b"9").decode()}
-    }
-    assert patch(DB, there=live()) == {"binaryData": {"egress-services": render_entries({"default-db": wanted_of(DB)})}}
+    db = {"default-db": wanted_of(DB)}
+    assert steps([DB, WEB], live({"default-web": wanted_of(WEB), **db})) == steps([], live()) == []
+    assert patch(DB, there=live(db), replicas=3) == {"binaryData": {"hep-pings": base64.b64encode(b"9").decode()}}
+    assert patch(DB, there=live()) == {"binaryData": {"egress-services": render_entries(db)}}
     assert patch(there=live({"default-db": OLD})) == {"binaryData": {"egress-services": render_entries({})}}
 
 
@@ -120,24 +100,17 @@ def test_entries_that_can_not_be_read_are_replaced(text: str) -> None:
     assert patch(there=broken) == {"binaryData": {"egress-services": render_entries({})}}
 
 
-def test_without_a_count_the_number_of_requests_stays() -> None:
-    assert steps([], live(pings="other"), None) == []
-
-
 def test_lost_labels_and_owners_are_put_back() -> None:
     bare = live(labels={"a": "b"}, ownerReferences=[{"kind": "Lease", "name": "x"}])
     (owner,) = OWNED["ownerReferences"]
-    assert patch(there=bare) == {
-        "metadata": {
-            "labels": OWNER.labels,
-            "ownerReferences": [{"kind": "Lease", "name": "x"}, owner],
-            "resourceVersion": "1",
-        }
-    }
+    owners = [{"kind": "Lease", "name": "x"}, owner]
+    wanted = {"labels": OWNER.labels, "ownerReferences": owners, "resourceVersion": "1"}
+    assert patch(there=bare) == {"metadata": wanted}
 
 
-def test_a_configmap_that_is_leaving_is_left_alone() -> None:
+def test_a_configmap_that_is_leaving_or_of_a_group_without_a_count_is_left_alone() -> None:
     assert steps([DB], deleting(live())) == []
+    assert steps([], live(pings="other"), None) == []
 
 
 def big(number: int, kib: int, *, created: str = "2") -> Object:

@@ -21,32 +21,23 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import Entry, render_entries, slim_configmap
+from tsoperator.desired.egressgroup import render_entries, slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.settings import Settings
 
 from tests.operator.desired.recordings import recorded
-from tests.operator.reconcilers.proxygroup.groups import (
-    OWNED,
-    OWNER,
-    SETTINGS,
-    cluster_ip_service,
-    joined,
-    live_group,
-    names,
-    plan_of,
-    proxy_of,
-    running,
-    secrets,
-)
+from tests.operator.reconcilers.proxygroup import groups
+from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, plan_of, proxy_of, running
 from tests.support.objects import (
     children_of,
     deleted_devices,
     deleting,
     deletions_of,
+    egress_config,
     held,
     live_proxy_class,
     obj,
@@ -67,23 +58,15 @@ def child(made: Plan, kind: str) -> Object:
     return found
 
 
-Condition = tuple[str, str, str]
-
-
-def conditions(made: Plan) -> tuple[Condition, Condition]:
-    """The status, the reason and the message of ProxyGroupAvailable and of ProxyGroupReady."""
-    found = {each["type"]: (each["status"], each["reason"], each["message"]) for each in status_of(made)["conditions"]}
-    return found["ProxyGroupAvailable"], found["ProxyGroupReady"]
-
-
-def ready(made: Plan) -> Condition:
-    return conditions(made)[1]
+def ready(made: Plan, kind: str = "ProxyGroupReady") -> tuple[str, str, str]:
+    (found,) = [each for each in status_of(made)["conditions"] if each["type"] == kind]
+    return found["status"], found["reason"], found["message"]
 
 
 def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> None:
     made = plan_of(live_group(), NOTHING, keys=Keys({0: "first", 1: "second"}))
     assert made.hold == FINALIZER
-    assert names(children_of(made)) == [
+    assert [f"{each['kind']} {key_of(each).name}" for each in children_of(made)] == [
         *("ServiceAccount foo", "Role foo", "RoleBinding foo"),
         *("Secret foo-0-config", "Secret foo-0", "Secret foo-1-config", "Secret foo-1"),
         *("ConfigMap foo-egress-config", "StatefulSet foo"),
@@ -91,18 +74,15 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     for each in children_of(made):
         assert each["metadata"]["labels"].items() >= OWNER.labels.items()
         assert each["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
+    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
-    observed = Observed(replace(running(0), secrets=joined(0)), tailnet=view)
+    observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
     assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
     assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
-
-
-def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
-    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 @pytest.mark.parametrize("given", ["annotations", "labels"])
@@ -147,19 +127,8 @@ def test_what_the_go_operator_made_is_only_marked() -> None:
             assert {**written, "metadata": live["metadata"]} == live
 
 
-PROD = live_proxy_class(spec={}, ready=True)
-
-
-def of_class(children: Children, proxy_class: Object = PROD) -> Observed:
-    return Observed(children, proxy_class=proxy_class)
-
-
-def counted(count: str) -> str:
-    return f"{count} ProxyGroup pods running"
-
-
 CREATING = "ProxyGroupCreating"
-NEW = Children(secrets=[*secrets(0, "a"), *secrets(1, "b")])
+NEW = Children(secrets=[*groups.secrets(0, "a"), *groups.secrets(1, "b")])
 
 
 def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
@@ -181,58 +150,52 @@ class Bad(NamedTuple):
     class_: Object | None = None
     tailnet: TailnetView = TailnetView()
     event: bool = True
+    of: Settings = SETTINGS
 
 
-def image(name: str) -> Object:
-    return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"image": name}}}}, ready=True)
+def class_with(**container: object) -> Object:
+    return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": container}}}, ready=True)
 
 
 LONG, LONGEST = "a" * 50, "a" * 49
-CLASSY = live_group({"proxyClass": "prod"})
+CLASSY, OTHER_IMAGE = live_group({"proxyClass": "prod"}), class_with(image="example.org/k8s-proxy:v1")
+LONG_AND_CLASSY = live_group({"proxyClass": "prod"}, name=LONG)
+NO_CLASS = "ProxyClass 'prod' does not exist: create it, or "
 BAD = {
     "unparsable": Bad("ProxyGroupInvalid", "this ProxyGroup is invalid: spec.replicas", live_group({"replicas": "x"})),
     "reserved": Bad("ProxyGroupInvalid", "make it anew", live_group(name="kube-apiserver-auth-proxy")),
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
     "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
-    "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, image("example.org/k8s-proxy:v1")),
-    "no class": Bad(CREATING, "ProxyClass 'prod' does not exist: create it, or change spec", CLASSY, event=False),
+    "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, OTHER_IMAGE),
+    "all that is wrong": Bad("ProxyGroupInvalid", "with another; its ProxyClass has", LONG_AND_CLASSY, OTHER_IMAGE),
+    "no class": Bad(CREATING, f"{NO_CLASS}change spec", CLASSY, event=False),
+    "no default class": Bad(
+        CREATING, f"{NO_CLASS}unset the operator's PROXY_DEFAULT_CLASS", event=False, of=settings(proxy_class="prod")
+    ),
     "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
 }
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_group_that_can_not_be_made_says_why_and_keeps_what_runs(bad: Bad) -> None:
-    made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet))
+    made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet), bad.of)
     status, reason, message = ready(made)
     assert (status, reason, bad.words in message) == ("False", bad.reason, True), message
     assert reasons_of(made) == ([bad.reason] if bad.event else [])
     assert (made.steps, made.hold, made.error) == ([], "", None)
 
 
-def test_all_that_is_wrong_is_said() -> None:
-    found = Observed(Children(), proxy_class=image("k8s-proxy"))
-    message = ready(plan_of(live_group({"proxyClass": "prod"}, name=LONG), found))[2]
-    assert message.count("; ") == 1
-
-
-@pytest.mark.parametrize("name", ["example.org/k8s-proxy/tailscale:v1", "example.org/my-k8s-proxy", "tailscale"])
-def test_other_images_are_fine(name: str) -> None:
-    assert proxy_of(CLASSY, Observed(Children(), proxy_class=image(name))).owner == OWNER
-
-
-def test_the_longest_name_is_fine() -> None:
+def test_other_images_and_the_longest_name_are_fine() -> None:
+    fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
+    assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
 
 
-def test_a_default_class_that_is_missing_is_told_of() -> None:
-    message = ready(plan_of(live_group(), NOTHING, settings(proxy_class="prod")))[2]
-    assert message == "ProxyClass 'prod' does not exist: create it, or unset the operator's PROXY_DEFAULT_CLASS"
-
-
 def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
-    changed = {**PROD, "metadata": {**PROD["metadata"], "generation": 2}}
-    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), changed))
+    checked = live_proxy_class(spec={}, ready=True)
+    changed = {**checked, "metadata": {**checked["metadata"], "generation": 2}}
+    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=changed))
     assert (made.status, children_of(made), made.notes) == (None, [], [])
 
 
@@ -244,29 +207,24 @@ def configmap_of(group: str, **changes: Any) -> Object:
 
 def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
     broken = live_group({"replicas": "x"})
-    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
+    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     (patch,) = plan_of(broken, observed).steps
     assert isinstance(patch, Patch)
     assert (patch.resource, list(patch.body)) == (CONFIGMAP, ["binaryData"])
-    assert list(patch.body["binaryData"]) == ["egress-services"]
     assert plan_of(broken, replace(observed, configmap=configmap_of("bar"))).steps == []
     bare = configmap_of("foo", ownerReferences=None, labels=None)
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
-def test_a_group_that_gets_no_auth_keys_goes_on_serving_what_services_ask_for() -> None:
-    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
-    (patch,) = plan_of(live_group({"replicas": 3}), observed, keys=Refusal("no tags", error=ValueError())).steps
-    assert isinstance(patch, Patch)
-    assert list(patch.body["binaryData"]) == ["egress-services"]
-
-
 def test_entries_of_a_configmap_that_is_there_come_before_what_may_be_refused() -> None:
-    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
-    made = plan_of(live_group({"replicas": 3}), observed, replace(SETTINGS, take_over_names=True))
-    first, second, *_ = made.steps
+    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
+    group = live_group({"replicas": 3})
+    first, second, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
     assert isinstance(first, Patch)
     assert (first.resource, second) == (CONFIGMAP, FreeName("", OWNER, "foo-2", ("tag:k8s",)))
+    (only,) = plan_of(group, observed, keys=Refusal("no tags", error=ValueError())).steps
+    assert isinstance(only, Patch)
+    assert list(only.body["binaryData"]) == ["egress-services"]
 
 
 NAMESERVERS = Owner("nameserver", Key("tailscale", "dns"))
@@ -290,24 +248,23 @@ def test_a_refusal_is_told_and_tried_again() -> None:
     error = ValueError("no")
     made = plan_of(live_group(), Observed(running(0)), keys=Refusal("no tags", error=error))
     assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
-    assert conditions(made)[0] == ("True", CREATING, counted("1/2"))
+    assert ready(made, "ProxyGroupAvailable") == ("True", CREATING, "1/2 ProxyGroup pods running")
     assert made.notes == [Note("Warning", "ProxyGroupCreationFailed", "no tags")]
     named = desired.failed(NOTHING, live_group(), Refusal("not there", "UnsupportedByControlServer"))
     assert ready(named)[1] == "UnsupportedByControlServer"
 
 
 def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
-    asking = secrets(0, "old", device_id="n0", device_fqdn="a.b", pod_uid="p0", reissue_authkey="old")
-    children = replace(running(0, 1), secrets=[*asking, *joined(1)])
+    asking = groups.secrets(0, "old", device_id="n0", device_fqdn="a.b", pod_uid="p0", reissue_authkey="old")
+    children = replace(running(0, 1), secrets=[*asking, *groups.joined(1)])
     made = plan_of(live_group(), Observed(children), keys=Keys({0: "new"}))
     assert (ready(made)[:2], reasons_of(made)) == (("False", CREATING), ["AuthKeyReissued"])
     assert "replica 0 could not log in" in ready(made)[2]
 
 
 def test_a_class_that_ends_the_drain_is_told_of() -> None:
-    env = [{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}]
-    class_ = live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}, ready=True)
-    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), class_))
+    class_ = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
+    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=class_))
     assert reasons_of(made) == ["NoGracefulShutdown"]
 
 
@@ -341,15 +298,16 @@ def test_a_surplus_replica_keeps_its_device_while_pods_mount_its_secrets(left: i
     assert len(child(made, "Role")["rules"][1]["resourceNames"]) == 6
 
 
+def ended(*ordinals: int) -> list[object]:
+    """The steps that end replicas: first their devices go, and then their Secrets."""
+    found = [each for ordinal in ordinals for each in groups.joined(ordinal)]
+    devices = [DeleteDevice("lab", OWNER, f"nodeid-{ordinal}") for ordinal in ordinals]
+    return [*devices, *(Deletion(SECRET, each, unchanged=True) for each in found)]
+
+
 def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
     made = shrunk(1, statefulset(1))
-    found = joined(1) + joined(2)
-    assert made.steps[-6:] == [
-        DeleteDevice("lab", OWNER, "nodeid-1"),
-        DeleteDevice("lab", OWNER, "nodeid-2"),
-        *(Deletion(SECRET, each, unchanged=True) for each in found),
-    ]
-    assert made.requeue_after is None
+    assert (made.steps[-6:], made.requeue_after) == (ended(1, 2), None)
     assert "delete Secret tailscale/foo-1 and tailscale/foo-2 by hand" in made.way_out
 
 
@@ -357,18 +315,22 @@ def test_the_config_secrets_that_the_last_pod_mounts_stay() -> None:
     volumes = [{"name": f"tailscaledconfig-{ordinal}"} for ordinal in range(2)]
     live = statefulset(1)
     live["spec"]["template"] = {"spec": {"volumes": volumes}}
-    state, config = joined(1)
-    assert deletions_of(shrunk(1, live)) == [Deletion(SECRET, each, unchanged=True) for each in (state, *joined(2))]
+    state, config = groups.joined(1)
+    assert deletions_of(shrunk(1, live)) == [
+        Deletion(SECRET, each, unchanged=True) for each in (state, *groups.joined(2))
+    ]
     assert config not in [each.obj for each in deletions_of(shrunk(1, live))]
 
 
-def test_a_service_monitor_goes_with_the_metrics() -> None:
+MEASURED = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
+
+
+def test_a_metrics_service_goes_with_the_metrics() -> None:
     labels = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "foo"}
     service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
     children = replace(running(0, 1), metrics=[service])
     assert deletions_of(plan_of(live_group(), Observed(children))) == [Deletion(SERVICE, service)]
-    measured = of_class(children, live_proxy_class(spec={"metrics": {"enable": True}}, ready=True))
-    made = plan_of(live_group({"proxyClass": "prod"}), measured)
+    made = plan_of(CLASSY, Observed(children, proxy_class=MEASURED))
     assert deletions_of(made) == []
     assert child(made, "Service")["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
     assert child(made, "Service")["spec"]["selector"] == OWNER.labels
@@ -376,8 +338,7 @@ def test_a_service_monitor_goes_with_the_metrics() -> None:
 
 def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
     monitor = obj(SERVICEMONITOR, Key("tailscale", "foo-metrics"), {"spec": {}})
-    measured = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
-    made = plan_of(CLASSY, of_class(Children(metrics=[monitor]), measured))
+    made = plan_of(CLASSY, Observed(Children(metrics=[monitor]), proxy_class=MEASURED))
     assert not [each for each in children_of(made) if each["kind"] == "StatefulSet"]
 
 
@@ -393,57 +354,43 @@ def test_a_group_that_leaves_waits_for_its_pods() -> None:
     assert (waiting.steps, waiting.release) == ([], "")
 
 
-ENTRIES = {"default-db": Entry("db.tail1234.ts.net", "", frozenset())}
+def pod_at(address: str) -> Object:
+    return obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": address}]}})
+
+
 REPORT = {"podIPv4": "10.244.0.7", "services": {"default-db": {"ports": [], "tailnetTarget": {"fqdn": "db"}}}}
 
 
-class Forwarding(NamedTuple):
-    """What the proxy of a group that leaves reports, what its Pod's address is, and whether its end waits for it."""
-
-    report: Object
-    ip: str = "10.244.0.7"
-    deleted: bool = False
-    seconds: float = 0
-    waits: bool = False
-
-
-FORWARDING = {
-    "forwards": Forwarding(REPORT, waits=True),
-    "forwards, still": Forwarding(REPORT, seconds=179, waits=True),
-    "does not report any more": Forwarding(REPORT, seconds=180),
-    "nothing more": Forwarding({**REPORT, "services": {}}),
-    "another Pod's report": Forwarding(REPORT, ip="10.244.0.8"),
-    "stops": Forwarding(REPORT, deleted=True),
+IP = "10.244.0.7"
+FORWARDING: dict[str, tuple[Object, Object, float, bool]] = {
+    "forwards": (REPORT, pod_at(IP), 0, True),
+    "forwards, still": (REPORT, pod_at(IP), 179, True),
+    "does not report any more": (REPORT, pod_at(IP), 180, False),
+    "nothing more": ({**REPORT, "services": {}}, pod_at(IP), 0, False),
+    "another Pod's report": (REPORT, pod_at("10.244.0.8"), 0, False),
+    "stops": (REPORT, deleting(pod_at(IP)), 0, False),
 }
 
 
-@pytest.mark.parametrize("case", FORWARDING.values(), ids=FORWARDING)
-def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(case: Forwarding) -> None:
-    live = obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": case.ip}]}})
-    state = secrets(0, **{"egress-services": json.dumps(case.report)})
-    children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[deleting(live) if case.deleted else live])
-    stored = {"binaryData": {"egress-services": render_entries(ENTRIES)}}
-    configmap = slim_configmap(obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), stored, labels=OWNER.labels))
-    observed = Observed(children, configmap=configmap, services=[cluster_ip_service()], leaving_for=case.seconds)
-    made = plan_of(LEAVING, observed)
+@pytest.mark.parametrize(("report", "live", "seconds", "waits"), FORWARDING.values(), ids=FORWARDING)
+def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(
+    report: Object, live: Object, seconds: float, waits: bool
+) -> None:
+    state = groups.secrets(0, **{"egress-services": json.dumps(report)})
+    children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[live])
+    configmap = slim_configmap(egress_config("foo", "default-db"))
+    services = [groups.cluster_ip_service()]
+    made = plan_of(LEAVING, Observed(children, configmap=configmap, services=services, leaving_for=seconds))
     emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})
-    assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if case.waits else (False, 5))
+    assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if waits else (False, 5))
     assert plan_of(LEAVING, Observed(children)).steps == [Deletion(STATEFULSET, statefulset(1))]
 
 
 def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
     made = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[]), tailnet=LAB))
-    assert made.steps == [
-        DeleteDevice("lab", OWNER, "nodeid-0"),
-        DeleteDevice("lab", OWNER, "nodeid-1"),
-        *(Deletion(SECRET, each, unchanged=True) for each in running(0, 1).secrets),
-    ]
-    assert made.release == FINALIZER
-
-
-def test_a_replica_that_never_joined_has_no_device_to_delete() -> None:
-    made = plan_of(LEAVING, Observed(NEW))
-    assert (deleted_devices(made), made.release, made.way_out) == ([], FINALIZER, "")
+    assert (made.steps, made.release) == (ended(0, 1), FINALIZER)
+    new = plan_of(LEAVING, Observed(NEW))
+    assert (deleted_devices(new), new.release, new.way_out) == ([], FINALIZER, "")
 
 
 def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() -> None:

@@ -30,7 +30,6 @@ def node(name: str, *addresses: str, kind: str = "ExternalIP", **labels: str) ->
 
 
 def service(name: str, node_port: int, port: int = 0) -> Object:
-    """The NodePort Service of a replica of some group."""
     listed = {"nodePort": node_port, **({"port": port} if port else {})}
     return obj(SERVICE, Key("tailscale", f"{name}-nodeport"), {"spec": {"ports": [listed]}}, labels=OWNER.labels)
 
@@ -71,56 +70,45 @@ def some(result: StaticEndpoints | NoEndpoints) -> StaticEndpoints:
 def test_each_replica_has_a_service() -> None:
     made = some(found(there=(service("foo-0", 3004, 41641),)))
     port = {"name": "static-endpoint-port", "protocol": "UDP", "port": 41641, "targetPort": 41641, "nodePort": 3004}
-    assert list(made.services) == [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"namespace": "tailscale", "name": "foo-0-nodeport", "labels": OWNER.labels, **OWNED},
-            "spec": {
-                "type": "NodePort",
-                "selector": {"statefulset.kubernetes.io/pod-name": "foo-0"},
-                "ports": [port],
-            },
-        }
-    ]
+    metadata = {"namespace": "tailscale", "name": "foo-0-nodeport", "labels": OWNER.labels, **OWNED}
+    selector = {"statefulset.kubernetes.io/pod-name": "foo-0"}
+    spec = {"type": "NodePort", "selector": selector, "ports": [port]}
+    assert list(made.services) == [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}]
     assert made.port == 41641
 
 
-class Ports(NamedTuple):
-    """The node ports of some replicas, or None if there are too few, beside Services that are *there*."""
-
-    ranges: str
-    replicas: int
-    found: list[int] | None
-    there: tuple[Object, ...] = ()
+@pytest.mark.parametrize(
+    ("ranges", "there", "ports"),
+    [
+        ("3001,3005,3007", (), [3001, 3005, 3007]),
+        ("3000-3002,3003-3005,3006", (), [3000, 3001, 3002, 3003, 3004, 3005, 3006]),
+        ("3000-3002", (service("bar-0", 3000),), [3001, 3002]),
+        ("3000-3002", (service("foo-0", 3002),), [3002, 3000]),
+        ("3000-3002", (service("foo-0", 4000), service("bar-0", 3001)), [3000]),
+        ("3000-3002,3001", (), [3000, 3001, 3002]),
+        ("3000-3002", (two_ports("foo-0", 3001), two_ports("bar-0", 3000)), [3000]),
+    ],
+)
+def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[Object, ...], ports: list[int]) -> None:
+    made = some(found(ranges, len(ports), there))
+    assert [each["spec"]["ports"][0]["nodePort"] for each in made.services] == ports
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        Ports("3001,3005,3007", 4, None),
-        Ports("3001,3005,3007", 3, [3001, 3005, 3007]),
-        Ports("3000-3002,3003-3005,3006", 7, [3000, 3001, 3002, 3003, 3004, 3005, 3006]),
-        Ports("3000-3002", 2, [3001, 3002], (service("bar-0", 3000),)),
-        Ports("3000-3002", 3, None, (service("bar-0", 3000),)),
-        Ports("3000-3002", 2, [3002, 3000], (service("foo-0", 3002),)),
-        Ports("3000-3002", 1, [3000], (service("foo-0", 4000), service("bar-0", 3001))),
-        Ports("3000-3002,3001", 3, [3000, 3001, 3002]),
-        Ports("3000-3002", 1, [3000], (two_ports("foo-0", 3001), two_ports("bar-0", 3000))),
-    ],
+    ("ranges", "replicas", "there"), [("3001,3005,3007", 4, ()), ("3000-3002", 3, (service("bar-0", 3000),))]
 )
-def test_node_ports_are_the_first_that_are_free_and_stay(case: Ports) -> None:
-    made = found(case.ranges, case.replicas, case.there)
-    if case.found is None:
-        assert isinstance(made, NoEndpoints)
-        assert "more node ports are needed" in made.message
-    else:
-        assert [each["spec"]["ports"][0]["nodePort"] for each in some(made).services] == case.found
+def test_too_few_node_ports_are_told(ranges: str, replicas: int, there: tuple[Object, ...]) -> None:
+    made = found(ranges, replicas, there)
+    assert isinstance(made, NoEndpoints)
+    assert "more node ports are needed" in made.message
 
 
 def test_the_port_of_the_proxies_is_always_the_same() -> None:
-    assert some(found()).port == some(found(replicas=2)).port
-    assert 1024 <= some(found()).port <= 65535
+    assert 1024 <= some(found()).port == some(found(replicas=2)).port <= 65535
+
+
+C, V6, INSIDE = node("c", "192.0.2.3"), node("v6", "2001:db8::1"), node("d", "10.0.0.1", kind="InternalIP")
+AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
 
 
 class Endpoints(NamedTuple):
@@ -132,24 +120,19 @@ class Endpoints(NamedTuple):
     zone: str = ""
 
 
-C, V6, INSIDE = node("c", "192.0.2.3"), node("v6", "2001:db8::1"), node("d", "10.0.0.1", kind="InternalIP")
-AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
+ENDPOINTS = {
+    "new": Endpoints((B, A), (AT[1], AT[2])),
+    "selected": Endpoints((A, B), (AT[2],), zone="y"),
+    "one kept": Endpoints((A, B, C), (AT[3], AT[1]), (AT[3],)),
+    "order kept": Endpoints((A, B), (AT[2], AT[1]), (AT[2], AT[1])),
+    "one lost": Endpoints((B,), (AT[2],), (AT[1], AT[2])),
+    "all changed": Endpoints((A, B), (AT[1], AT[2]), ("192.0.2.9:3000", "192.0.2.1:4000")),
+    "IPv6": Endpoints((V6, INSIDE, node("e", "nonsense")), ("[2001:db8::1]:3000",)),
+    "twice": Endpoints((A, node("z", "192.0.2.1", "192.0.2.1")), (AT[1],)),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Endpoints((B, A), (AT[1], AT[2])),
-        Endpoints((A, B), (AT[2],), zone="y"),
-        Endpoints((A, B, C), (AT[3], AT[1]), (AT[3],)),
-        Endpoints((A, B), (AT[2], AT[1]), (AT[2], AT[1])),
-        Endpoints((B,), (AT[2],), (AT[1], AT[2])),
-        Endpoints((A, B), (AT[1], AT[2]), ("192.0.2.9:3000", "192.0.2.1:4000")),
-        Endpoints((V6, INSIDE, node("e", "nonsense")), ("[2001:db8::1]:3000",)),
-        Endpoints((A, node("z", "192.0.2.1", "192.0.2.1")), (AT[1],)),
-    ],
-    ids=["new", "selected", "one kept", "order kept", "one lost", "all changed", "IPv6", "twice"],
-)
+@pytest.mark.parametrize("case", ENDPOINTS.values(), ids=ENDPOINTS)
 def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
     selector = {"zone": case.zone} if case.zone else {}
     assert some(found("3000", nodes=case.nodes, current=case.current, selector=selector)).endpoints == [case.found]

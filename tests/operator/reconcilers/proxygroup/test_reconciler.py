@@ -1,20 +1,52 @@
-"""ProxyGroups on a cluster: the operator runs, and the state of the world is looked at."""
+"""ProxyGroups on a cluster with the operator, and in one that stands still, where a test calls the reconciler."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CONFIGMAP, NODE, SECRET, SERVICE, STATEFULSET, Object, key_of
+from clustersim.sim import SimOptions, cluster_sim
+from tsoperator.api.device import Device
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEVICE,
+    NODE,
+    POD,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+)
+from tsoperator.desired.children import owner_reference
+from tsoperator.desired.egressgroup import group_owner
+from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
+from tsoperator.tailnet.tailnet import device_object
 
-from tests.support.groups import Replica, entries, ready_group, replicas
-from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group
-from tests.support.operator import Condition, World, running_operator
+from tests.operator.reconcilers.proxygroup.groups import live_group
+from tests.support.cluster import kube_client, put, running, until
+from tests.support.groups import Replica, entries, ready_group
+from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
+from tests.support.objects import OPERATOR_NAMESPACE, deleting, egress_config, held, obj, settings, whole_secret
+from tests.support.operator import World, running_operator
+from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 READY = "ProxyGroupReady"
-AVAILABLE = "ProxyGroupAvailable"
 FOO = proxy_group("foo")
 
 
 async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Replica]:
     """Wait until *group* says that all its proxies run, none of which needs its auth key, and nothing is left to do."""
-    await world.becomes(lambda: devices(world, group), [f"{name_of(group)}-{number}" for number in range(count)])
+    await world.becomes(lambda: devices(world, group), [f"foo-{number}" for number in range(count)])
     await world.becomes(lambda: world.reason(group, READY), READY)
     await world.settled()
     found = await ready_group(world, group, count)
@@ -22,13 +54,7 @@ async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Repli
     return found
 
 
-def name_of(group: Object) -> str:
-    name: str = group["metadata"]["name"]
-    return name
-
-
 async def devices(world: World, group: Object = FOO) -> list[str]:
-    """Return the names of the devices in the status of *group*."""
     return [device["hostname"] for device in ((await world.look(group)).get("status") or {}).get("devices", ())]
 
 
@@ -79,39 +105,13 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
     assert sum(count for (_, _, kind), count in written.items() if kind == CONFIGMAP.plural) < 45
 
 
-async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world: World) -> None:
-    classy = proxy_group("foo", proxyClass="prod")
-    await world.apply(proxy_class("prod"), classy)
-    await whole(world, classy)
-    image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
-    await world.change(proxy_class("prod"), {"spec": image})
-    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
-    await world.apply(group_egress("db", "foo"))
-    await world.becomes(lambda: entry_names(world), ["default-db"])
-    assert await devices(world, classy) == ["foo-0", "foo-1"]
-    assert (await world.condition(classy, AVAILABLE) or Condition("", "", "")).status == "True"
-
-
-async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:
-    await world.apply(FOO)
-    before = await whole(world)
-    world.control.delete_device(world.control.devices[before[0].device_id])
-    await world.eventually(lambda: rejoined(world, before[0].device_id))
-    assert len(world.control.keys) == 3
-
-
-async def rejoined(world: World, old: str) -> bool:
-    found = await replicas(world, FOO)
-    return len(world.control.devices) == 2 and found[0].device_id not in ("", old)
-
-
 async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     class_ = proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": 30001, "endPort": 30002}]}})
     classy = proxy_group("foo", proxyClass="prod")
     await world.apply(class_, classy)
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
-    await world.apply(outside := node("192.0.2.1"))
-    await world.api.patch(NODE, key_of(outside), {"status": outside["status"]}, "status")
+    outside = obj(NODE, Key("", "outside"), {"status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}]}})
+    await put(world.api, outside)
     await whole(world, classy)
     wanted = [["192.0.2.1:30001"], ["192.0.2.1:30002"]]
     await world.becomes(lambda: static_endpoints(world, classy), wanted)
@@ -123,13 +123,7 @@ async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
 
 
-def node(address: str) -> Object:
-    status = {"addresses": [{"type": "ExternalIP", "address": address}]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "outside"}, "status": status}
-
-
 async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
-    """Return the static endpoints of each replica in the status of *group*."""
     found = (await world.look(group))["status"].get("devices", ())
     return [device.get("staticEndpoints") for device in found]
 
@@ -155,3 +149,78 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
     await world.becomes(lambda: entry_names(world), ["default-db"])
     await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
     assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]
+
+
+KEY, LABELS = Key("", "foo"), group_owner("foo").labels
+IP = "192.0.2.7"
+REPORT: Object = {"podIPv4": IP, "services": {"default-db": {"ports": [], "tailnetTarget": {"ip": "100.64.0.9"}}}}
+LEAVING = deleting(held(live_group({"replicas": 1})))
+
+
+def named(name: str) -> Key:
+    return Key(OPERATOR_NAMESPACE, name)
+
+
+class Hand(NamedTuple):
+    """A cluster without controllers as the operator sees it, and the reconciler."""
+
+    client: KubeClient
+    cache: Cache
+    reconciler: ProxyGroupReconciler
+
+
+@asynccontextmanager
+async def by_hand(*there: Object, now: Callable[[], datetime] = utc_now) -> AsyncIterator[Hand]:
+    cache = Cache(sources(OPERATOR_NAMESPACE))
+    async with (
+        cluster_sim(SimOptions(controllers=False)) as sim,
+        kube_client(sim.api_url) as client,
+        tailnet_client(sim.control, sim.control_url) as opened,
+        running_tailnets(opened, client, cache, settings()) as tailnets,
+    ):
+        await put(client, *there)
+        acting = applier(client, cache, tailnets)
+        async with running(cache.follow(client)):
+            await cache.synced()
+            yield Hand(client, cache, ProxyGroupReconciler(Proxies(cache, acting, tailnets, settings()), acting, now))
+
+
+FORWARDING = [
+    LEAVING,
+    whole_secret("foo-0", {"egress-services": json.dumps(REPORT)}, LABELS),
+    obj(POD, named("foo-0"), {"status": {"podIP": IP, "podIPs": [{"ip": IP}]}}, labels=LABELS),
+    egress_config("foo", "default-db"),
+    obj(STATEFULSET, named("foo"), {"spec": {}}, labels=LABELS),
+]
+
+
+async def test_a_proxy_that_does_not_report_is_waited_for_three_minutes() -> None:
+    times = [datetime.now(UTC)]
+    async with by_hand(*FORWARDING, now=lambda: times[-1]) as (_, cache, reconciler):
+        assert (await reconciler.reconcile(KEY)).requeue_after == 30
+        assert cache.all(STATEFULSET)
+        times.append(times[0] + timedelta(seconds=200))
+        await reconciler.reconcile(KEY)
+        await until(lambda: not cache.all(STATEFULSET))
+        assert cache.all(SECRET)
+
+
+async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -> None:
+    owned = {"ownerReferences": [owner_reference(PROXYGROUP, "bar", "bar-uid")]}
+    secret = whole_secret("foo-7", {}, LABELS)
+    secret["metadata"] |= owned
+    service = obj(SERVICE, named("foo-7-nodeport"), {"spec": {"ports": [{"port": 1}]}}, labels=LABELS, **owned)
+    async with by_hand(LEAVING, secret, service) as (client, cache, reconciler):
+        await reconciler.reconcile(KEY)
+        await until(lambda: not cache.all(PROXYGROUP))
+        for resource, name in ((SECRET, "foo-7"), (SERVICE, "foo-7-nodeport")):
+            assert await client.get(resource, named(name))
+
+
+async def test_a_tailnet_and_a_device_concern_the_groups_that_have_them() -> None:
+    groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
+    async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
+        assert [*reconciler.watches[TAILNET](tailnet("lab"))] == [KEY]
+        assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
+        for device, keys in (("n1", [KEY]), ("n2", [])):
+            assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys

@@ -1,6 +1,6 @@
 """The StatefulSet of a ProxyGroup of type egress."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
@@ -15,9 +15,8 @@ from tests.support.objects import live_proxy_class, obj, pod, settings, stored
 
 METRICS = {"metrics": {"enable": True}}
 DEBUG = {"statefulSet": {"pod": {"tailscaleContainer": {"debug": {"enable": True}}}}}
-MOVED = {
-    "statefulSet": {"pod": {"tailscaleContainer": {"env": [{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}]}}}
-}
+ELSEWHERE = {"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}
+MOVED = {"statefulSet": {"pod": {"tailscaleContainer": {"env": [ELSEWHERE]}}}}
 GATES = [{"conditionType": "tailscale.com/egress-services"}]
 
 
@@ -50,20 +49,18 @@ def container(statefulset: Object) -> Object:
     return found
 
 
-def environment(statefulset: Object) -> list[tuple[str, str]]:
-    return [
-        (each["name"], each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"])
-        for each in container(statefulset)["env"]
-    ]
+def environment(statefulset: Object) -> dict[str, str]:
+    found = container(statefulset)["env"]
+    return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in found}
 
 
 def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
     statefulset, labels = whole(), OWNER.labels
-    template = {"name": "foo", "namespace": "tailscale", "labels": labels, "deletionGracePeriodSeconds": 360}
-    assert statefulset["metadata"] == {"namespace": "tailscale", "name": "foo", "labels": labels, **OWNED}
-    assert statefulset["spec"].keys() == {"replicas", "selector", "template"}
-    assert (statefulset["spec"]["replicas"], statefulset["spec"]["selector"]) == (2, {"matchLabels": labels})
-    assert statefulset["spec"]["template"]["metadata"] == template
+    named = {"namespace": "tailscale", "name": "foo", "labels": labels}
+    assert statefulset["metadata"] == {**named, **OWNED}
+    template = statefulset["spec"]["template"]
+    assert statefulset["spec"] == {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    assert template["metadata"] == {**named, "deletionGracePeriodSeconds": 360}
     assert list(labels) == [f"tailscale.com/{name}" for name in ("managed", "parent-resource", "parent-resource-type")]
 
 
@@ -72,14 +69,13 @@ def test_the_pods_mount_all_configs_and_the_configmap() -> None:
     assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
     assert spec["terminationGracePeriodSeconds"] == 360
     assert spec["volumes"] == [
-        {"name": "tailscaledconfig-0", "secret": {"secretName": "foo-0-config"}},
-        {"name": "tailscaledconfig-1", "secret": {"secretName": "foo-1-config"}},
+        *({"name": f"tailscaledconfig-{each}", "secret": {"secretName": f"foo-{each}-config"}} for each in (0, 1)),
         {"name": "foo-egress-config", "configMap": {"name": "foo-egress-config"}},
     ]
-    assert spec["containers"][0]["volumeMounts"] == [
-        {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/foo-0", "readOnly": True},
-        {"name": "tailscaledconfig-1", "mountPath": "/etc/tsconfig/foo-1", "readOnly": True},
-        {"name": "foo-egress-config", "mountPath": "/etc/proxies", "readOnly": True},
+    paths = [(each["name"], each["mountPath"], each["readOnly"]) for each in spec["containers"][0]["volumeMounts"]]
+    assert paths == [
+        *((f"tailscaledconfig-{each}", f"/etc/tsconfig/foo-{each}", True) for each in (0, 1)),
+        ("foo-egress-config", "/etc/proxies", True),
     ]
 
 
@@ -96,24 +92,27 @@ def test_the_container_drains_before_it_stops() -> None:
     }
 
 
+ENVIRONMENT = {
+    "TS_USERSPACE": "false",
+    "POD_IP": "status.podIP",
+    "POD_NAME": "metadata.name",
+    "POD_UID": "metadata.uid",
+    "POD_IPS": "status.podIPs",
+    "TS_KUBE_SECRET": "$(POD_NAME)",
+    "TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT": "false",
+    "TS_STATE": "kube:$(POD_NAME)",
+    "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR": "/etc/tsconfig/$(POD_NAME)",
+    "TS_DEBUG_FIREWALL_MODE": "auto",
+    "TS_EGRESS_SERVICES_CONFIG_PATH": "/etc/proxies/egress-services",
+    "TS_EGRESS_PROXIES_CONFIG_PATH": "/etc/proxies",
+    "TS_INTERNAL_APP": "k8s-operator-proxygroup-egress",
+    "TS_ENABLE_HEALTH_CHECK": "true",
+}
+
+
 def test_the_environment_is_in_the_images_order() -> None:
-    assert environment(whole()) == [
-        ("TS_USERSPACE", "false"),
-        ("POD_IP", "status.podIP"),
-        ("POD_NAME", "metadata.name"),
-        ("POD_UID", "metadata.uid"),
-        ("POD_IPS", "status.podIPs"),
-        ("TS_KUBE_SECRET", "$(POD_NAME)"),
-        ("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        ("TS_STATE", "kube:$(POD_NAME)"),
-        ("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", "/etc/tsconfig/$(POD_NAME)"),
-        ("TS_DEBUG_FIREWALL_MODE", "auto"),
-        ("TS_EGRESS_SERVICES_CONFIG_PATH", "/etc/proxies/egress-services"),
-        ("TS_EGRESS_PROXIES_CONFIG_PATH", "/etc/proxies"),
-        ("TS_INTERNAL_APP", "k8s-operator-proxygroup-egress"),
-        ("TS_ENABLE_HEALTH_CHECK", "true"),
-    ]
-    assert "TS_DEBUG_FIREWALL_MODE" not in dict(environment(whole(of=settings())))
+    assert list(environment(whole()).items()) == list(ENVIRONMENT.items())
+    assert "TS_DEBUG_FIREWALL_MODE" not in environment(whole(of=settings()))
 
 
 SHRUNK = {"3 to 1": (3, 1, 3), "1": (1, 1, 1), "0 to 1": (0, 1, 1), "3 to 2": (3, 2, 2), "3 to 0": (3, 0, 0)}
@@ -143,38 +142,32 @@ def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> O
     return stored(made, annotations={"tailscale.com/desired-digest": digest} if digest else {})
 
 
-def gos(spec: Object | None = None) -> Object:
-    """What a Go operator made."""
-    return live(whole(spec), terminationGracePeriodSeconds=30, readinessGates=None)
+def gos() -> Object:
+    return live(whole(), terminationGracePeriodSeconds=30, readinessGates=None)
 
 
 def adopted() -> Object:
     return stored(write_for(whole(live=gos()), gos()))
 
 
-class Grace(NamedTuple):
-    live: Object | None
-    seconds: int | None
-    spec: Object | None = None
+GRACE: dict[str, tuple[Object | None, int, int | None]] = {
+    "new": (None, 2, 360),
+    "Go's": (gos(), 2, None),
+    "adopted": (adopted(), 2, None),
+    "Go's, edited": (gos(), 3, 360),
+    "adopted, edited": (adopted(), 3, 360),
+    "ours": (live(whole()), 2, 360),
+    "ours, edited by somebody": (live(whole(), digest="ours", terminationGracePeriodSeconds=30), 2, 360),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Grace(None, 360),
-        Grace(gos(), None),
-        Grace(adopted(), None),
-        Grace(gos(), 360, {"replicas": 3}),
-        Grace(adopted(), 360, {"replicas": 3}),
-        Grace(live(whole()), 360),
-        Grace(live(whole(), digest="ours", terminationGracePeriodSeconds=30), 360),
-    ],
-    ids=["new", "Go's", "adopted", "Go's, edited", "adopted, edited", "ours", "ours, edited by somebody"],
-)
-def test_pods_of_the_go_operator_stay_until_they_have_to_change(case: Grace) -> None:
-    pods = pods_of(whole(case.spec, live=case.live))
-    assert pods.get("terminationGracePeriodSeconds") == case.seconds
-    assert pods.get("readinessGates") == (GATES if case.seconds else None)
+@pytest.mark.parametrize(("live", "replicas", "seconds"), GRACE.values(), ids=GRACE)
+def test_pods_of_the_go_operator_stay_until_they_have_to_change(
+    live: Object | None, replicas: int, seconds: int | None
+) -> None:
+    pods = pods_of(whole({"replicas": replicas}, live=live))
+    assert pods.get("terminationGracePeriodSeconds") == seconds
+    assert pods.get("readinessGates") == (GATES if seconds else None)
 
 
 def test_an_adopted_statefulset_is_left_alone() -> None:
@@ -185,33 +178,25 @@ def service(*families: str) -> Object:
     return obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": [*families]}})
 
 
-class Listening(NamedTuple):
-    """What listens at the Pods' address, and whether it can be known."""
-
-    class_: Object
-    given: Object
-    host: str | None
-
-
 def pod_at(address: str) -> Object:
     return {**pod("foo-0", "p0"), "status": {"podIP": address}}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("class_", "given", "host"),
     [
-        Listening(METRICS, {}, None),
-        Listening(METRICS, {"metrics": service("IPv4", "IPv6")}, "$(POD_IP)"),
-        Listening(METRICS, {"metrics": service("IPv6", "IPv4")}, "[$(POD_IP)]"),
-        Listening(METRICS, {"metrics": service("IPv4"), "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
-        Listening(DEBUG, {}, "$(POD_IP)"),
-        Listening(DEBUG, {"pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
+        (METRICS, {}, None),
+        (METRICS, {"metrics": service("IPv4", "IPv6")}, "$(POD_IP)"),
+        (METRICS, {"metrics": service("IPv6", "IPv4")}, "[$(POD_IP)]"),
+        (METRICS, {"metrics": service("IPv4"), "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
+        (DEBUG, {}, "$(POD_IP)"),
+        (DEBUG, {"pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
     ],
 )
-def test_metrics_and_debugging_wait_for_the_address_family(case: Listening) -> None:
-    statefulset = made(class_=case.class_, **case.given)
-    found = dict(environment(statefulset)).get("TS_DEBUG_ADDR_PORT") if statefulset else None
-    assert found == (f"{case.host}:9001" if case.host else None)
+def test_metrics_and_debugging_wait_for_the_address_family(class_: Object, given: Object, host: str | None) -> None:
+    statefulset = made(class_=class_, **given)
+    found = environment(statefulset).get("TS_DEBUG_ADDR_PORT") if statefulset else None
+    assert found == (f"{host}:9001" if host else None)
 
 
 def test_the_staging_environment_of_certificates_is_not_for_egress() -> None:

@@ -1,7 +1,5 @@
 """The status of a ProxyGroup."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.reconcilers.proxygroup.status import running_devices, status
@@ -13,69 +11,52 @@ DEVICE = {"hostname": "foo-0", "tailnetIPs": ["100.64.0.10"]}
 FQDN = "foo-0.tail1234.ts.net."
 
 
-class Proxy(NamedTuple):
-    """What a replica has reported, and the UID of its Pod."""
-
-    state: dict[str, str]
-    pod: str | None
-    devices: list[Object]
-
-
 UP = {"device_fqdn": FQDN, "device_ips": '["100.64.0.10"]', "pod_uid": "ABC"}
+REPORTS: dict[str, tuple[dict[str, str], str | None, list[Object]]] = {
+    "up": (UP, "abc", [DEVICE]),
+    "up in capitals": ({**UP, "pod_uid": "abc"}, "ABC", [DEVICE]),
+    "no addresses": ({**UP, "device_ips": ""}, "abc", [{"hostname": "foo-0"}]),
+    "another Pod": (UP, "other", []),
+    "no Pod": (UP, None, []),
+    "no UID": ({**UP, "pod_uid": ""}, "", []),
+    "no domain": ({**UP, "device_fqdn": "foo-0"}, "abc", []),
+    "no name": ({**UP, "device_fqdn": ""}, "abc", []),
+    "new": ({}, "abc", []),
+}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Proxy(UP, "abc", [DEVICE]),
-        Proxy({**UP, "pod_uid": "abc"}, "ABC", [DEVICE]),
-        Proxy({**UP, "device_ips": ""}, "abc", [{"hostname": "foo-0"}]),
-        Proxy(UP, "other", []),
-        Proxy(UP, None, []),
-        Proxy({**UP, "pod_uid": ""}, "", []),
-        Proxy({**UP, "device_fqdn": "foo-0"}, "abc", []),
-        Proxy({**UP, "device_fqdn": ""}, "abc", []),
-        Proxy({}, "abc", []),
-    ],
-    ids=["up", "up in capitals", "no addresses", "another Pod", "no Pod", "no UID", "no domain", "no name", "new"],
-)
-def test_a_device_counts_if_its_pod_reported_its_name(case: Proxy) -> None:
-    pods = [] if case.pod is None else [pod("foo-0", case.pod)]
-    assert running_devices(secrets(0, **case.state)[:1], pods, {}) == case.devices
-
-
-class Case(NamedTuple):
-    """What the conditions say of so many devices of so many replicas."""
-
-    devices: int
-    replicas: int
-    available: tuple[str, str, str]
-    ready: tuple[str, str, str]
+@pytest.mark.parametrize(("state", "uid", "devices"), REPORTS.values(), ids=REPORTS)
+def test_a_device_counts_if_its_pod_reported_its_name(
+    state: dict[str, str], uid: str | None, devices: list[Object]
+) -> None:
+    pods = [] if uid is None else [pod("foo-0", uid)]
+    assert running_devices(secrets(0, **state)[:1], pods, {}) == devices
 
 
 CREATING, READY, AVAILABLE = "ProxyGroupCreating", "ProxyGroupReady", "ProxyGroupAvailable"
+Told = tuple[str, str, str]
 
 
-def running(count: str) -> str:
-    return f"{count} ProxyGroup pods running"
+def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
+    return str(is_true), reason, f"{count} ProxyGroup pods running"
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("count", "replicas", "available", "ready"),
     [
-        Case(0, 2, ("False", CREATING, running("0/2")), ("False", CREATING, running("0/2"))),
-        Case(1, 2, ("True", CREATING, running("1/2")), ("False", CREATING, running("1/2"))),
-        Case(2, 2, ("True", AVAILABLE, running("2/2")), ("True", READY, READY)),
-        Case(3, 1, ("True", CREATING, running("3/1")), ("False", CREATING, "waiting for 2 pods to shut down")),
-        Case(0, 0, ("False", CREATING, running("0/0")), ("True", READY, READY)),
+        (0, 2, running(False, "0/2"), running(False, "0/2")),
+        (1, 2, running(True, "1/2"), running(False, "1/2")),
+        (2, 2, running(True, "2/2", AVAILABLE), ("True", READY, READY)),
+        (3, 1, running(True, "3/1"), ("False", CREATING, "waiting for 2 pods to shut down")),
+        (0, 0, running(False, "0/0"), ("True", READY, READY)),
     ],
 )
-def test_the_conditions_count_the_devices(case: Case) -> None:
-    devices = [{"hostname": f"foo-{number}"} for number in range(case.devices)]
-    made = status(live_group(generation=7), devices, case.replicas)
-    available, ready = [(found["status"], found["reason"], found["message"]) for found in made["conditions"]]
-    assert (available, ready) == (case.available, case.ready)
-    assert [found.get("observedGeneration") for found in made["conditions"]] == [None, 7]
+def test_the_conditions_count_the_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
+    devices = [{"hostname": f"foo-{number}"} for number in range(count)]
+    made = status(live_group(generation=7), devices, replicas)
+    found = [(each["status"], each["reason"], each["message"]) for each in made["conditions"]]
+    assert found == [available, ready]
+    assert [each.get("observedGeneration") for each in made["conditions"]] == [None, 7]
     assert made.get("devices", []) == devices
 
 

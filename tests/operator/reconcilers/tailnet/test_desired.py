@@ -1,114 +1,96 @@
 """Whether a Tailnet can be used, and what is said of it."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import pytest
 from pydantic import SecretStr
+from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, TAILNET, Key, Object
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import DAY, GOOD, SOON, Failure, Given, Observed, Probe, Verdict
+from tsoperator.reconcilers.tailnet.desired import GOOD, SOON, Failure, Given, Observed, Probe, Verdict
 
 from tests.support.objects import condition_of, deleting, held, obj
 from tests.support.othertailnet import encoded
 
 KEY = Key("tailscale", "lab-oauth")
 SECRET_STR = SecretStr("s3cret")
+NAMED = {"secretName": "lab-oauth"}
 
 
 def tailnet(**spec: object) -> Object:
-    """A Tailnet as it is stored."""
-    return obj(TAILNET, Key("", "lab"), {"spec": {"credentials": {"secretName": "lab-oauth"}, **spec}}, generation=7)
+    return obj(TAILNET, Key("", "lab"), {"spec": {"credentials": NAMED, **spec}}, generation=7)
 
 
 def secret(**data: str) -> Object:
     return obj(SECRET, KEY, {"data": encoded(data)})
 
 
-class Url(NamedTuple):
-    given: str | None
-    used: str
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        (None, "https://controlplane.tailscale.com"),
+        ("", "https://controlplane.tailscale.com"),
+        ("https://headscale.example.org/", "https://headscale.example.org"),
+    ],
+)
+def test_a_tailnet_is_at_its_login_url_or_at_tailscales(given: str | None, used: str) -> None:
+    parsed = Tailnet.parse(tailnet(loginUrl=given))
+    assert isinstance(parsed, Tailnet)
+    assert (desired.login_url(parsed), desired.violation(parsed)) == (used, None)
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("spec", "words"),
     [
-        Url(None, "https://controlplane.tailscale.com"),
-        Url("", "https://controlplane.tailscale.com"),
-        Url("https://headscale.example.org/", "https://headscale.example.org"),
-        Url("http://192.0.2.1:8080", "http://192.0.2.1:8080"),
+        ({"loginUrl": "https://[", "credentials": NAMED}, 'spec.loginUrl "https://[" is not the URL of a control'),
+        ({}, "credentials"),
+        ({"credentials": None}, "credentials"),
+        ({"credentials": {"secretName": 7}}, "credentials"),
     ],
 )
-def test_a_tailnet_is_at_its_login_url_or_at_tailscales(case: Url) -> None:
-    parsed = Tailnet.parse(tailnet(loginUrl=case.given))
-    assert isinstance(parsed, Tailnet)
-    assert (desired.login_url(parsed), desired.violation(parsed)) == (case.used, None)
-
-
-def test_a_url_that_is_none_of_a_control_server_is_shown_with_a_good_one() -> None:
-    found = desired.violation(Tailnet.parse(tailnet(loginUrl="https://[")))
-    assert found is not None
-    assert (found.reason, found.seconds) == ("TailnetInvalid", None)
-    assert 'spec.loginUrl "https://[" is not the URL of a control server' in found.message
-
-
-@pytest.mark.parametrize("spec", [{}, {"credentials": None}, {"credentials": {"secretName": 7}}])
-def test_a_tailnet_without_credentials_is_invalid(spec: Object) -> None:
+def test_a_tailnet_with_a_bad_url_or_without_credentials_is_invalid(spec: Object, words: str) -> None:
     made = {**tailnet(), "spec": spec}
     found = desired.violation(Tailnet.parse(made))
     assert found is not None
-    assert (found.reason, desired.secret_name(made)) == ("TailnetInvalid", "")
-    assert "credentials" in found.message
+    assert (found.reason, found.seconds, words in found.message) == ("TailnetInvalid", None, True)
+    assert desired.secret_name(made) == ("lab-oauth" if "loginUrl" in spec else "")
 
 
-class Bad(NamedTuple):
-    """A Secret, the words that say what is wrong with it, and when it is read again."""
-
-    secret: Object | None
-    words: str
-    seconds: float | None = SOON
-
-
-BAD_SECRETS = {
-    "missing": Bad(None, 'referenced secret "lab-oauth" does not exist in namespace "tailscale"', None),
-    "no data": Bad(obj(SECRET, KEY), 'Secret "lab-oauth" is empty'),
-    "null data": Bad(obj(SECRET, KEY, {"data": None}), 'Secret "lab-oauth" is empty'),
-    "no ID": Bad(secret(client_secret="s"), 'Secret "lab-oauth" is missing the client_id field'),
-    "empty ID": Bad(secret(client_id="", client_secret="s"), "is missing the client_id field"),
-    "blank ID": Bad(secret(client_id=" \n", client_secret="s"), "is missing the client_id field"),
-    "ID that is no text": Bad(obj(SECRET, KEY, {"data": {"client_id": "/w=="}}), "is missing the client_id field"),
-    "ID that is no base64": Bad(obj(SECRET, KEY, {"data": {"client_id": "%"}}), "is missing the client_id field"),
-    "no secret": Bad(secret(client_id="k"), "must contain either a client_secret or an audience field"),
-    "empty secret": Bad(
-        secret(client_id="k", client_secret="", audience=""), "must contain either a client_secret or an audience field"
-    ),
+NO_ID, NO_SECRET = "is missing the client_id field", "must contain either a client_secret or an audience field"
+BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
+    "missing": (None, 'referenced secret "lab-oauth" does not exist in namespace "tailscale"'),
+    "no data": (obj(SECRET, KEY), 'Secret "lab-oauth" is empty'),
+    "null data": (obj(SECRET, KEY, {"data": None}), 'Secret "lab-oauth" is empty'),
+    "no ID": (secret(client_secret="s"), f'Secret "lab-oauth" {NO_ID}'),
+    "blank ID": (secret(client_id=" \n", client_secret="s"), NO_ID),
+    "ID that is no text": (obj(SECRET, KEY, {"data": {"client_id": "/w=="}}), NO_ID),
+    "ID that is no base64": (obj(SECRET, KEY, {"data": {"client_id": "%"}}), NO_ID),
+    "no secret": (secret(client_id="k"), NO_SECRET),
+    "empty secret": (secret(client_id="k", client_secret="", audience=""), NO_SECRET),
 }
 
 
-@pytest.mark.parametrize("case", BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_a_bad_secret_is_told_with_what_it_lacks(case: Bad) -> None:
-    found = desired.credentials(KEY, case.secret)
-    assert isinstance(found, Verdict)
-    assert (found.reason, found.seconds, found.is_good) == ("InvalidSecret", case.seconds, False)
-    assert case.words in found.message
+@pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
+def test_a_bad_secret_is_told_with_what_it_lacks_and_read_again(found: Object | None, words: str) -> None:
+    told = desired.credentials(KEY, found)
+    assert isinstance(told, Verdict)
+    assert (told.reason, told.seconds, told.is_good) == ("InvalidSecret", SOON if found else None, False)
+    assert words in told.message
 
 
-@pytest.mark.parametrize(
-    ("data", "given"),
-    [
-        ({"client_id": "k", "client_secret": "s3cret"}, Given("k", SECRET_STR)),
-        ({"client_id": " k\n", "client_secret": "s3cret\r\n"}, Given("k", SECRET_STR)),
-        ({"client_id": "k", "audience": "lab.example.org"}, Given("k", audience="lab.example.org")),
-        (
-            {"client_id": "k", "client_secret": "s3cret", "audience": "lab.example.org"},
-            Given("k", audience="lab.example.org"),
-        ),
-    ],
-    ids=["OAuth client", "white space", "workload identity", "both"],
-)
+FEDERATED = Given("k", audience="lab.example.org")
+GOOD_SECRETS: dict[str, tuple[dict[str, str], Given]] = {
+    "OAuth client": ({"client_id": "k", "client_secret": "s3cret"}, Given("k", SECRET_STR)),
+    "white space": ({"client_id": " k\n", "client_secret": "s3cret\r\n"}, Given("k", SECRET_STR)),
+    "workload identity": ({"client_id": "k", "audience": "lab.example.org"}, FEDERATED),
+    "both": ({"client_id": "k", "client_secret": "s3cret", "audience": "lab.example.org"}, FEDERATED),
+}
+
+
+@pytest.mark.parametrize(("data", "given"), GOOD_SECRETS.values(), ids=GOOD_SECRETS)
 def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], given: Given) -> None:
     assert desired.credentials(KEY, secret(**data)) == given
     assert "s3cret" not in repr(given)
@@ -122,30 +104,26 @@ HERE, ELSEWHERE, SHARED = "x.tail5678.ts.net", "x.tail9999.ts.net", ""
 OURS = {f"n{number}": f"gate-{number}.tail5678.ts.net" for number in range(22)}
 
 
-class Shown(NamedTuple):
-    probe: Probe
-    verdict: Verdict
-    ours: Mapping[str, str] = {}
-
-
-PROBES = {
-    "all works": Shown(Probe((), {"n1": HERE}), GOOD),
-    "one is refused": Shown(Probe([DENIED]), Verdict("InvalidOAuth", "403", SOON)),
-    "all are refused": Shown(Probe([DENIED, Failure("404")]), Verdict("InvalidOAuth", "403\n404", SOON)),
-    "away": Shown(Probe([AWAY, AWAY]), Verdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
-    "refused, then away": Shown(Probe([DENIED, AWAY]), Verdict("InvalidOAuth", "403\n503", SOON)),
-    "unsupported": Shown(Probe([DENIED, Failure("no", "Unsupported")]), Verdict("Unsupported", "403\nno", SOON)),
-    "refused, and elsewhere": Shown(Probe([DENIED], {"n99": ELSEWHERE}), Verdict("InvalidOAuth", "403", SOON), OURS),
-    "our device, renamed": Shown(Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), GOOD, OURS),
-    "our devices are deleted": Shown(Probe((), {"n99": "X.TAIL5678.ts.net."}), GOOD, OURS),
-    "no device of ours so far": Shown(Probe((), {"n99": ELSEWHERE}), GOOD),
+UNSUPPORTED = Failure("no", "Unsupported")
+PROBES: dict[str, tuple[Probe, Mapping[str, str], Verdict]] = {
+    "all works": (Probe((), {"n1": HERE}), {}, GOOD),
+    "one is refused": (Probe([DENIED]), {}, Verdict("InvalidOAuth", "403", SOON)),
+    "all are refused": (Probe([DENIED, Failure("404")]), {}, Verdict("InvalidOAuth", "403\n404", SOON)),
+    "away": (Probe([AWAY, AWAY]), {}, Verdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
+    "refused, then away": (Probe([DENIED, AWAY]), {}, Verdict("InvalidOAuth", "403\n503", SOON)),
+    "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, Verdict("Unsupported", "403\nno", SOON)),
+    "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, Verdict("InvalidOAuth", "403", SOON)),
+    "our device, renamed": (Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), OURS, GOOD),
+    "our devices are deleted": (Probe((), {"n99": "X.TAIL5678.ts.net."}), OURS, GOOD),
+    "no device of ours so far": (Probe((), {"n99": ELSEWHERE}), {}, GOOD),
 }
 
 
-@pytest.mark.parametrize("case", PROBES.values(), ids=PROBES)
-def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(case: Shown) -> None:
-    assert desired.verdict(case.probe, case.ours) == case.verdict
-    assert (DAY, SOON) == (86400, 30)
+@pytest.mark.parametrize(("probe", "ours", "verdict"), PROBES.values(), ids=PROBES)
+def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(
+    probe: Probe, ours: Mapping[str, str], verdict: Verdict
+) -> None:
+    assert desired.verdict(probe, ours) == verdict
 
 
 @pytest.mark.parametrize("listed", [{"x9": ELSEWHERE}, {"x9": SHARED}, {"x9": "headscales"}, {}])
@@ -160,9 +138,7 @@ def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[st
 
 def test_a_good_tailnet_is_held_and_ready() -> None:
     made = desired.plan(tailnet(), Observed(GOOD, seconds=5))
-    ready = condition_of(made)
-    assert (ready["type"], ready["status"], ready["reason"]) == ("TailnetReady", "True", "TailnetValid")
-    assert (ready["message"], ready["observedGeneration"]) == ("TailnetValid", 7)
+    assert condition_of(made) == condition("TailnetReady", True, "TailnetValid", "TailnetValid", 7)
     assert made == Plan(hold=FINALIZER, status=made.status, notes=[], requeue_after=5)
     assert desired.refusal(made) == ""
 

@@ -1,7 +1,6 @@
 """Tailnets on a cluster with a second control server: the operator runs, and the state of the world is looked at."""
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
@@ -79,9 +78,7 @@ async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet
     await has_devices(world, lab, JOINED)
 
 
-async def test_a_tailnet_stays_while_an_object_that_named_it_has_devices_there(
-    world: World, joined: OtherTailnet
-) -> None:
+async def test_a_tailnet_stays_while_devices_of_an_object_are_left_in_it(world: World, joined: OtherTailnet) -> None:
     await world.change(GATE, {"spec": {"tailnet": None}})
     await world.delete(joined.tailnet())
     await world.becomes(lambda: world.reason(joined.tailnet(), READY), "TailnetInUse")
@@ -120,46 +117,28 @@ async def test_preflight_tells_of_a_tailnet_on_its_own_object(world: World, lab:
 
 
 async def test_an_operator_that_starts_again_changes_nothing(world: World, joined: OtherTailnet) -> None:
-    async def anew() -> None:
-        await world.restart()
-
-    assert not await world.writes_during(anew())
+    assert not await world.writes_during(world.restart())
     assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
 
 
-class Resident(NamedTuple):
-    """An object whose proxies are in the operator's own tailnet, the condition that refuses a move, and its devices."""
-
-    obj: Object
-    condition: str
-    reason: str
-    devices: list[str]
+RESIDENTS: list[tuple[Object, str, str, list[str]]] = [
+    (connector("gate", exitNode=True), CONNECTOR_READY, "ConnectorCreationFailed", ["gate-connector"]),
+    (proxy_group("gate"), "ProxyGroupReady", "ProxyGroupTailnetUnavailable", ["gate-0", "gate-1"]),
+]
 
 
-@pytest.mark.parametrize(
-    "resident",
-    [
-        Resident(
-            connector("gate", exitNode=True), CONNECTOR_READY, "ConnectorCreationFailed", [f"gate-connector.{DOMAIN}"]
-        ),
-        Resident(
-            proxy_group("gate"),
-            "ProxyGroupReady",
-            "ProxyGroupTailnetUnavailable",
-            [f"gate-{n}.{DOMAIN}" for n in (0, 1)],
-        ),
-    ],
-    ids=lambda resident: resident.obj["kind"],
-)
-async def test_proxies_cannot_move_to_another_tailnet(world: World, lab: OtherTailnet, resident: Resident) -> None:
-    own = resident.obj
+@pytest.mark.parametrize(("own", "kind", "reason", "names"), RESIDENTS, ids=["Connector", "ProxyGroup"])
+async def test_proxies_cannot_move_to_another_tailnet(
+    world: World, lab: OtherTailnet, own: Object, kind: str, reason: str, names: list[str]
+) -> None:
+    devices = [f"{name}.{DOMAIN}" for name in names]
     await world.apply(lab.secret(), lab.tailnet(), own)
-    await world.becomes(world.device_names, resident.devices)
+    await world.becomes(world.device_names, devices)
     await world.settled()
     await world.change(own, {"spec": {"tailnet": NAME}})
-    await world.becomes(lambda: world.reason(own, resident.condition), resident.reason)
+    await world.becomes(lambda: world.reason(own, kind), reason)
     await world.settled()
-    assert (lab.device_names(), await world.device_names()) == ([], resident.devices)
+    assert (lab.device_names(), await world.device_names()) == ([], devices)
     await world.delete(own)
     await world.eventually(lambda: world.gone(own))
     assert await world.device_names() == []

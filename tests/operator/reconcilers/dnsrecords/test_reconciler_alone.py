@@ -1,0 +1,248 @@
+"""The records' reconciler alone, with small shards: a test is the one that makes proxies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from clustersim.faults import Failure
+from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from prometheus_client import CollectorRegistry
+from tsnameserver.records import LABEL_SELECTOR, RECORDS_KEY, merge, parse
+from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SUFFIXES, Key, Object, Resource, key_of
+from tsoperator.desired.children import Owner
+from tsoperator.desired.nameserver import nameserver_labels
+from tsoperator.desired.service import headless_service
+from tsoperator.desired.zones import Suffixes
+from tsoperator.kube.client import USER_AGENT
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.shards import Limits
+from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.gathering import Gathering
+from tsoperator.runtime.manager import EnqueueTimes, Manager
+from tsoperator.sources import sources
+from tsoperator.tailnet.tailnet import Tailnets
+
+from tests.support.cluster import running
+from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, ingress, load_balancer
+from tests.support.objects import settings
+from tests.support.operator import NAMESPACE, World
+from tests.support.tailnets import applier
+
+SHARDED = settings(nameserver_image="example.org/tsnameserver:v1")
+SMALL = Limits(split=2048, full=8192)
+
+
+class Known:
+    """The known suffixes, of whose changes the test tells."""
+
+    def __init__(self) -> None:
+        self.suffixes = Suffixes()
+        self.listeners: list[Listener] = []
+
+    def __call__(self) -> Suffixes:
+        return self.suffixes
+
+    def listen(self, _: Resource, listener: Listener) -> None:
+        self.listeners.append(listener)
+
+    def all(self, _: Resource) -> list[Object]:
+        return []
+
+    def tell(self, suffix: str) -> None:
+        """Let *suffix* be known from now on."""
+        self.suffixes = Suffixes((suffix,))
+        for listener in self.listeners:
+            listener(None, {"metadata": {"name": ""}})
+
+
+@asynccontextmanager
+async def following_records(world: World, cache: Cache | None = None) -> AsyncIterator[Known]:
+    cache, known = cache or Cache(sources(NAMESPACE)), Known()
+    acting = applier(world.api, cache, Tailnets([]))
+    reconciler = DNSRecordsReconciler(cache, acting, SHARDED, SMALL, known)
+    times = EnqueueTimes({reconciler.name: Gathering(0.02)})
+    metrics = ControllerMetrics(CollectorRegistry())
+    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known}, times=times)
+    async with running(manager.run(world.api, None)):
+        yield known
+
+
+async def prepared(world: World, count: int) -> None:
+    """Make a DNSConfig, and proxies by hand: 200 real ones would take a machine of their own."""
+    await world.apply(dnsconfig(), nameserver())
+    for batch in (range(count)[start : start + 20] for start in range(0, count, 20)):
+        await asyncio.gather(*(world.apply(*proxy_of(number)) for number in batch))
+
+
+def nameserver(image: str = SHARDED.nameserver_image) -> Object:
+    """Return the nameserver's Deployment, which needs no Pod to be rolled out."""
+    pods = {
+        "metadata": {"labels": {"app": NAMESERVER}},
+        "spec": {"containers": [{"name": NAMESERVER, "image": image}]},
+    }
+    labels = nameserver_labels(key_of(dnsconfig()).name, NAMESPACE)
+    return {
+        "apiVersion": DEPLOYMENT.api_version,
+        "kind": DEPLOYMENT.kind,
+        "metadata": {"namespace": NAMESPACE, "name": NAMESERVER, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": NAMESERVER}}, "template": pods},
+    }
+
+
+def proxy_of(number: int) -> list[Object]:
+    """An egress Service, its proxy's Service, and an EndpointSlice, which is left alone by what makes Services' own."""
+    parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
+    name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
+    labels = {**owner.labels, LABEL_SERVICE_NAME: name}
+    made = {
+        "apiVersion": ENDPOINTSLICE.api_version,
+        "kind": ENDPOINTSLICE.kind,
+        "metadata": {"namespace": NAMESPACE, "name": f"{name}-by-hand", "labels": labels},
+        "addressType": "IPv4",
+        "ports": [],
+        "endpoints": [{"addresses": [f"192.0.2.{number % 200 + 1}"]}],
+    }
+    return [parent, headless_service(Key(NAMESPACE, name), owner, f"uid-{number}", f"db-{number}.{DOMAIN}"), made]
+
+
+async def shards(world: World) -> dict[str, Object]:
+    found = (await world.api.list(CONFIGMAP, NAMESPACE, LABEL_SELECTOR)).items
+    return {key_of(configmap).name: configmap for configmap in found}
+
+
+async def names(world: World) -> list[str]:
+    return sorted(await shards(world))
+
+
+async def whole(world: World) -> dict[str, list[str]]:
+    records = merge(parse(found["data"][RECORDS_KEY]) for found in (await shards(world)).values())
+    return records.ip4 if records else {}
+
+
+def addresses(count: int) -> dict[str, list[str]]:
+    return {f"db-{number}.{DOMAIN}": [f"192.0.2.{number % 200 + 1}"] for number in range(count)}
+
+
+async def sharded(world: World, count: int) -> dict[str, Object]:
+    """Wait until *count* proxies have records and nothing is left to do, and return the ConfigMaps."""
+    await world.becomes(lambda: whole(world), addresses(count))
+    await world.settled()
+    return await shards(world)
+
+
+async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster: World) -> None:
+    known: dict[str, list[str]] = {}
+    await cluster.apply(dnsconfig(), nameserver())
+    async with following_records(cluster):
+        await cluster.eventually(lambda: shards(cluster))
+        await cluster.settled()
+        for number in (1, 2):
+            began = asyncio.get_running_loop().time()
+            await cluster.apply(*proxy_of(number)[:2])
+            known[f"db-{number}.{DOMAIN}"] = []
+            await cluster.becomes(lambda: whole(cluster), known)
+            assert asyncio.get_running_loop().time() >= began + 1
+
+
+@pytest.mark.parametrize(("type_", "parent"), [("svc", load_balancer()), ("ingress", ingress())])
+async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: World, type_: str, parent: Object) -> None:
+    key, owner = Key(NAMESPACE, "ts-lb"), Owner(type_, key_of(parent))
+    await cluster.apply(dnsconfig(), nameserver(), parent)
+    address = (await cluster.look(parent))["spec"].get("clusterIP", "")
+    await cluster.apply(headless_service(key, owner, "uid", FQDN, address))
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [address] if address else []})
+        await cluster.annotate(parent, {"tailscale.com/cluster-dns": "false"})
+        await cluster.becomes(lambda: whole(cluster), {})
+
+
+async def test_records_are_spread_once_the_nameserver_reads_shards_and_each_shard_comes_back(cluster: World) -> None:
+    await prepared(cluster, 60)
+    await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
+    async with following_records(cluster):
+        assert [*await sharded(cluster, 60)] == ["dnsrecords"]
+        await cluster.change(nameserver(), {"spec": nameserver()["spec"]})
+        await cluster.becomes(lambda: names(cluster), ["dnsrecords", "dnsrecords-1"])
+        before = await sharded(cluster, 60)
+        await cluster.delete(before["dnsrecords-1"])
+        deleted = await sharded(cluster, 60)
+        await cluster.change(deleted["dnsrecords-1"], {"data": {RECORDS_KEY: '{"version":"v1alpha1","ip4":{}}'}})
+        edited = await sharded(cluster, 60)
+    assert before["dnsrecords"] == deleted["dnsrecords"] == edited["dnsrecords"]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("verb", "after"), [("create", 110), ("patch", 110), ("patch", 10), ("delete", 10)])
+async def test_a_write_that_fails_is_made_good(cluster: World, verb: str, after: int) -> None:
+    await prepared(cluster, 60)
+    async with following_records(cluster):
+        await sharded(cluster, 60)
+        cluster.sim.faults.fail(Failure(403, 3, verb, "configmaps"))
+        await resized(cluster, 60, after)
+        await sharded(cluster, after)
+        assert not await cluster.writes_when_left_alone()
+
+
+async def resized(world: World, before: int, after: int) -> None:
+    """Make more proxies, or delete the Services that some are for."""
+    added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
+    await asyncio.gather(*(world.apply(*objects) for objects in added))
+    await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
+
+
+@pytest.mark.full
+async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World) -> None:
+    await prepared(cluster, 100)
+    async with following_records(cluster):
+        await sharded(cluster, 100)
+        held = {}
+        texts = {name: found["data"][RECORDS_KEY] for name, found in (await shards(cluster)).items()}
+        with cluster.store.subscribe(SIM_CONFIGMAP) as changes:
+            await resized(cluster, 100, 200)
+            after = await sharded(cluster, 200)
+            changes.close()
+            async for change in changes:
+                texts[change.object["metadata"]["name"]] = change.object["data"][RECORDS_KEY]
+                if records := merge(map(parse, texts.values())):
+                    held = records.ip4
+                    assert addresses(100).items() <= held.items()
+    assert (len(after), held) == (8, addresses(200))
+
+
+class Brittle(dict[str, Any]):
+    """An EndpointSlice whose endpoints can't be read at the first time."""
+
+    reads = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.reads += name == "endpoints"
+        if self.reads == 1:
+            raise RuntimeError("unreadable")
+        return super().get(name, default)
+
+
+async def test_a_proxy_that_could_not_be_read_is_read_again(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+    watched, slims = sources(NAMESPACE), {ENDPOINTSLICE: Brittle}
+    cache = Cache([replace(each, slim=slims.get(each.selection.resource, each.slim)) for each in watched])
+    await prepared(cluster, 1)
+    async with following_records(cluster, cache):
+        await sharded(cluster, 1)
+    assert "unreadable" in caplog.text
+
+
+@pytest.mark.simulated
+async def test_a_zone_that_is_known_while_the_records_are_written_is_written_next(cluster: World) -> None:
+    async def is_writing() -> int:
+        return cluster.sim.writes[USER_AGENT, "create", "configmaps"]
+
+    await cluster.apply(dnsconfig())
+    cluster.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+    async with following_records(cluster) as known:
+        await cluster.eventually(is_writing)
+        known.tell("tail.example.org")
+        await cluster.becomes(cluster.zones, ["ts.net", "tail.example.org"])
