@@ -77,7 +77,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
-        "docs/test_metrics.py every_metric_of_the_operator_has_a_row_and_every_row_is_one",
+        "docs/test_metrics.py every_metric_has_a_row_and_every_row_is_one",
         f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
