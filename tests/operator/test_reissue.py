@@ -11,7 +11,7 @@ from tsoperator.kube.client import USER_AGENT
 
 from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
+from tests.support.manifests import DOMAIN, backend, connector, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
 
 pytestmark = pytest.mark.full
@@ -36,12 +36,6 @@ KINDS = {
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
 """The condition of a kind and its reason where all is well; an Ingress has none."""
-GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
-
-
-def kinds(default: str) -> pytest.MarkDecorator:
-    """Parametrize over KINDS; all but the *default* are thorough."""
-    return pytest.mark.parametrize("kind", cases(KINDS, default))
 
 
 async def start(world: World, kind: Kind) -> Proxy:
@@ -59,12 +53,11 @@ async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
 
 
 def only_device(world: World) -> Device:
-    """Return the one device of the tailnet."""
     (device,) = world.control.devices.values()
     return device
 
 
-@kinds("egress")
+@pytest.mark.parametrize("kind", cases(KINDS, "egress"))
 @pytest.mark.parametrize("lose", cases(LOSSES, "deleted"))
 async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind, lose: Lose) -> None:
     before = await start(world, kind)
@@ -78,26 +71,6 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert not await world.writes_when_left_alone()
 
 
-async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
-    await world.apply(GATES)
-    await world.eventually(lambda: gates(world, set()))
-    lost = set(world.control.devices)
-    for device in list(world.control.devices.values()):
-        world.control.delete_device(device)
-    await world.eventually(lambda: gates(world, lost))
-    await world.becomes(lambda: world.reason(GATES, "ConnectorReady"), "ConnectorCreated")
-    assert await world.device_names() == [f"gate-{number}.{DOMAIN}" for number in range(3)]
-    assert len(world.control.keys) == 6
-    assert not await world.writes_when_left_alone()
-
-
-async def gates(world: World, lost: set[str]) -> bool:
-    """Tell whether all replicas of GATES have devices that aren't among the *lost*, and no key any more."""
-    found = [Proxy({}, {}, secret, {}) for secret in await world.children(SECRET, GATES)]
-    good = [each for each in found if "AuthKey" not in each.config and "device_fqdn" in each.state]
-    return len(good) == 3 and not {each.state["device_id"] for each in good} & lost
-
-
 async def waits(world: World, parent: Object) -> str:
     """Return what *parent* says of a proxy that waits for another key; empty before it does."""
     if parent["kind"] not in READY:
@@ -106,7 +79,7 @@ async def waits(world: World, parent: Object) -> str:
     return condition.message if condition and condition.status == "False" and "within 30 s" in condition.message else ""
 
 
-@kinds("ingress")
+@pytest.mark.parametrize("kind", cases(KINDS, "ingress"))
 async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_says_so(
     world: World, kind: Kind
 ) -> None:
@@ -122,7 +95,7 @@ async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_a
     assert not await world.writes_when_left_alone()
 
 
-@kinds("exposed")
+@pytest.mark.parametrize("kind", cases(KINDS, "exposed"))
 async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(world: World, kind: Kind) -> None:
     await start(world, kind)
     world.control.delete_device(only_device(world))
@@ -137,6 +110,16 @@ async def asked_or_given(world: World, kind: Kind) -> bool:
     (secret,) = await world.children(SECRET, kind.parent)
     state = Proxy({}, {}, secret, {}).state
     return "reissue_authkey" in state or len(world.control.keys) > 1
+
+
+async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
+    async with running_operator(cluster):
+        before = await start(cluster, EGRESS)
+    cluster.control.delete_device(only_device(cluster))
+    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
+    async with running_operator(cluster):
+        await well(cluster, EGRESS, before.state["device_id"])
+        assert len(cluster.control.keys) == 2
 
 
 WRITES = {"patch": "secrets", "update": "services", "create": "events"}
@@ -167,41 +150,22 @@ async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_secon
     assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
 
 
-async def shown_name(world: World, parent: Object) -> str:
-    """Return the name in the status of *parent*."""
-    if parent["kind"] != "Connector":
-        return await served_name(world, parent)
-    devices = ((await world.look(parent)).get("status") or {}).get("devices") or [{}]
-    return str(devices[0].get("hostname"))
-
-
-FUNNEL = Kind(load_balancer("lb", 443, funnel="true"), "default-lb")
-SHOWN = {"funnel": FUNNEL} | {name: KINDS[name] for name in ("exposed", "ingress", "connector")}
+SHOWN = {
+    "funnel": Kind(load_balancer("lb", 443, funnel="true"), "default-lb"),
+    **{name: KINDS[name] for name in ("exposed", "ingress", "connector")},
+}
 
 
 @pytest.mark.parametrize("kind", cases(SHOWN, "exposed"))
 async def test_a_device_that_an_admin_renames_is_shown_by_its_new_name(world: World, kind: Kind) -> None:
+    async def shown() -> str:
+        if kind.parent["kind"] != "Connector":
+            return await served_name(world, kind.parent)
+        devices = ((await world.look(kind.parent)).get("status") or {}).get("devices") or [{}]
+        return str(devices[0].get("hostname"))
+
     await start(world, kind)
-    await world.becomes(lambda: shown_name(world, kind.parent), f"{kind.name}.{DOMAIN}")
+    await world.becomes(shown, f"{kind.name}.{DOMAIN}")
     world.control.rename_device(only_device(world), "orders")
-    await world.becomes(lambda: shown_name(world, kind.parent), f"orders.{DOMAIN}")
-    await world.settled()
+    await world.becomes(shown, f"orders.{DOMAIN}")
     assert not await world.writes_when_left_alone()
-
-
-async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its_device(world: World) -> None:
-    await world.apply(dnsconfig())
-    proxy = await start(world, KINDS["ingress"])
-    await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})
-    world.control.rename_device(only_device(world), "orders")
-    await world.becomes(world.records, {f"orders.{DOMAIN}": proxy.addresses})
-
-
-async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    cluster.control.delete_device(only_device(cluster))
-    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
-    async with running_operator(cluster):
-        await well(cluster, EGRESS, before.state["device_id"])
-        assert len(cluster.control.keys) == 2
