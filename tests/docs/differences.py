@@ -22,9 +22,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_INGRESS}/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
     ],
     "A proxy whose object is gone": [
-        "operator/test_orphans.py a_proxy_outlives_its_parent_for_an_hour",
-        "operator/test_orphans.py an_orphan_goes_step_by_step_with_its_device_after_that_hour",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again",
+        "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
+        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again_and_is_told_of_anew",
     ],
     "The operator is no device": [
         "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
