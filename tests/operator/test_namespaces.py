@@ -26,6 +26,7 @@ from tests.support.manifests import (
     load_balancer,
     proxy_group,
 )
+from tests.support.objects import texts
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -187,40 +188,34 @@ async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
         await teams.eventually(lambda: all_served(teams, other))
 
 
-async def differs(world: World, secret: Object) -> bool:
-    return bool((await world.look(secret))["data"] != secret["data"])
-
-
 @pytest.mark.simulated
-async def test_an_ingress_whose_services_may_not_be_seen_keeps_its_backends(cluster: World) -> None:
-    await narrowed(cluster)
-    [secret] = await cluster.children(SECRET, ingress())
-    shut(cluster, "default", ["services"])
-    async with running_operator(cluster, watch_namespaces=("default",)):
-        await cluster.annotate(ingress(), {"tailscale.com/funnel": "true"})
-        await cluster.settled()
-        assert (await cluster.look(secret))["data"] == secret["data"]
-        assert "NoValidBackends" not in await cluster.events(ingress())
-        cluster.sim.faults.clear()
-        await cluster.eventually(lambda: differs(cluster, secret))
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "all namespaces"))
-async def test_an_ingress_does_not_wait_for_services_that_were_seen_and_may_not_be_now(
+@pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
+async def test_an_ingress_whose_services_may_not_be_seen_goes_on_only_with_those_that_were(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())
-    async with running_operator(cluster, watch_namespaces=(place,) if place else ()):
+
+    async def has_funnel() -> bool:
+        [secret] = await cluster.children(SECRET, ingress())
+        return "AllowFunnel" in texts(secret)["serve-config"]
+
+    watched = (place,) if place else ()
+    async with running_operator(cluster, watch_namespaces=watched):
         await cluster.eventually(lambda: all_served(cluster, ingress()))
         await cluster.settled()
-        [before] = await cluster.children(SECRET, ingress())
         listed = cluster.sim.requests[LIST]
         shut(cluster, place, ["services"])
         cluster.sim.faults.drop_watches()
         await until(lambda: cluster.sim.requests[LIST] > listed)
         await cluster.annotate(ingress(), {"tailscale.com/funnel": "true"})
-        await cluster.eventually(lambda: differs(cluster, before))
+        await cluster.becomes(has_funnel, True)
+    async with running_operator(cluster, watch_namespaces=watched):
+        await cluster.annotate(ingress(), {"tailscale.com/funnel": None})
+        await cluster.settled()
+        assert await has_funnel()
+        assert "NoValidBackends" not in await cluster.events(ingress())
+        cluster.sim.faults.clear()
+        await cluster.becomes(has_funnel, False)
 
 
 @pytest.mark.simulated

@@ -33,10 +33,9 @@ from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
 
 MADE = (SERVICE, STATEFULSET, SECRET, CONFIGMAP, ENDPOINTSLICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+SERVICE_OF_GROUP = group_egress("kind-served", "kind-group", "target.tail5678.ts.net")
 SERVED = Kind(
-    group_egress("kind-served", "kind-group", "target.tail5678.ts.net"),
-    has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
-    children=dict.fromkeys(MADE, ()),
+    SERVICE_OF_GROUP, has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"), children=dict.fromkeys(MADE, ())
 )
 GROUP = Kind(proxy_group("kind-group", tailnet="other"), has_reason("ProxyGroupReady", "ProxyGroupReady"))
 OTHER = Kind(tailnet(), has_reason("TailnetReady", "TailnetValid"))
@@ -80,16 +79,10 @@ async def portrait(order: Sequence[str]) -> list[str]:
             if name.endswith("*"):
                 await world.settled()
         for scene in scenes:
-            await world.eventually(lambda scene=scene: is_ready(scene))  # type: ignore[misc]  # bound
+            await world.eventually(scene.is_ready)
         await world.settled()
         devices = [f"device {each.name} {each.tags}" for each in other.control.devices.values()]
         return sorted([*devices, *alike("\n".join(scene.portrait() for scene in scenes))])
-
-
-async def is_ready(scene: Scene) -> bool:
-    """Tell whether all is made for the object of *scene*."""
-    live = scene.live()
-    return live is not None and scene.kind.is_ready(live)
 
 
 def alike(text: str) -> Iterator[str]:

@@ -1,12 +1,11 @@
 """Each object has one reconciler that writes it, and a second reconcile writes nothing, after much has happened."""
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
-from clustersim.traffic import Request
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 
@@ -16,6 +15,7 @@ from tests.support.manifests import backend, connector, credentials, exposed, in
 from tests.support.operator import new_world
 from tests.support.othertailnet import other_tailnet
 
+Writers = dict[str, set[str]]
 WRITES = ("create", "replace", "replace_status", "patch", "delete")
 OTHERS: Sequence[Object] = (
     proxy_class("metered", metrics={"enable": True}),
@@ -49,44 +49,26 @@ HAPPENING: Sequence[Step] = (
     Step("move", "db", "lab"),
 )
 
-Writers = dict[str, set[str]]
 
-
-class Busy(NamedTuple):
-    """What came of a busy time: the reconcilers that wrote each object, and what was written after it was over: when
-    the operator was left alone, and when it had started again.
-    """
-
-    writers: Writers
-    alone: Counter[Request]
-    again: Counter[Request]
-
-
-@pytest.fixture(scope="module")
-def busy() -> Iterator[Busy]:
-    """What came of all that."""
-    with pytest.MonkeyPatch.context() as patches:
-        found: dict[KubeClient, Writers] = defaultdict(lambda: defaultdict(set))
-        for name in WRITES:
-            patches.setattr(KubeClient, name, observing(getattr(KubeClient, name), found))
-        yield patient.run(much(found))
-
-
-def observing(write: Callable[..., Awaitable[Any]], found: dict[KubeClient, Writers]) -> Callable[..., Awaitable[Any]]:
-    """Return *write* that also adds to *found* whose worker called it, by client and object."""
+def observing(
+    write: Callable[..., Awaitable[Any]], user: KubeClient, writers: Writers
+) -> Callable[..., Awaitable[Any]]:
+    """Return *write* that also adds to *writers* whose worker called it, by object, unless it is the *user*."""
 
     async def observed(client: KubeClient, resource: Resource, which: Any, *args: Any, **kwargs: Any) -> Any:
         task, key = asyncio.current_task(), which if isinstance(which, Key) else key_of(which)
-        writer = task.get_name().partition(" worker ")[0] if task else ""
-        found[client][f"{resource.plural} {key}"].add(writer)
+        if client is not user:
+            writers[f"{resource.plural} {key}"].add(task.get_name().partition(" worker ")[0] if task else "")
         return await write(client, resource, which, *args, **kwargs)
 
     return observed
 
 
-async def much(found: dict[KubeClient, Writers]) -> Busy:
-    """Let much happen, and delete all in the end; *found* is what the clients have written."""
+async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
+    """Let much happen, see that the operator comes to rest, and delete all in the end."""
     async with new_world() as world, other_tailnet(world) as other:
+        for name in WRITES:
+            patches.setattr(KubeClient, name, observing(getattr(KubeClient, name), world.api, writers))
         keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
         theirs = (credentials(**keys), tailnet(login_url=other.url), *OTHERS)
         stage = Stage(world)
@@ -98,9 +80,9 @@ async def much(found: dict[KubeClient, Writers]) -> Busy:
             for step in HAPPENING:
                 await stage.take(step)
             await asyncio.sleep(REST)
-            alone = await world.writes_when_left_alone()
+            assert not await world.writes_when_left_alone()
             await stage.stop()
-            again = await world.writes_during(world.restart())
+            assert not await world.writes_during(world.restart())
             await stage.start()
             await end(world, *theirs)
 
@@ -108,27 +90,11 @@ async def much(found: dict[KubeClient, Writers]) -> Busy:
                 return {*(everything(world) - before), *world.control.devices, *other.control.devices}
 
             await soon_empty(left)
-        return Busy(merged(ours for client, ours in found.items() if client is not world.api), alone, again)
 
 
-def merged(found: Iterator[Writers]) -> Writers:
-    """Return all writers by object."""
+def test_each_object_has_one_writer_and_a_busy_world_comes_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     writers: Writers = defaultdict(set)
-    for each in found:
-        for name, those in each.items():
-            writers[name] |= those
-    return writers
-
-
-def test_each_object_has_one_writer(busy: Busy) -> None:
-    assert {name: writers for name, writers in busy.writers.items() if len(writers) != 1} == {}
-
-
-def test_each_reconciler_has_written(busy: Busy) -> None:
-    found = {writer for writers in busy.writers.values() for writer in writers}
+    patient.run(much(monkeypatch, writers))
+    assert {name: found for name, found in writers.items() if len(found) != 1} == {}
     kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "egresspod", "tailnet", "dnsconfig"}
-    assert found == {*kinds, "dnsrecords"}
-
-
-def test_a_busy_world_comes_to_rest(busy: Busy) -> None:
-    assert (busy.alone, busy.again) == (Counter(), Counter())
+    assert set().union(*writers.values()) == {*kinds, "dnsrecords"}

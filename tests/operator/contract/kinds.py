@@ -57,8 +57,8 @@ class Edit(NamedTuple):
 class Bad(NamedTuple):
     """A merge patch that makes an object bad, and the reason and words by which its user is told why.
 
-    The Event that tells it has the reason *event*; there is none if that is empty. On a real API server the CRD's own
-    rules may refuse the patch: then it *is_simulated*.
+    The Event that tells it has the reason *event*; there is none if that is empty. Where the CRD's own rules refuse the
+    patch on a real API server, it *is_simulated*.
     """
 
     patch: Object
@@ -105,12 +105,10 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The name of the object."""
         return key_of(self.manifest).name
 
     @property
     def resource(self) -> Resource:
-        """The resource of the object."""
         return resource_of(self.manifest)
 
     def __str__(self) -> str:
@@ -141,6 +139,11 @@ def annotated(**annotations: str | None) -> Object:
     """Return the patch that sets *annotations* of ours, written as for `egress`."""
     named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return {"metadata": {"annotations": named}}
+
+
+def _crd(patch: Object, reason: str, words: str) -> Bad:
+    """Return a patch that the CRD's own rules may refuse."""
+    return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 
 def proxy_child(obj: Object, resource: Resource) -> str:
@@ -244,9 +247,7 @@ KINDS: Sequence[Kind] = [
     _service(
         load_balancer("kind-balancer", proxy_class="metered"),
         beside=[_METERED],
-        edits={
-            "hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"hostname": "kind-balancer-shop.{DOMAIN}"')
-        },
+        edits={"hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"kind-balancer-shop.{DOMAIN}"')},
         bad={**_BAD_SERVICE, "target": Bad(annotated(tailnet_fqdn="bad"), "ProxyInvalid", "bad", "INVALIDSERVICE")},
     ),
     _service(
@@ -275,9 +276,7 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"patch ingresses", "patch configmaps", "patch services"},
     ),
     Kind(
-        connector(
-            "kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-one", proxyClass="metered"
-        ),
+        connector("kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-a", proxyClass="metered"),
         _CREATED,
         beside=[_METERED],
         children=_PROXY,
@@ -290,9 +289,7 @@ KINDS: Sequence[Kind] = [
         bad={
             "host bits": Bad(_HOST_BITS, "ConnectorInvalid", "0.0.0.0/5", "ConnectorInvalid"),
             "class": Bad(spec(proxyClass="nonesuch"), "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"),
-            "two roles": Bad(
-                spec(appConnector={}), "ConnectorInvalid", "app connector", "ConnectorInvalid", is_simulated=True
-            ),
+            "two roles": _crd(spec(appConnector={}), "ConnectorInvalid", "app connector"),
         },
         failed="ConnectorCreationFailed",
         making=_MAKING | {"update connectors"},
@@ -312,21 +309,8 @@ KINDS: Sequence[Kind] = [
         child_name=nameserver_child,
         early=CONFIGMAP,
         shared=[(CONFIGMAP, Key("kube-system", "coredns"))],
-        edits={
-            "image": Edit(
-                spec(nameserver={"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}),
-                "k8s-nameserver:kind-dns",
-            )
-        },
-        bad={
-            "replicas": Bad(
-                spec(nameserver={"replicas": "many"}),
-                "NameserverInvalid",
-                "replicas",
-                "NameserverInvalid",
-                is_simulated=True,
-            )
-        },
+        edits={"image": Edit(spec(nameserver={"image": {"repo": "example.org/ns", "tag": "kind-dns"}}), "ns:kind-dns")},
+        bad={"replicas": _crd(spec(nameserver={"replicas": "many"}), "NameserverInvalid", "replicas")},
         failed="NameserverCreationFailed",
         making=writes("create", "serviceaccounts", "roles", "rolebindings", "deployments", "services", "configmaps")
         | writes("update", "dnsconfigs", "deployments", "services")
@@ -338,13 +322,7 @@ KINDS: Sequence[Kind] = [
         has_reason("ProxyClassReady", "ProxyClassValid"),
         bad={
             "image": Bad(_BAD_IMAGE, "ProxyClassInvalid", "may have upper case", "ProxyClassInvalid"),
-            "metrics": Bad(
-                spec(metrics={"enable": "yes"}),
-                "ProxyClassInvalid",
-                "must be true or false",
-                "ProxyClassInvalid",
-                is_simulated=True,
-            ),
+            "metrics": _crd(spec(metrics={"enable": "yes"}), "ProxyClassInvalid", "must be true or false"),
         },
         making=frozenset({"update proxyclasses"}),
         ending=frozenset({"update proxyclasses"}),
@@ -367,9 +345,7 @@ KINDS: Sequence[Kind] = [
         edits={"prefix": Edit(spec(hostnamePrefix="kind-egress-group-gate"), '"hostname": "kind-egress-group-gate-1"')},
         bad={
             "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
-            "replicas": Bad(
-                spec(replicas="many"), "ProxyGroupInvalid", "replicas", "ProxyGroupInvalid", is_simulated=True
-            ),
+            "replicas": _crd(spec(replicas="many"), "ProxyGroupInvalid", "replicas"),
         },
         is_collected=True,
         keeps_others_labels=True,
