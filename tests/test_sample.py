@@ -30,7 +30,6 @@ def test_after(): ...
 
 
 def commits() -> list[str]:
-    """Return a commit for each share."""
     return list({share_of(commit): commit for commit in (f"{number:040x}" for number in range(100))}.values())
 
 

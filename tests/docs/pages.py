@@ -32,7 +32,6 @@ def name_of(path: Path) -> str:
 
 
 def prose(text: str) -> str:
-    """Return *text* without its blocks of code."""
     return _FENCE.sub("", text)
 
 
@@ -43,7 +42,6 @@ def sections(page: str) -> dict[str, str]:
 
 
 def codes(text: str) -> list[str]:
-    """Return what is written as code in *text*."""
     return _CODE.findall(text)
 
 
@@ -60,7 +58,6 @@ def anchors(text: str) -> set[str]:
 
 
 def links(text: str) -> list[str]:
-    """Return the relative links in *text*."""
     return [link for link in _LINK.findall(prose(text)) if "://" not in link]
 
 
@@ -156,6 +153,5 @@ def values() -> dict[str, str]:
 
 
 def functions_of(file: Path) -> set[str]:
-    """Return the names of the functions of a module of tests."""
     tree = ast.parse(file.read_text())
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

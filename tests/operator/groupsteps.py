@@ -89,6 +89,14 @@ class Stage:
         await self.operator.aclose()
         self.runs = False
 
+    async def comes_to_rest(self) -> None:
+        """See that the operator writes nothing after some time, nor when it starts again."""
+        await asyncio.sleep(REST)
+        assert not await self.world.writes_when_left_alone()
+        await self.stop()
+        assert not await self.world.writes_during(self.world.restart())
+        await self.start()
+
     async def take(self, step: Step) -> None:
         """Let *step* happen, as far as the object is there, and wait for its pace."""
         with suppress(NotFound, Conflict):
@@ -105,7 +113,6 @@ class Stage:
         await self.world.delete(MANIFESTS[step.whom])
 
     async def change(self, step: Step) -> None:
-        """Change the spec of a group or of a Service."""
         await self.world.change(MANIFESTS[step.whom], {"spec": step.how})
 
     async def move(self, step: Step) -> None:
@@ -113,7 +120,6 @@ class Stage:
         await self.world.annotate(MANIFESTS[step.whom], {PROXY_GROUP: step.how or None})
 
     async def lead(self, step: Step) -> None:
-        """Let a Service lead to another target."""
         await self.world.annotate(MANIFESTS[step.whom], leading(step.how))
 
     async def lose(self, step: Step) -> None:
@@ -148,7 +154,6 @@ _ACTS: dict[str, Callable[[Stage, Step], Awaitable[None]]] = {
 
 
 def leading(target: str) -> dict[str, str | None]:
-    """Return the annotations of a Service that leads to *target*."""
     kind = ANNOTATION_TAILNET_IP if target[:1].isdigit() else ANNOTATION_TAILNET_FQDN
     return {ANNOTATION_TAILNET_FQDN: None, ANNOTATION_TAILNET_IP: None} | ({kind: target} if target else {})
 
@@ -232,7 +237,6 @@ async def _there(world: World, obj: Object, patch: Object) -> None:
 
 
 async def wrong(stage: Stage, wish: Wish) -> list[str]:
-    """Return what is not as *wish* says."""
     world = stage.world
     found = [f"{name}: {each}" for name in GROUPS async for each in _wrong_group(world, name, wish)]
     for name, service in SERVICES.items():
@@ -246,7 +250,6 @@ async def wrong(stage: Stage, wish: Wish) -> list[str]:
 
 
 async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str]:
-    """Yield what is wrong with the group called *name*."""
     group = GROUPS[name]
     good = [each for each in await replicas(world, group) if each.is_ready and each.device_id]
     if len(good) != wish.replicas[name]:
@@ -294,7 +297,6 @@ def everything(world: World) -> set[str]:
 
 
 async def end(world: World, *others: Object) -> None:
-    """Delete all that the user has made, and *others*."""
     for obj in (*MANIFESTS.values(), *others):
         with suppress(NotFound):
             await world.delete(obj)

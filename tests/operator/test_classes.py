@@ -43,13 +43,11 @@ async def joined_with_class(world: World, parent: Object, **spec: Any) -> Proxy:
 
 
 async def foo(world: World, parent: Object) -> str | None:
-    """Return the variable FOO of the proxy's container, in the StatefulSet."""
     statefulsets = await world.children(STATEFULSET, parent)
     return Proxy({}, statefulsets[0], {}, {}).env.get("FOO") if statefulsets else None
 
 
 async def metrics_services(world: World) -> list[str]:
-    """Return the names of the Services that lead to metrics."""
     selector = "tailscale.com/metrics-target,tailscale.com/managed=true"
     return [key_of(obj).name for obj in (await world.api.list(SERVICE, NAMESPACE, selector)).items]
 
@@ -85,14 +83,6 @@ async def test_fields_that_the_api_server_writes_its_own_way_are_left_alone(worl
     assert not await world.writes_when_left_alone()
     await world.annotate(egress(), {"example.org/look": "again"})
     assert not {plural for _, _, plural in await world.writes_when_left_alone()} & {"statefulsets"}
-
-
-async def test_the_default_class_is_that_of_proxies_which_name_none(cluster: World) -> None:
-    none = egress("none", f"second.{DOMAIN}", proxy_class="")
-    await cluster.apply(proxy_class(**FOO), egress(), none, backend(), ingress())
-    async with running_operator(cluster, proxy_class="prod"):
-        found = [await cluster.joined(parent) for parent in (egress(), ingress(), none)]
-        assert [proxy.env.get("FOO") for proxy in found] == ["1", "1", None]
 
 
 UNSEEN_BY_PODS = {
@@ -195,7 +185,6 @@ async def test_a_proxy_waits_for_its_class_and_runs_on_when_that_becomes_invalid
 
 
 async def measured(world: World, parent: Object = INGRESS_WITH_CLASS, **spec: Any) -> Proxy:
-    """Return the proxy of *parent*, which serves metrics."""
     proxy = await joined_with_class(world, parent, **(spec or METRICS))
     await world.becomes(lambda: metrics_services(world), [f"{proxy.name}-metrics"])
     await world.settled()
@@ -203,7 +192,6 @@ async def measured(world: World, parent: Object = INGRESS_WITH_CLASS, **spec: An
 
 
 def metrics_service(proxy: Proxy) -> Object:
-    """Return what names the metrics Service of *proxy*."""
     metadata = {"namespace": NAMESPACE, "name": f"{proxy.name}-metrics"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
 
@@ -229,7 +217,6 @@ MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": Tr
 
 @pytest.fixture
 async def monitored(cluster: World, monitoring: Object) -> World:
-    """A cluster that serves ServiceMonitors."""
     await cluster.apply(monitoring)
     await cluster.becomes(lambda: cluster.api.serves(SERVICEMONITOR), True)
     return cluster
@@ -286,7 +273,6 @@ async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never
 
 
 def patches(world: World) -> int:
-    """Return how many patches of ServiceMonitors there were."""
     return sum(count for (_, *what), count in world.requests().items() if what == ["patch", "servicemonitors"])
 
 

@@ -9,18 +9,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    ENDPOINTSLICE,
-    POD,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Key,
-)
+from tsoperator.api import objects
+from tsoperator.api.objects import Key
 from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
@@ -32,7 +22,16 @@ from tests.support.manifests import credentials, dnsconfig, group_egress, proxy_
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
 
-MADE = (SERVICE, STATEFULSET, SECRET, CONFIGMAP, ENDPOINTSLICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+MADE = (
+    objects.SERVICE,
+    objects.STATEFULSET,
+    objects.SECRET,
+    objects.CONFIGMAP,
+    objects.ENDPOINTSLICE,
+    objects.SERVICEACCOUNT,
+    objects.ROLE,
+    objects.ROLEBINDING,
+)
 SERVICE_OF_GROUP = group_egress("kind-served", "kind-group", "target.tail5678.ts.net")
 SERVED = Kind(
     SERVICE_OF_GROUP, has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"), children=dict.fromkeys(MADE, ())
@@ -50,7 +49,7 @@ def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[s
 
     async def lose() -> None:
         with suppress(NotFound):
-            await world.api.delete(POD, Key(NAMESPACE, "kind-group-0"))
+            await world.api.delete(objects.POD, Key(NAMESPACE, "kind-group-0"))
 
     keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
     return {

@@ -54,18 +54,15 @@ class Left:
         return seen == await self.world.gone(self.parent) and all([await self._same(kind) for kind in KINDS])
 
     async def _same(self, kind: Resource) -> bool:
-        """Tell whether the cache has the operator's objects of one *kind* as they are."""
         live = (await self.world.api.list(kind, OPERATOR_NAMESPACE)).items
         seen = [obj for obj in self.cache.all(kind) if key_of(obj).namespace == OPERATOR_NAMESPACE]
         live_keys, seen_keys = ({(key_of(obj), is_deleting(obj)) for obj in each} for each in (live, seen))
         return live_keys == seen_keys
 
     async def left(self) -> list[str]:
-        """Return the children and devices that there are."""
         return [*await self.world.leftovers(self.parent), *await self.world.device_names()]
 
     async def gone(self, kind: Resource) -> bool:
-        """Tell whether no child of one kind is left."""
         return await self.world.children(kind, self.parent) == []
 
     async def vanish(self) -> None:

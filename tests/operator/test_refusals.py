@@ -89,7 +89,6 @@ async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: Wor
 
 @pytest.fixture
 async def headscale() -> AsyncIterator[World]:
-    """A cluster with an operator whose control server is Headscale."""
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         yield world
 
@@ -128,7 +127,6 @@ async def keys_asked_for_at_first(world: World) -> int:
 
 
 async def asked(world: World, before: int) -> int:
-    """Return how many more keys were asked for."""
     return world.control.requests[KEYS] - before
 
 

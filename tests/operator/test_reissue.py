@@ -9,7 +9,7 @@ from clustersim.tailnet import Device, Tailnet
 from tsoperator.api.objects import SECRET, Object
 from tsoperator.kube.client import USER_AGENT
 
-from tests.operator.proxies import event, served_name
+from tests.operator.proxies import event
 from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
@@ -39,7 +39,6 @@ READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("Conn
 
 
 async def start(world: World, kind: Kind) -> Proxy:
-    """Make the proxy and wait until it has joined."""
     await world.apply(*([backend()] if kind.parent["kind"] == "Ingress" else []), kind.parent)
     return await well(world, kind)
 
@@ -148,24 +147,3 @@ async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_secon
     world.control.heal()
     await well(world, EGRESS, before.state["device_id"])
     assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
-
-
-SHOWN = {
-    "funnel": Kind(load_balancer("lb", 443, funnel="true"), "default-lb"),
-    **{name: KINDS[name] for name in ("exposed", "ingress", "connector")},
-}
-
-
-@pytest.mark.parametrize("kind", cases(SHOWN, "exposed"))
-async def test_a_device_that_an_admin_renames_is_shown_by_its_new_name(world: World, kind: Kind) -> None:
-    async def shown() -> str:
-        if kind.parent["kind"] != "Connector":
-            return await served_name(world, kind.parent)
-        devices = ((await world.look(kind.parent)).get("status") or {}).get("devices") or [{}]
-        return str(devices[0].get("hostname"))
-
-    await start(world, kind)
-    await world.becomes(shown, f"{kind.name}.{DOMAIN}")
-    world.control.rename_device(only_device(world), "orders")
-    await world.becomes(shown, f"orders.{DOMAIN}")
-    assert not await world.writes_when_left_alone()

@@ -31,7 +31,6 @@ NAME = f"default-db.{DOMAIN}"
 
 
 def annotated(**annotations: str) -> Object:
-    """Return the patch that sets *annotations* of ours."""
     return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in annotations.items()}}}
 
 
@@ -60,7 +59,6 @@ KINDS = {
 
 
 def tagged(obj: Object, *tags: str) -> Object:
-    """Return the edit that asks for *tags*."""
     is_connector = obj["kind"] == "Connector"
     return {"spec": {"tags": [*tags]}} if is_connector else annotated(tags=", ".join(tags))
 
@@ -254,6 +252,5 @@ WELL = ("True", "ProxyCreated", "ProxyCreated")
 
 
 async def says(world: World, words: str, service: Object | None = None, kind: str = "TailscaleProxyReady") -> bool:
-    """Tell whether *words* are in the message of the condition of the egress Service."""
     condition = await world.condition(service or egress(), kind)
     return condition is not None and words in condition.message

@@ -116,7 +116,6 @@ class Kind:
 
 
 def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
-    """Return the predicate of objects that have a condition of this *kind* for this *reason*."""
 
     def holds(obj: Object) -> bool:
         conditions = (obj.get("status") or {}).get("conditions") or ()
@@ -126,12 +125,10 @@ def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
 
 
 def is_balanced(obj: Object) -> bool:
-    """Tell whether an Ingress shows where it is served."""
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
 
 def spec(**fields: Any) -> Object:
-    """Return the patch that sets *fields* of the spec."""
     return {"spec": fields}
 
 
@@ -152,7 +149,6 @@ def proxy_child(obj: Object, resource: Resource) -> str:
 
 
 def group_child(obj: Object, resource: Resource) -> str:
-    """Return the name of a child of a ProxyGroup."""
     name = key_of(obj).name
     return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
 
@@ -164,7 +160,6 @@ def shared_child(obj: Object, resource: Resource) -> str:
 
 
 def nameserver_child(_: Object, resource: Resource) -> str:
-    """Return the name of a child of a DNSConfig."""
     return "dnsrecords" if resource == CONFIGMAP else "nameserver"
 
 
@@ -187,7 +182,6 @@ _BAD_SERVICE = {
 
 
 def writes(verb: str, *plurals: str) -> frozenset[str]:
-    """Return the writes of these kinds."""
     return frozenset(f"{verb} {plural}" for plural in plurals)
 
 
@@ -197,7 +191,6 @@ _ENDING = writes("delete", "secrets", "services", "statefulsets")
 
 
 def _service(manifest: Object, **fields: Any) -> Kind:
-    """Return the record of a Service that has a proxy."""
     of_services = {"patch services", "update services"}
     given: Mapping[str, Any] = {
         "children": _PROXY,
@@ -395,7 +388,6 @@ def marks(kind: Kind) -> list[pytest.MarkDecorator]:
 
 
 def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Return what runs a test for each of *kinds*."""
     return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=marks(kind)) for kind in kinds])
 
 

@@ -108,7 +108,6 @@ class Scene:
         """Wait until all is as in *portrait* again."""
 
         async def difference() -> list[str]:
-            """Return the lines that only one of both has."""
             lines = [text.splitlines() for text in (portrait, self.portrait())]
             only = [[line for line in one if line not in other] for one, other in (lines, lines[::-1])]
             return [*(f"- {line}" for line in only[0]), *(f"+ {line}" for line in only[1])]
@@ -141,17 +140,14 @@ class Scene:
         await self.change(self.obj, back(patch, self.obj))
 
     async def end(self) -> None:
-        """Delete the object, and wait until nothing is left of it."""
         await self.delete(self.obj)
         await self.world.becomes(self.left, [])
 
     async def shows(self, words: str) -> bool:
-        """Tell whether *words* are in the children, the devices or the status."""
         live = self.live() or {}
         return words in self._drawn({"status": live.get("status")})
 
     async def is_ready(self) -> bool:
-        """Tell whether all is made for the object."""
         live = self.live()
         return live is not None and self.kind.is_ready(live)
 
@@ -175,7 +171,6 @@ class Scene:
         return [*there, *(device.name for device in self.devices), *changed]
 
     def live(self) -> Object | None:
-        """Return the object as it is now."""
         return next(self._named(self.obj), None)
 
     def _named(self, named: Object) -> Iterator[Object]:
@@ -203,14 +198,12 @@ class Scene:
         return seen <= {wanted}
 
     def child(self, resource: Resource) -> Object:
-        """Return the first child of one kind."""
         live = self.live()
         assert live is not None
         name = self.kind.child_name(live, resource)
         return next(obj for obj in self.children(resource) if key_of(obj).name == name)
 
     async def is_another(self, child: Object) -> bool:
-        """Tell whether another object is there under the name of *child*."""
         return [uid(obj) for obj in self._named(child)] not in ([], [uid(child)])
 
     def said(self) -> list[tuple[str, str]]:
@@ -219,13 +212,11 @@ class Scene:
         return [*told, *self.events()]
 
     def events(self) -> list[tuple[str, str]]:
-        """Return the reasons and messages of the Events on the object."""
         live = self.live()
         found = (event for event in self._everything(EVENT) if live and event["involvedObject"].get("uid") == uid(live))
         return [(event["reason"], event["message"]) for event in found]
 
     async def says(self, words: str, reason: str = "") -> bool:
-        """Tell whether its user is told *words*, for that *reason*."""
         return any(words in message and reason in ("", why) for why, message in self.said())
 
     def portrait(self) -> str:
@@ -278,7 +269,6 @@ class Scene:
 
 
 def conditions(obj: Object) -> Sequence[Object]:
-    """Return the conditions in the status of *obj*."""
     return (obj.get("status") or {}).get("conditions") or ()
 
 

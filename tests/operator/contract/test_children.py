@@ -4,22 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DEPLOYMENT,
-    ENDPOINTSLICE,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Object,
-    Resource,
-    key_of,
-    labels,
-    uid,
-)
+from tsoperator.api import objects
+from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
 from tests.operator.contract.kinds import KINDS, Kind, each_parent, marks
 from tests.operator.contract.scene import Scene
@@ -30,15 +16,20 @@ pytestmark = pytest.mark.full
 _APP = {"example.org/app": "other"}
 _PODS = {"metadata": {"labels": _APP}, "spec": {"containers": [{"name": "a", "image": "example.org/a"}]}}
 _STRANGERS: dict[Resource, Object] = {
-    CONFIGMAP: {},
-    ENDPOINTSLICE: {"addressType": "IPv4", "endpoints": []},
-    DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
-    ROLE: {"rules": []},
-    ROLEBINDING: {"roleRef": {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "other"}, "subjects": []},
-    SECRET: {"data": {"password": "eA=="}},
-    SERVICE: {"spec": {"ports": [{"port": 80}]}},
-    SERVICEACCOUNT: {},
-    STATEFULSET: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "serviceName": "a", "template": _PODS}},
+    objects.CONFIGMAP: {},
+    objects.ENDPOINTSLICE: {"addressType": "IPv4", "endpoints": []},
+    objects.DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
+    objects.ROLE: {"rules": []},
+    objects.ROLEBINDING: {
+        "roleRef": {"apiGroup": objects.ROLE.group, "kind": objects.ROLE.kind, "name": "other"},
+        "subjects": [],
+    },
+    objects.SECRET: {"data": {"password": "eA=="}},
+    objects.SERVICE: {"spec": {"ports": [{"port": 80}]}},
+    objects.SERVICEACCOUNT: {},
+    objects.STATEFULSET: {
+        "spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "serviceName": "a", "template": _PODS}
+    },
 }
 
 

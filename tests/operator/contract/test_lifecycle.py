@@ -63,7 +63,6 @@ async def needs_first(scene: Scene) -> None:
 
 
 async def devices_first(scene: Scene) -> None:
-    """Delete the devices, as an admin does in the console."""
     for device in scene.devices:
         scene.world.control.delete_device(device)
 
@@ -75,7 +74,6 @@ async def children_first(scene: Scene) -> None:
 
 
 async def spec_first(scene: Scene) -> None:
-    """Make the object bad."""
     for bad in scene.kind.bad.values():
         if scene.world.simulation or not bad.is_simulated:
             await scene.change(scene.obj, bad.patch)

@@ -53,7 +53,6 @@ async def put_marks(scene: Scene) -> None:
 
 
 def unmarked(scene: Scene) -> list[str]:
-    """Return the marks that are not there any more."""
     live = scene.live()
     assert live is not None
     metadata = live["metadata"]

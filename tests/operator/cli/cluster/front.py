@@ -43,7 +43,6 @@ class Front:
         self._leader = ""
 
     async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
-        """Return what a check finds."""
         return await look(str(self.kubeconfig), namespace, self.progress.append)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

@@ -111,7 +111,6 @@ async def change_pod(front: Front, spec: Object, **env: str) -> None:
 
 
 def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
-    """Return what gives the front these *attributes*."""
 
     async def change(front: Front) -> None:
         for name, value in attributes.items():

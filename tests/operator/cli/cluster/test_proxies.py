@@ -20,7 +20,6 @@ DEVICE = Device("n1", "web.tail1234.ts.net")
 
 
 def with_condition(kind: str, status: str, **fields: str) -> dict[str, Any]:
-    """Return the status of a Pod with one condition."""
     return {"conditions": [{"type": kind, "status": status, **fields}]}
 
 
