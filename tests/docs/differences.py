@@ -74,7 +74,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_desired.py a_class_that_is_not_there_is_told",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
-    "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],
+    "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
         "docs/test_metrics.py every_metric_has_a_row_and_every_row_is_one",
         f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",

@@ -1,11 +1,9 @@
 """The whole operator: the order in which things happen, what goes wrong meanwhile, and ends and starts of its own."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
-from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
@@ -114,20 +112,6 @@ async def failure(world: World, service: Object) -> str:
     """Return the message of the condition of *service* while it is ProxyFailed, else nothing."""
     condition = await world.condition(service)
     return condition.message if condition and condition.reason == "ProxyFailed" else ""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("spoil", "words"), [(Control.answer_nonsense, "not an answer of the API"), (Control.refuse, "can't be reached")]
-)
-async def test_a_control_server_that_cannot_be_used_is_said_and_waited_out(
-    world: World, spoil: Callable[..., None], words: str
-) -> None:
-    spoil(world.control, count=1000)
-    await world.apply(*PRODUCT)
-    assert words in await world.eventually(lambda: failure(world, egress()), timeout=30)
-    world.control.heal()
-    await world.becomes(lambda: wrong(world), [], timeout=60)
 
 
 async def test_names_of_a_headscale_domain_work() -> None:

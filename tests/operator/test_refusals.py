@@ -1,6 +1,5 @@
 """What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
@@ -87,31 +86,17 @@ async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: Wor
     await world.eventually(lambda: world.gone(egress()))
 
 
-@pytest.fixture
-async def headscale() -> AsyncIterator[World]:
-    async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
-        yield world
-
-
 @pytest.mark.parametrize(
     ("parent", "words"), [(PARENTS["ingress"], ""), (PUBLIC, "Funnel is not supported by this control server")]
 )
-async def test_https_and_funnel_are_said_once_to_be_out_of_reach_on_headscale(
-    headscale: World, parent: Parent, words: str
-) -> None:
-    await headscale.apply(backend(), parent.obj)
-    assert words in await headscale.eventually(lambda: said(headscale, parent, UNSUPPORTED))
-    assert "HTTPSNotEnabled" not in await headscale.events(parent.obj)
-    assert not await headscale.writes_when_left_alone()
-    await headscale.delete(parent.obj)
-    await headscale.eventually(lambda: headscale.gone(parent.obj))
-
-
-async def test_egress_exposed_services_and_connectors_work_on_headscale(headscale: World) -> None:
-    for parent in (PARENTS[name].obj for name in ("egress", "exposed", "connector")):
-        await headscale.apply(parent)
-        await headscale.eventually(partial(headscale.proxy, parent))
-        assert UNSUPPORTED not in await headscale.events(parent)
+async def test_https_and_funnel_are_said_once_to_be_out_of_reach_on_headscale(parent: Parent, words: str) -> None:
+    async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
+        await world.apply(backend(), parent.obj)
+        assert words in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
+        assert "HTTPSNotEnabled" not in await world.events(parent.obj)
+        assert not await world.writes_when_left_alone()
+        await world.delete(parent.obj)
+        await world.eventually(lambda: world.gone(parent.obj))
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]

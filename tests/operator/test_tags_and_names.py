@@ -76,16 +76,6 @@ async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, obj: O
     assert await all_joined(world, obj, count) == pods
 
 
-async def test_the_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
-    parents = (egress(), ingress(), connector())
-    await cluster.apply(backend(), *parents)
-    async with running_operator(cluster):
-        for parent in parents:
-            await all_joined(cluster, parent)
-    async with running_operator(cluster, proxy_tags=("tag:other",)):
-        await cluster.becomes(lambda: tags(cluster), [("tag:other",)] * 3)
-
-
 REFUSED = {
     "Service": (egress(), "TailscaleProxyReady", "ProxyFailed"),
     "Connector": (connector(), "ConnectorReady", "ConnectorCreationFailed"),

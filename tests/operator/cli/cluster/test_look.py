@@ -53,14 +53,6 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front) -> None:
     assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
 
 
-async def revoke(front: Front) -> None:
-    front.world.control.client_secret = "another"
-
-
-async def untag(front: Front) -> None:
-    front.world.control.own_tags = []
-
-
 async def unscope(front: Front) -> None:
     front.world.control.scopes.remove("devices:core")
 
@@ -111,10 +103,11 @@ async def change_pod(front: Front, spec: Object, **env: str) -> None:
 
 
 def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
+    """Return what gives the front or its control server these *attributes*."""
 
     async def change(front: Front) -> None:
         for name, value in attributes.items():
-            setattr(front, name, value)
+            setattr(front if hasattr(front, name) else front.world.control, name, value)
 
     return change
 
@@ -128,8 +121,8 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 NOT_ACCEPTED = "the control server does not accept the OAuth client"
 NO_ID = "no usable client_id in Secret tailscale/operator-oauth"
 FAULTS: list[tuple[Callable[[Front], Awaitable[None]], str, str]] = [
-    (revoke, "tailnet/credentials FAILED", NOT_ACCEPTED),
-    (untag, "tailnet/tags FAILED", "the OAuth client may not give tags to devices"),
+    (front_with(client_secret="another"), "tailnet/credentials FAILED", NOT_ACCEPTED),
+    (front_with(own_tags=[]), "tailnet/tags FAILED", "the OAuth client may not give tags to devices"),
     (unscope, "tailnet/devices FAILED", "the OAuth client may not see and change devices"),
     (forget_secret, "tailnet/credentials FAILED", NO_ID),
     (forget_key, "tailnet/credentials FAILED", NO_ID),
