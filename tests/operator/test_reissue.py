@@ -135,15 +135,3 @@ async def test_a_write_that_fails_costs_no_second_key(world: World, verb: str) -
     await well(world, EGRESS, before.state["device_id"])
     assert len(world.control.keys) == 2
     assert {written[1:] for written in world.sim.writes if written[0] == USER_AGENT} == {*WRITES.items()}
-
-
-@pytest.mark.parametrize("path", ["/api/v2/device/", pytest.param("/keys", marks=pytest.mark.thorough)])
-async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_second_key(world: World, path: str) -> None:
-    before = await start(world, EGRESS)
-    world.control.fail(403, path=path, count=1000)
-    world.control.expire_device(only_device(world))
-    await world.becomes(lambda: world.reason(EGRESS.parent), "ProxyFailed")
-    assert len(world.control.keys) == 1
-    world.control.heal()
-    await well(world, EGRESS, before.state["device_id"])
-    assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])

@@ -1,7 +1,6 @@
 """What the tailnet has of the proxies' devices: tags and names that follow their parents, approval, destinations."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -117,21 +116,6 @@ async def test_without_the_list_of_devices_the_rest_can_be_done(world: World, st
     assert await world.reason(egress()) == "ProxyCreated"
     asked = world.control.requests["GET", "/api/v2/tailnet/-/devices"]
     assert status != 403 or asked <= 2  # one for all proxies, one of preflight
-
-
-@pytest.mark.simulated  # on a real API server the list of devices may not be read again that soon
-async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster: World) -> None:
-    await cluster.apply(egress())
-    async with running_operator(cluster):
-        await all_joined(cluster, egress())
-    [device] = cluster.control.devices.values()
-    cluster.control.update(replace(device, authorized=False))
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyPending")
-        assert NAME in await cluster.eventually(lambda: event(cluster, egress(), "DeviceApprovalNeeded"))
-        assert not await cluster.writes_when_left_alone()
-        cluster.control.update(replace(device, authorized=True))
-        await cluster.eventually(lambda: is_true(cluster, egress()), timeout=60)  # by the Service's next look
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
