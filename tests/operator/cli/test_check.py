@@ -68,6 +68,7 @@ async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator, 
     operator.until_ready = 2
     code, lines = await run(f"--operator={operator.at}", "--seconds=15")
     assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, [])
+    assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
     operator.until_ready = 2
     assert (await run(f"--operator={operator.at}"))[0] == 1
 
