@@ -124,7 +124,6 @@ async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
                 await stage.take(step)
             await stage.comes_to_rest()
             await end(world, *theirs)
-
             await soon_empty(lambda: left(stage, before))
             assert not other.control.devices
 
