@@ -7,7 +7,6 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tsnameserver.compiled import COMPILED
@@ -16,55 +15,33 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = ("operator", "nameserver", "loadtest")
 WHERE_IS_OPERATOR = "import sys; sys.modules.pop('operator', None); import operator; print(operator.__file__)"
 
-
-def pyproject() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def wheel_packages() -> list[str]:
-    packages: list[str] = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return packages
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+HATCH = PYPROJECT["tool"]["hatch"]["build"]
+PACKAGES: list[str] = HATCH["targets"]["wheel"]["packages"]
+MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def modules() -> list[Path]:
-    return [path for package in wheel_packages() for path in sorted((ROOT / package).rglob("*.py"))]
-
-
-def where_is_operator(directory: Path, *paths: Path) -> Path:
-    """Return the file of the module `operator` for who runs Python in *directory* with *paths* before all others."""
+@pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
+@pytest.mark.parametrize("directory", ["", *SOURCE_ROOTS])
+def test_operator_is_the_standard_librarys(directory: str, paths: list[Path]) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     command = [sys.executable, "-c", WHERE_IS_OPERATOR]
-    result = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=30, check=True
-    )
-    return Path(result.stdout.strip())
-
-
-@pytest.mark.parametrize("directory", ["", *SOURCE_ROOTS])
-def test_operator_is_the_standard_librarys(directory: str) -> None:
-    library = Path(os.__file__).parent / "operator.py"
-    assert where_is_operator(ROOT / directory) == library
-    assert where_is_operator(ROOT / directory, ROOT, *(ROOT / root for root in SOURCE_ROOTS)) == library
-
-
-@pytest.mark.parametrize("root", SOURCE_ROOTS)
-def test_a_source_root_is_no_package(root: str) -> None:
-    assert (ROOT / root).is_dir()
-    assert not (ROOT / root / "__init__.py").exists()
+    found = subprocess.check_output(command, cwd=ROOT / directory, env=environment, text=True, timeout=30)
+    assert Path(found.strip()) == Path(os.__file__).parent / "operator.py"
 
 
 def test_every_folder_of_sources_and_tests_is_a_package() -> None:
-    folders = {path.parent for path in (*modules(), *(ROOT / "tests").rglob("*.py"))}
+    folders = {path.parent for path in (*MODULES, *(ROOT / "tests").rglob("*.py"))}
     assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]
 
 
 def test_no_module_is_named_like_one_of_the_standard_library() -> None:
-    names = {path: path.parent.name if path.name == "__init__.py" else path.stem for path in modules()}
+    names = {path: path.parent.name if path.name == "__init__.py" else path.stem for path in MODULES}
     assert not [str(path.relative_to(ROOT)) for path, name in names.items() if name in sys.stdlib_module_names]
 
 
 def test_no_module_imports_relatively() -> None:
-    assert not [path for path in modules() if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
+    assert not [path for path in MODULES if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
 
 
 def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> None:
@@ -81,32 +58,22 @@ def test_ci_has_the_compiled_udp_loop() -> None:
     assert COMPILED or "CI" not in os.environ
 
 
-def test_every_package_is_in_the_wheel() -> None:
-    packages = {
-        str(path.parent.relative_to(ROOT)) for root in SOURCE_ROOTS for path in (ROOT / root).glob("*/__init__.py")
-    }
-    assert packages == {*wheel_packages()}
+def test_the_source_roots_hold_the_packages_of_the_wheel_and_are_none() -> None:
+    found = {path.parent.relative_to(ROOT) for root in SOURCE_ROOTS for path in (ROOT / root).glob("*/__init__.py")}
+    assert {str(path) for path in found} == {*PACKAGES}
+    assert {package.split("/")[0] for package in PACKAGES} == {*SOURCE_ROOTS} == {*HATCH["dev-mode-dirs"]}
+    assert {*PYPROJECT["tool"]["mypy"]["mypy_path"].split(":")} == {*SOURCE_ROOTS, ".ci", "."}
+    assert not any((ROOT / root / "__init__.py").exists() for root in SOURCE_ROOTS)
 
 
-@pytest.mark.parametrize("package", wheel_packages())
+@pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_of_the_wheel_is_importable(package: str) -> None:
     imported = import_module(Path(package).name)
     assert imported.__file__ == str(ROOT / package / "__init__.py")
 
 
-@pytest.mark.parametrize("script", pyproject()["project"]["scripts"].values())
-def test_a_script_leads_to_a_function(script: str) -> None:
-    module, function = script.split(":")
-    assert callable(getattr(import_module(module), function))
-
-
-def test_the_source_roots_are_those_of_the_editable_install() -> None:
-    settings = pyproject()["tool"]
-    assert {*settings["hatch"]["build"]["dev-mode-dirs"]} == {*SOURCE_ROOTS}
-    assert {*settings["mypy"]["mypy_path"].split(":")} == {*SOURCE_ROOTS, ".ci", "."}
-    assert {package.split("/")[0] for package in wheel_packages()} == {*SOURCE_ROOTS}
-
-
-def test_the_readme_and_the_licence_that_the_wheel_names_exist() -> None:
-    project = pyproject()["project"]
+def test_a_script_leads_to_a_function_and_the_files_that_the_wheel_names_exist() -> None:
+    project = PYPROJECT["project"]
+    for module, _, function in (script.partition(":") for script in project["scripts"].values()):
+        assert callable(getattr(import_module(module), function))
     assert all((ROOT / name).is_file() for name in (project["readme"], *project["license-files"]))

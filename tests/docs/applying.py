@@ -42,7 +42,6 @@ def asks(obj: Object) -> bool:
 
 
 def condition_of(obj: Object) -> str:
-    """Return the condition that says that *obj* works."""
     if (obj.get("spec") or {}).get("clusterDNS", {}).get("mode") == "Managed":
         return "ClusterDNSConfigured"
     if obj["kind"] == "Service":

@@ -22,9 +22,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_INGRESS}/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
     ],
     "A proxy whose object is gone": [
-        "operator/test_orphans.py a_proxy_outlives_its_parent_for_an_hour",
-        "operator/test_orphans.py an_orphan_goes_step_by_step_with_its_device_after_that_hour",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again",
+        "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
+        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again_and_is_told_of_anew",
     ],
     "The operator is no device": [
         "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
@@ -45,7 +44,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
-        "operator/api/test_rules.py a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not",
+        "operator/api/test_rules.py a_bad_name_target_address_or_tag_is_told_why",
     ],
     "A new Ingress gets no proxy while": [
         f"{_INGRESS}/test_desired.py an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs",
@@ -75,9 +74,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_desired.py a_class_that_is_not_there_is_told",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
-    "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],
+    "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
-        "docs/test_metrics.py every_metric_of_the_operator_has_a_row_and_every_row_is_one",
+        "docs/test_metrics.py every_metric_has_a_row_and_every_row_is_one",
         f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
@@ -88,10 +87,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_install.py helm_test_finds_every_replica_and_the_nameserver_well",
     ],
     "The operator writes Events about cluster-wide objects": [
-        "operator/runtime/test_events.py the_event_of_a_cluster_scoped_object_is_in_default",
+        "operator/runtime/test_events.py an_event_says_what_happened_to_which_object_and_is_in_its_namespace_or_in_default",
     ],
     "A wrong setting stops the operator": [
-        "operator/test_main.py a_wrong_setting_is_named_in_one_line",
+        "operator/test_main.py what_keeps_an_operator_from_its_work_is_one_line",
         "operator/test_settings.py a_wrong_setting_names_its_variable_and_says_what_that_takes",
     ],
     "The chart refuses wrong values": [
@@ -100,7 +99,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
     "These variables have no effect": [_EVERY_VARIABLE],
-    "The credentials are read again": ["operator/tsclient/test_oauth.py rotated_credentials_are_used_at_once"],
+    "The credentials are read again": [
+        "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
+    ],
     "A MagicDNS name outside of `ts.net`": [
         f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
     ],

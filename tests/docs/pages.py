@@ -1,5 +1,6 @@
 """Reads the documentation: headings, tables, links and manifests of its Markdown pages."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -31,7 +32,6 @@ def name_of(path: Path) -> str:
 
 
 def prose(text: str) -> str:
-    """Return *text* without its blocks of code."""
     return _FENCE.sub("", text)
 
 
@@ -42,7 +42,6 @@ def sections(page: str) -> dict[str, str]:
 
 
 def codes(text: str) -> list[str]:
-    """Return what is written as code in *text*."""
     return _CODE.findall(text)
 
 
@@ -59,17 +58,15 @@ def anchors(text: str) -> set[str]:
 
 
 def links(text: str) -> list[str]:
-    """Return the relative links in *text*."""
     return [link for link in _LINK.findall(prose(text)) if "://" not in link]
 
 
 def blocks(path: Path) -> Iterator[str]:
     """Yield the YAML in a file: all of it, or a page's blocks and what its commands read from here-documents."""
-    text = path.read_text()
     if path.suffix == ".yaml":
-        yield text
+        yield path.read_text()
         return
-    for _, kind, body in _FENCE.findall(text):
+    for kind, body in fences(path):
         if kind == "yaml":
             yield body
         else:
@@ -78,7 +75,7 @@ def blocks(path: Path) -> Iterator[str]:
 
 def commands(path: Path) -> Iterator[list[str]]:
     """Yield the words of each command in a page's shell blocks; comments are left out."""
-    for _, kind, body in _FENCE.findall(path.read_text()):
+    for kind, body in fences(path):
         if kind == "sh":
             lines = (shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines())
             yield from filter(None, lines)
@@ -153,3 +150,8 @@ def values() -> dict[str, str]:
         shown = (block for block in blocks(page) if block.startswith(VALUES_OF_CHART))
         found |= {f"{name_of(page)}, block {number}": block for number, block in enumerate(shown, 1)}
     return found
+
+
+def functions_of(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}

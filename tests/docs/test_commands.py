@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.fates import RUN_BY, RUN_BY_NONE, entries_of
-from tests.docs.pages import PAGES, ROOT, fences, name_of, normalised, outputs, shell
-from tests.docs.sources import functions_of
+from tests.docs.pages import PAGES, ROOT, fences, functions_of, name_of, normalised, outputs, shell
 
 PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
 
@@ -45,24 +44,15 @@ def test_commands_are_read_whole(tmp_path: Path) -> None:
         "```sh\n# why\nmake a    # b\nkubectl \\\n  get 'x\n  y' | sh\nkubectl apply -f - <<END\na: 1\nEND\n```\n"
         "1. one\n   ```console\n   $ ls -a\n   file\n   ```\n\n```yaml\nmake: nothing\n```\n"
     )
-    assert [normalised(command) for command in shell(page)] == [
-        "make a",
-        "kubectl get 'x y' | sh",
-        "kubectl apply -f - <<END a: 1 END",
-        "ls -a",
-    ]
+    found = [normalised(command) for command in shell(page)]
+    assert found == ["make a", "kubectl get 'x y' | sh", "kubectl apply -f - <<END a: 1 END", "ls -a"]
+    page.write_text("```sh\necho 'one\n```\n")
+    with pytest.raises(ValueError, match="no end of"):
+        list(shell(page))
 
 
 def test_an_output_is_the_block_right_below_its_commands(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(
-        "```sh\nls\n```\n\n```\nfile\n```\n\n```sh\npwd\n```\nwords\n```\n/\n```\n```sh\nid\n```\n```yaml\na: 1\n```\n"
-    )
+    others = "```sh\npwd\n```\nwords\n```\n/\n```\n```sh\nid\n```\n```yaml\na: 1\n```\n"
+    page.write_text(f"```sh\nls\n```\n\n```\nfile\n```\n\n{others}")
     assert list(outputs(page)) == [("ls\n", "file\n")]
-
-
-def test_a_command_without_an_end_is_noticed(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```sh\necho 'one\n```\n")
-    with pytest.raises(ValueError, match="no end of"):
-        list(shell(page))

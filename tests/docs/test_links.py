@@ -8,7 +8,6 @@ from tests.docs.pages import DOCS, PAGES, anchors, links, name_of
 
 
 def missing(page: Path) -> list[str]:
-    """Return the relative links of *page* that lead nowhere."""
     lost = []
     for link in links(page.read_text()):
         path, _, anchor = link.partition("#")

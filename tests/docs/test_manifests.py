@@ -25,7 +25,6 @@ FIRST = (
 
 
 async def staying(world: World, objects: Sequence[Object]) -> list[str]:
-    """Return which of *objects* are still there."""
     return [str(key_of(obj)) for obj in objects if not await world.gone(obj)]
 
 

@@ -1,18 +1,137 @@
-"""docs/metrics.md has every metric that the two programs show, and no others."""
+"""docs/metrics.md has the metrics that the two programs show; the chart's dashboard and alerts ask for no others."""
 
-from tests.docs.pages import rows, sections
-from tests.docs.scrapes import families
+import asyncio
+import json
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
 
-PAGE = "metrics.md"
+import aiohttp
+import pytest
+import yaml
+from clustersim.processes import free_port
+from prometheus_client.parser import text_string_to_metric_families
+from tsnameserver.metrics import Metrics, metrics_pages
+from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.sockets import Endpoint
+
+from tests.docs.pages import ROOT, rows, sections
+from tests.nameserver.conftest import running_server
+from tests.nameserver.samples import wire
+from tests.support import patient
+from tests.support.manifests import connector, dnsconfig, group_egress, proxy_group
+from tests.support.operator import new_world, running_operator
+
+Json = dict[str, Any]
+
+FILES: Final = ROOT / "charts" / "tailscale-operator" / "files"
+DASHBOARD: Final[Json] = json.loads((FILES / "dashboard.json").read_text())
+PANELS: Final[list[Json]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+GROUPS: Final = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+ALERTS: Final[list[Json]] = [rule for group in GROUPS for rule in group["rules"]]
+SCRAPED: Final = {"namespace", "job", "pod"}
+"""What Prometheus puts on each series of a Pod."""
+LATE = ("preflight", "devices", "egress_entries", "egress_probes_total", "cluster_dns_ready")
+"""The metrics of the operator that show nothing before something has happened."""
+
+_SELECTOR = re.compile(r"(\w+)\{(.*?)\}")
+_MATCHER = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
+_GROUPING = re.compile(r"\b(?:by|on) \((.*?)\)")
 
 
-def test_every_metric_of_the_operator_has_a_row_and_every_row_is_one(operator_page: str) -> None:
-    shown = families(operator_page)
-    assert "tsoperator_reconciles_total" in shown
-    assert {*rows(sections(PAGE)["The operator"])} == shown
+@pytest.fixture(scope="module")
+def operator_page() -> str:
+    """What Prometheus reads of an operator that has made proxies, one of them for a ProxyGroup, and a nameserver."""
+    return patient.run(operator_metrics())
 
 
-def test_every_metric_of_the_nameserver_has_a_row_and_every_row_is_one(nameserver_page: str) -> None:
-    shown = families(nameserver_page)
-    assert "tsnameserver_dns_requests_total" in shown
-    assert {*rows(sections(PAGE)["The nameserver"])} == shown
+async def operator_metrics() -> str:
+    address = f"127.0.0.1:{free_port()}"
+
+    async def page() -> str:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as response:
+            text = await response.text()
+        return text if all(f"tsoperator_{name}{{" in text for name in LATE) else ""
+
+    servers = ("127.0.0.1:9",)  # where nobody listens
+    async with new_world() as world, running_operator(world, health_address=address, cluster_dns=servers):
+        nameserver = dnsconfig(service={"clusterIP": "127.0.0.1"})
+        await world.apply(connector(), proxy_group(), group_egress(), nameserver)
+        return await world.eventually(page)
+
+
+@pytest.fixture(scope="module")
+def nameserver_page() -> str:
+    """What Prometheus reads of a nameserver that has answered a query, and that had one failure of each kind."""
+    return asyncio.run(nameserver_metrics())
+
+
+async def nameserver_metrics() -> str:
+    async with running_server(Endpoint("127.0.0.1", 0)) as server:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.settimeout(30)
+            client.sendto(wire("db.tail1234.ts.net"), (server.host, server.port))
+            client.recv(512)
+        return metrics_pages(Metrics([server.udp], [server.tcp], Reloads(), Watched(), {"tcp": 1}))["/metrics"]().text
+
+
+@pytest.fixture(scope="module")
+def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
+    """The labels of the series of both programs, by the names that queries give them."""
+    found = [*text_string_to_metric_families(operator_page), *text_string_to_metric_families(nameserver_page)]
+    return {sample.name: {*sample.labels} for family in found for sample in family.samples}
+
+
+def test_every_metric_has_a_row_and_every_row_is_one(operator_page: str, nameserver_page: str) -> None:
+    for heading, page in {"The operator": operator_page, "The nameserver": nameserver_page}.items():
+        shown = {name for name in re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) if not name.endswith("_created")}
+        assert {*rows(sections("metrics.md")[heading])} == shown
+
+
+def test_every_alert_has_a_row_that_says_what_to_do() -> None:
+    assert rows(sections("metrics.md")["Alerts about the nameserver"]) == [rule["alert"] for rule in ALERTS]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_series_and_labels_that_there_are(rule: Json, series: dict[str, set[str]]) -> None:
+    asked = re.findall(r"\b((?:tsoperator|tsnameserver|process)_\w+)(?:\{(\w+)[!=])?", rule["expr"])
+    assert asked
+    assert all(label in {"", *series[name]} for name, label in asked)
+    shown = re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])
+    assert {*shown} <= series[asked[0][0]] | SCRAPED - {"job"}
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Yield each query of the dashboard and its legend."""
+    for panel in PANELS:
+        yield from ((target["expr"], target["legendFormat"]) for target in panel["targets"])
+
+
+def test_every_query_asks_for_series_and_labels_of_the_chosen_jobs_that_there_are(series: dict[str, set[str]]) -> None:
+    for expression, legend in queries():
+        selected = _SELECTOR.findall(expression)
+        for name, matchers in selected:
+            assert {*_MATCHER.findall(matchers)} <= series[name] | SCRAPED, expression
+            assert matchers.startswith('namespace="$namespace", job=~"$job"'), expression
+        known = set().union(*(series[name] for name, _ in selected)) | SCRAPED
+        grouped = {label.strip() for labels in _GROUPING.findall(expression) for label in labels.split(",")}
+        assert grouped <= known, expression
+        assert {*re.findall(r"\{\{(\w+)\}\}", legend)} <= (grouped or {"pod"}), expression
+
+
+def test_every_panel_and_query_is_of_the_data_source_that_was_chosen() -> None:
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "namespace", "job"]
+    assert all(each["datasource"] == chosen for panel in PANELS for each in (panel, *panel["targets"]))
+
+
+def test_panels_have_ids_of_their_own_and_do_not_lie_on_each_other() -> None:
+    grid = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    places = Counter(
+        (at["x"] + right, at["y"] + down) for at in grid for right in range(at["w"]) for down in range(at["h"])
+    )
+    assert {*places.values()} == {1}
+    assert {x for x, _ in places} == {*range(24)}
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(grid)

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.docs.differences import SHOWN_BY
-from tests.docs.pages import DOCS, ROOT
-from tests.docs.sources import functions_of
+from tests.docs.pages import DOCS, ROOT, functions_of
 
 HEAD = "| Difference | What to do |"
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from typing import NamedTuple
 
 import pytest
 
@@ -15,15 +14,9 @@ TWO = f"{SIZE}box a 10 10 100 50: A\nbox b 250 10 100 50: B\n"
 SOURCES = sorted(FOLDER.glob("*.txt"))
 
 
-class Case(NamedTuple):
-    text: str
-    words: str
-
-
-def paths(text: str) -> list[str]:
-    """Return the lines of the picture that *text* describes, as SVG writes them."""
-    found = ET.fromstring(render(read(text))).findall("{*}path")
-    return [path.attrib["d"] for path in found]
+def drawn(text: str, shape: str) -> list[ET.Element]:
+    """Return the shapes of one kind in the picture that *text* describes, as SVG has them."""
+    return ET.fromstring(render(read(text))).findall(f"{{*}}{shape}")
 
 
 def test_the_pictures_are_all_drawn_from_texts() -> None:
@@ -56,7 +49,7 @@ def test_drawing_needs_python_alone() -> None:
     ],
 )
 def test_an_arrow_leads_from_side_to_side(arrow: str, path: str) -> None:
-    assert paths(f"{TWO}box c 10 200 100 50: C\narrow {arrow}\n")[0] == path
+    assert drawn(f"{TWO}box c 10 200 100 50: C\narrow {arrow}\n", "path")[0].attrib["d"] == path
 
 
 @pytest.mark.parametrize(
@@ -69,43 +62,43 @@ def test_an_arrow_leads_from_side_to_side(arrow: str, path: str) -> None:
     ],
 )
 def test_a_label_stands_beside_its_line(arrow: str, place: tuple[str, str, str]) -> None:
-    drawn = ET.fromstring(render(read(f"{TWO}box c 10 200 100 50: C\ndashed {arrow}\n")))
-    (label,) = (text for text in drawn.findall("{*}text") if text.text == "to")
+    texts = drawn(f"{TWO}box c 10 200 100 50: C\ndashed {arrow}\n", "text")
+    (label,) = (text for text in texts if text.text == "to")
     assert (label.attrib["x"], label.attrib["y"], label.attrib["text-anchor"]) == place
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("text", "words"),
     [
-        Case("box a 10 10 100 50: A\n", "no line gives the size"),
-        Case(f"{SIZE}circle a 1 1 1 1\n", "line 2: no shape is written like that"),
-        Case(f"{SIZE}box a 10 10 20 50: Long name\n", r"line 2: 'Long name' needs 85 x 21 pixels"),
-        Case(f"{SIZE}box a 10 10 90 30: A | b\n", r"line 2: 'A | b' needs .* x 38 pixels"),
-        Case(f"{TWO}arrow a -> d\n", "line 4: no box above is named 'd'"),
-        Case(f"{TWO}arrow a.right -> b\n", "line 4: give both ends a side, or none"),
-        Case(f"{TWO}box c 250 200 100 50: C\narrow a -> c\n", "line 5: the boxes don't face each other"),
-        Case(f"{SIZE}box a 350 10 100 50: A\n", "'A' is not within the picture"),
-        Case(f"{TWO}box c 60 10 100 50: C\n", "'A' overlaps 'C'"),
-        Case(f"{TWO}arrow a -> b: to\ndashed a.right+4 -> b.left+4: to\n", "the line 'to' crosses 'to'"),
-        Case(f"{TWO}arrow a -> b: a very long label of a line\n", "'A' overlaps 'a very long label of a line'"),
-        Case(f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
+        ("box a 10 10 100 50: A\n", "no line gives the size"),
+        (f"{SIZE}circle a 1 1 1 1\n", "line 2: no shape is written like that"),
+        (f"{SIZE}box a 10 10 20 50: Long name\n", r"line 2: 'Long name' needs 85 x 21 pixels"),
+        (f"{SIZE}box a 10 10 90 30: A | b\n", r"line 2: 'A | b' needs .* x 38 pixels"),
+        (f"{TWO}arrow a -> d\n", "line 4: no box above is named 'd'"),
+        (f"{TWO}arrow a.right -> b\n", "line 4: give both ends a side, or none"),
+        (f"{TWO}box c 250 200 100 50: C\narrow a -> c\n", "line 5: the boxes don't face each other"),
+        (f"{SIZE}box a 350 10 100 50: A\n", "'A' is not within the picture"),
+        (f"{TWO}box c 60 10 100 50: C\n", "'A' overlaps 'C'"),
+        (f"{TWO}arrow a -> b: to\ndashed a.right+4 -> b.left+4: to\n", "the line 'to' crosses 'to'"),
+        (f"{TWO}arrow a -> b: a very long label of a line\n", "'A' overlaps 'a very long label of a line'"),
+        (f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
     ],
 )
-def test_a_text_that_can_not_be_drawn_is_refused(case: Case) -> None:
-    with pytest.raises(PictureError, match=case.words):
-        read(case.text)
+def test_a_text_that_can_not_be_drawn_is_refused(text: str, words: str) -> None:
+    with pytest.raises(PictureError, match=words):
+        read(text)
 
 
 @pytest.mark.parametrize(("arrow", "tips"), [("a -> b", ["end"]), ("a <-> b", ["start", "end"])])
 def test_an_arrow_has_its_tips(arrow: str, tips: list[str]) -> None:
-    (line,) = ET.fromstring(render(read(f"{TWO}arrow {arrow}\n"))).findall("{*}path[@class='line arrow']")
+    (line,) = drawn(f"{TWO}arrow {arrow}\n", "path[@class='line arrow']")
     assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
 
 
 def test_texts_are_escaped() -> None:
-    drawn = render(read(SIZE.replace("a title", "<a> & b") + "box a 10 10 100 50: <name>\n"))
-    assert "<title>&lt;a&gt; &amp; b</title>" in drawn
-    assert "&lt;name&gt;" in drawn
+    picture = render(read(SIZE.replace("a title", "<a> & b") + "box a 10 10 100 50: <name>\n"))
+    assert "<title>&lt;a&gt; &amp; b</title>" in picture
+    assert "&lt;name&gt;" in picture
 
 
 def test_a_reader_with_a_dark_page_gets_dark_colours() -> None:

@@ -92,7 +92,6 @@ def held(parent: Object) -> Object:
 
 
 def _recorded(parent: Object, recording: Recording, address: str = _ADDRESS) -> dict[str, Object]:
-    """Return the recorded objects as those of *parent*, as they are created."""
     key = key_of(parent)
     words = {
         recording.uid: uid(parent),

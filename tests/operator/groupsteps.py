@@ -41,9 +41,8 @@ SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("d
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
 TARGETS = (f"db.{DOMAIN}", f"other.{DOMAIN}", "100.64.7.7", "db.example.org", "")
 """Where a Service may lead. The last two are no targets."""
-KINDS = {
-    each.kind: each for each in (SERVICE, ENDPOINTSLICE, CONFIGMAP, STATEFULSET, POD, SECRET, SERVICEACCOUNT, ROLE)
-}
+_CHILDREN = (SERVICE, ENDPOINTSLICE, CONFIGMAP, STATEFULSET, POD, SECRET, SERVICEACCOUNT, ROLE)
+KINDS = {resource.kind: resource for resource in _CHILDREN}
 """The kinds of children that may be lost."""
 PACES = (0.0, 0.01, 0.1, None)
 """Seconds until the next step; None waits until nothing is left to do."""
@@ -82,15 +81,22 @@ class Stage:
     forgot: bool = False
 
     async def start(self) -> None:
-        """Start the operator unless it runs."""
         if not self.runs:
             await self.operator.enter_async_context(running_operator(self.world, move_grace=GRACE, newcomer_wait=GRACE))
             self.runs = True
 
     async def stop(self) -> None:
-        """Stop the operator if it runs."""
         await self.operator.aclose()
         self.runs = False
+
+    async def comes_to_rest(self) -> None:
+        """See that the operator writes nothing after some time, nor when it starts again."""
+        await asyncio.sleep(REST)
+        written = await self.world.writes_when_left_alone()
+        await self.stop()
+        written += await self.world.writes_during(self.world.restart())
+        await self.start()
+        assert not written, written  # pytest explains the assertions of test modules only
 
     async def take(self, step: Step) -> None:
         """Let *step* happen, as far as the object is there, and wait for its pace."""
@@ -102,15 +108,12 @@ class Stage:
             await asyncio.sleep(step.pace or 0)
 
     async def make(self, step: Step) -> None:
-        """Create an object."""
         await self.world.apply(MANIFESTS[step.whom])
 
     async def delete(self, step: Step) -> None:
-        """Delete an object."""
         await self.world.delete(MANIFESTS[step.whom])
 
     async def change(self, step: Step) -> None:
-        """Change the spec of a group or of a Service."""
         await self.world.change(MANIFESTS[step.whom], {"spec": step.how})
 
     async def move(self, step: Step) -> None:
@@ -118,7 +121,6 @@ class Stage:
         await self.world.annotate(MANIFESTS[step.whom], {PROXY_GROUP: step.how or None})
 
     async def lead(self, step: Step) -> None:
-        """Let a Service lead to another target."""
         await self.world.annotate(MANIFESTS[step.whom], leading(step.how))
 
     async def lose(self, step: Step) -> None:
@@ -131,8 +133,7 @@ class Stage:
             return
         if are_secrets:
             await self.world.settled()
-        for each in (await self.world.api.list(KINDS[step.whom], NAMESPACE, _MANAGED)).items:
-            await self.world.delete(each)
+        await self.world.delete(*(await self.world.api.list(KINDS[step.whom], NAMESPACE, _MANAGED)).items)
         if are_secrets:
             self.lost.update(self.world.control.devices)
             await self.world.settled()
@@ -146,8 +147,7 @@ class Stage:
 
 
 _ACTS: dict[str, Callable[[Stage, Step], Awaitable[None]]] = {
-    **{each.__name__: each for each in (Stage.make, Stage.delete, Stage.change, Stage.move, Stage.lead, Stage.lose)},
-    "forget": Stage.forget,
+    **{name: getattr(Stage, name) for name in ("make", "delete", "change", "move", "lead", "lose", "forget")},
     "rest": lambda _stage, _step: asyncio.sleep(0),
     "start": lambda stage, _: stage.start(),
     "stop": lambda stage, _: stage.stop(),
@@ -155,7 +155,6 @@ _ACTS: dict[str, Callable[[Stage, Step], Awaitable[None]]] = {
 
 
 def leading(target: str) -> dict[str, str | None]:
-    """Return the annotations of a Service that leads to *target*."""
     kind = ANNOTATION_TAILNET_IP if target[:1].isdigit() else ANNOTATION_TAILNET_FQDN
     return {ANNOTATION_TAILNET_FQDN: None, ANNOTATION_TAILNET_IP: None} | ({kind: target} if target else {})
 
@@ -180,7 +179,6 @@ _EDITS: Sequence[Object] = [ports(80), ports(80, 443), ports(5432), ports(), {"e
 
 
 def steps() -> st.SearchStrategy[Step]:
-    """Return the strategy of what may happen."""
     group, service = st.sampled_from([*GROUPS]), st.sampled_from([*SERVICES])
     pace = st.sampled_from(PACES)
 
@@ -207,7 +205,6 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[Wish]:
-    """Return the strategy of what the user may want in the end."""
     counts = st.fixed_dictionaries({name: st.integers(1, 2) for name in GROUPS})
     return st.builds(Wish, counts, st.dictionaries(st.sampled_from([*SERVICES]), st.sampled_from([*GROUPS, ""])))
 
@@ -241,7 +238,6 @@ async def _there(world: World, obj: Object, patch: Object) -> None:
 
 
 async def wrong(stage: Stage, wish: Wish) -> list[str]:
-    """Return what is not as *wish* says."""
     world = stage.world
     found = [f"{name}: {each}" for name in GROUPS async for each in _wrong_group(world, name, wish)]
     for name, service in SERVICES.items():
@@ -255,7 +251,6 @@ async def wrong(stage: Stage, wish: Wish) -> list[str]:
 
 
 async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str]:
-    """Yield what is wrong with the group called *name*."""
     group = GROUPS[name]
     good = [each for each in await replicas(world, group) if each.is_ready and each.device_id]
     if len(good) != wish.replicas[name]:
@@ -298,16 +293,11 @@ async def _listed(world: World, resource: Resource, service: Object) -> list[Obj
 
 def everything(world: World) -> set[str]:
     """Return all that is in the cluster, but for Events and the Lease."""
-    return {
-        f"{resource.kind} {key_of(obj)}"
-        for resource in RESOURCES
-        if resource not in (SIM_EVENT, SIM_LEASE)
-        for obj in world.store.list(resource)
-    }
+    resources = {*RESOURCES} - {SIM_EVENT, SIM_LEASE}
+    return {f"{resource.kind} {key_of(obj)}" for resource in resources for obj in world.store.list(resource)}
 
 
 async def end(world: World, *others: Object) -> None:
-    """Delete all that the user has made, and *others*."""
     for obj in (*MANIFESTS.values(), *others):
         with suppress(NotFound):
             await world.delete(obj)
@@ -320,4 +310,4 @@ async def soon_empty(look: Callable[[], Awaitable[Collection[str]]]) -> None:
             return
         await asyncio.sleep(_PAUSE)
     found = sorted(await look())
-    assert found == [], found  # pytest explains the assertions of test modules only
+    assert found == [], found

@@ -18,5 +18,4 @@ async def served_name(world: World, parent: Object) -> str:
 
 
 async def event(world: World, obj: Object, reason: str) -> str:
-    """Return the message of an Event of *obj*; empty if there is none."""
     return (await world.events(obj)).get(reason, "")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from functools import partial
 
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
@@ -66,34 +66,25 @@ async def by_go(world: World, parent: Object, recording: go_objects.Recording, *
     return go_objects.proxy(live, recording, world.control_url, keys, address)
 
 
-async def egress_by_go(world: World, script: str = "", service: Object | None = None) -> Proxy:
+NFTABLES = {"name": "TS_DEBUG_FIREWALL_MODE", "value": "nftables"}
+CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleContainer": {"env": [NFTABLES]}}})
+
+
+async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
     """Return the proxy that the Go operator makes of an egress Service, with the init *script* of its version."""
-    *others, statefulset = await by_go(world, service or egress(), go_objects.EGRESS, "default-db")
+    service = egress(proxy_class="prod") if with_class else egress()
+    *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
     # Somebody ran kubectl rollout restart.
     template["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = GO_TIME
     if script:
         template["spec"]["initContainers"][0]["args"] = [script]
-    if service:  # its ProxyClass
+    if with_class:
         statefulset["metadata"]["labels"]["team"] = "db"
         template["spec"]["containers"][0]["env"].append(NFTABLES)
+        await world.apply(CLASS)
     await world.apply(*others, statefulset)
     return await logged_in(world, egress())
-
-
-async def egress_of_a_later_version(world: World) -> Proxy:
-    """Return the proxy that the next version of the Go operator makes of an egress Service."""
-    return await egress_by_go(world, go_objects.SYSCTL_OF_1_103)
-
-
-NFTABLES = {"name": "TS_DEBUG_FIREWALL_MODE", "value": "nftables"}
-
-
-async def egress_with_a_class(world: World) -> Proxy:
-    """Return the proxy that the Go operator makes of an egress Service with a class that sets a variable of its own."""
-    pod = {"tailscaleContainer": {"env": [NFTABLES]}}
-    await world.apply(proxy_class(statefulSet={"labels": {"team": "db"}, "pod": pod}))
-    return await egress_by_go(world, service=egress(proxy_class="prod"))
 
 
 async def exposed_by_go(world: World) -> Proxy:
@@ -109,7 +100,6 @@ async def exposed_by_go(world: World) -> Proxy:
 
 
 async def ingress_by_go(world: World) -> Proxy:
-    """Return the proxy that the Go operator makes of an Ingress."""
     await world.apply(*await by_go(world, ingress(), go_objects.INGRESS, "web"))
     return await logged_in(world, ingress())
 
@@ -141,58 +131,48 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.settled()  # its Pod is there
 
 
-class Left(NamedTuple):
-    """A parent that the Go operator has left with a proxy; the parent itself may stay as it is, too."""
-
-    parent: Object
-    proxy: Callable[[World], Awaitable[Proxy]]
-    stays: bool = False
-
-
 LEFT = {
-    "egress": Left(egress(), egress_by_go),
-    "egress of a later version": Left(egress(), egress_of_a_later_version),
-    "egress with a class": Left(egress(), egress_with_a_class),
-    "load balancer": Left(load_balancer(), exposed_by_go, stays=True),
-    "ingress": Left(ingress(), ingress_by_go),
+    "egress": (egress(), egress_by_go),
+    "egress of a later version": (egress(), partial(egress_by_go, script=go_objects.SYSCTL_OF_1_103)),
+    "egress with a class": (egress(), partial(egress_by_go, with_class=True)),
+    "load balancer": (load_balancer(), exposed_by_go),
+    "ingress": (ingress(), ingress_by_go),
 }
 
 
-@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
-async def test_a_proxy_is_kept_as_it_is(cluster: World, left: Left) -> None:
-    before = await left.proxy(cluster)
-    parent, device_names = await cluster.look(left.parent), await cluster.device_names()
+@pytest.mark.parametrize(("obj", "by_go"), LEFT.values(), ids=LEFT)
+async def test_a_proxy_is_kept_as_it_is(
+    cluster: World, obj: Object, by_go: Callable[[World], Awaitable[Proxy]]
+) -> None:
+    before = await by_go(cluster)
+    parent, device_names = await cluster.look(obj), await cluster.device_names()
     async with our_operator(cluster):
         await cluster.eventually(lambda: adopted(cluster, before))
         assert not await cluster.writes_when_left_alone()
-        after = await cluster.proxy(left.parent)
+        after = await cluster.proxy(obj)
     assert after is not None
-    assert (after.name, after.pod_uid, after.statefulset["spec"]) == (
-        before.name,
-        before.pod_uid,
-        before.statefulset["spec"],
-    )
+    assert (after.name, after.pod_uid) == (before.name, before.pod_uid)
+    assert after.statefulset["spec"] == before.statefulset["spec"]
     assert ([key.used for key in cluster.control.keys.values()], await cluster.device_names()) == ([True], device_names)
-    assert not left.stays or await cluster.look(left.parent) == parent
+    if obj == load_balancer():  # it showed the proxy in its status already
+        assert await cluster.look(obj) == parent
 
 
 async def adopted(world: World, proxy: Proxy) -> bool:
-    """Tell whether our operator has put its mark on the StatefulSet."""
     return ANNOTATION_DIGEST in annotations(await world.look(proxy.statefulset))
 
 
 async def test_a_class_of_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
-    before = await egress_with_a_class(cluster)
+    before = await egress_by_go(cluster, with_class=True)
+
+    async def team() -> str | None:
+        return labels(await cluster.look(before.statefulset)).get("team")
+
     async with our_operator(cluster):
         await cluster.eventually(lambda: adopted(cluster, before))
-        await cluster.change(proxy_class(), {"spec": {"statefulSet": {"labels": None}}})
-        await cluster.becomes(lambda: team(cluster, before), None)
+        await cluster.change(CLASS, {"spec": {"statefulSet": {"labels": None}}})
+        await cluster.becomes(team, None)
         assert not await restarted(cluster, before, egress())
-
-
-async def team(world: World, proxy: Proxy) -> str | None:
-    """Return a label of the proxy's StatefulSet."""
-    return labels(await world.look(proxy.statefulset)).get("team")
 
 
 async def test_a_connectors_replicas_are_kept_as_they_are_and_go_with_it(cluster: World) -> None:
@@ -212,12 +192,10 @@ async def test_a_connectors_replicas_are_kept_as_they_are_and_go_with_it(cluster
 
 
 async def specs(world: World, resource: Resource) -> dict[str, Object]:
-    """Return the specs of all objects of one kind."""
     return {key_of(obj).name: obj["spec"] for obj in (await world.api.list(resource, NAMESPACE)).items}
 
 
 async def pods(world: World) -> set[str]:
-    """Return which Pods there are."""
     return {uid(pod) for pod in (await world.api.list(POD, NAMESPACE)).items}
 
 
@@ -226,19 +204,18 @@ async def test_names_exist_all_the_while_that_a_cluster_is_taken_over(cluster: W
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {FQDN: proxy.addresses[:1], "gone.tail1234.ts.net": ["192.0.2.1"]})
     before = await pods(cluster), await specs(cluster, DEPLOYMENT)
+
+    async def resolved_names() -> list[str]:
+        return sorted(name for name, addresses in (await cluster.records()).items() if addresses)
+
     with cluster.store.subscribe(SIM_CONFIGMAP) as changes:
         async with our_operator(cluster):
-            await cluster.becomes(lambda: resolved_names(cluster), [FQDN, WEB])
+            await cluster.becomes(resolved_names, [FQDN, WEB])
             await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
             assert not await cluster.writes_when_left_alone()
         written = [json.loads(change.object["data"]["records.json"]) for change in await changes.batch()]
     assert [document["ip4"][FQDN] for document in written] == [proxy.addresses[:1]] * len(written)
     assert (await pods(cluster), await specs(cluster, DEPLOYMENT)) == before
-
-
-async def resolved_names(world: World) -> list[str]:
-    """Return the names that have an address."""
-    return sorted(name for name, addresses in (await world.records()).items() if addresses)
 
 
 async def grouped_by_go(world: World) -> Object:
@@ -275,37 +252,26 @@ async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(clus
     await cluster.change(parent, {"metadata": {"finalizers": [*GROUP_FINALIZERS, FINALIZER]}})
     certificate = go_objects.certificate(parent, "group", WEB)
     await cluster.apply(certificate)
+
+    async def finalizers() -> object:
+        return (await cluster.look(ingress()))["metadata"]["finalizers"]
+
     async with our_operator(cluster):
-        await cluster.becomes(lambda: finalizers(cluster), GROUP_FINALIZERS)
+        await cluster.becomes(finalizers, GROUP_FINALIZERS)
         await cluster.settled()
     assert not await cluster.gone(certificate)
 
 
-async def finalizers(world: World) -> list[str]:
-    """Return the finalizers of the Ingress."""
-    found: list[str] = (await world.look(ingress()))["metadata"]["finalizers"]
-    return found
-
-
-async def test_a_proxy_that_was_taken_over_goes_with_its_parent(cluster: World) -> None:
+async def test_a_proxy_goes_with_its_parent_whenever_that_is_deleted(cluster: World) -> None:
     await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {})
-    async with our_operator(cluster):
-        await cluster.becomes(lambda: served_name(cluster, ingress()), WEB)
-        await cluster.delete(egress(), ingress(), dnsconfig())
-        await cluster.eventually(lambda: cluster.gone(egress()))
-        await cluster.eventually(lambda: cluster.gone(ingress()))
-        await cluster.eventually(lambda: cluster.gone(dnsconfig()))
-        assert [await cluster.leftovers(parent) for parent in (egress(), ingress())] == [[], []]
-        await cluster.becomes(lambda: specs(cluster, STATEFULSET), {})
-    assert await cluster.device_names() == []
-
-
-async def test_a_proxy_whose_parent_was_deleted_while_no_operator_ran_goes(cluster: World) -> None:
-    await egress_by_go(cluster)
     await cluster.delete(egress())
     async with our_operator(cluster):
-        await cluster.eventually(lambda: cluster.gone(egress()))
-    assert await cluster.leftovers(egress()) == []
+        await cluster.becomes(lambda: served_name(cluster, ingress()), WEB)
+        await cluster.delete(ingress(), dnsconfig())
+        for parent in (egress(), ingress(), dnsconfig()):
+            await cluster.eventually(partial(cluster.gone, parent))
+        assert [await cluster.leftovers(parent) for parent in (egress(), ingress())] == [[], []]
+        await cluster.becomes(lambda: specs(cluster, STATEFULSET), {})
     assert await cluster.device_names() == []

@@ -63,7 +63,6 @@ def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
 
 
 def table(figures: Figures) -> Iterator[str]:
-    """Show *figures*."""
     columns = ("CPU, s", "longest callback, CPU s", "memory, MB", "at most, MB", "duration, s")
     yield "  ".join([f"{f'{SIZE} egress Services':36}", *(f"{column:>23}" for column in columns), "longest callback"])
     for step, cost in figures.items():
@@ -80,7 +79,6 @@ async def proxies() -> AsyncIterator[World]:
 
 
 def secrets(world: World) -> list[Object]:
-    """Return the Secrets of the Services' proxies."""
     return world.store.list(kinds.SECRET, NAMESPACE, {LABEL_PARENT_TYPE: PARENT_SERVICE})
 
 

@@ -1,14 +1,24 @@
-"""Whatever happens to ProxyGroups and their Services, it ends as the user wishes, and leaves nothing behind."""
+"""Whatever happens to ProxyGroups and their Services, it ends as the user wishes, and leaves nothing behind.
+
+Each object has one reconciler that writes it, and a second reconcile writes nothing.
+"""
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.kube.client import KubeClient
 
-from tests.operator.groupsteps import REST, Stage, Step, Wish, end, everything, grant, soon_empty, steps, wishes, wrong
+from tests.operator.groupsteps import Stage, Step, Wish, end, everything, grant, ports, soon_empty, steps, wishes, wrong
 from tests.support import patient
+from tests.support.manifests import backend, connector, credentials, exposed, ingress, proxy_class, proxy_group, tailnet
 from tests.support.operator import new_world
+from tests.support.othertailnet import other_tailnet
 
 
 async def play(taken: list[Step], wish: Wish) -> None:
@@ -24,17 +34,12 @@ async def play(taken: list[Step], wish: Wish) -> None:
             await stage.start()
             await grant(world, wish)
             await soon_empty(lambda: wrong(stage, wish))
-            await asyncio.sleep(REST)
-            assert not await world.writes_when_left_alone()
-            await stage.stop()
-            assert not await world.writes_during(world.restart())
-            await stage.start()
+            await stage.comes_to_rest()
             await end(world)
             await soon_empty(lambda: left(stage, before))
 
 
 async def left(stage: Stage, before: set[str]) -> list[str]:
-    """Return what was not there *before*, and the devices."""
     devices = {id_: each.name for id_, each in stage.world.control.devices.items() if id_ not in stage.lost}
     return [*(everything(stage.world) - before), *devices.values()]
 
@@ -51,3 +56,81 @@ def test_few_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], w
 @given(st.lists(steps(), min_size=30, max_size=30), wishes())
 def test_many_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], wish: Wish) -> None:
     patient.run(play(taken, wish))
+
+
+Writers = dict[str, set[str]]
+WRITES = ("create", "replace", "replace_status", "patch", "delete")
+OTHERS: Sequence[Object] = (
+    proxy_class("metered", metrics={"enable": True}),
+    backend(),
+    exposed("shop", proxy_class="metered"),
+    ingress(proxy_class="metered"),
+    connector(exitNode=True),
+    proxy_group("later", type="ingress"),
+    proxy_group("lab", tailnet="other"),
+)
+HAPPENING: Sequence[Step] = (
+    *(Step("make", name) for name in ("blue", "dns", "db", "green", "mail")),
+    Step("change", "green", {"replicas": 3, "proxyClass": "metered"}),
+    Step("move", "db", "green", pace=0.05),
+    Step("change", "green", {"replicas": 1}, pace=0.1),
+    Step("move", "mail", ""),
+    Step("change", "blue", {"tags": ["tag:gate"], "hostnamePrefix": "gate"}),
+    *(Step("lose", kind) for kind in ("Service", "EndpointSlice", "ConfigMap", "StatefulSet", "Pod", "Role")),
+    Step("move", "db", "", pace=0.1),
+    Step("change", "db", ports(80, 1194)),
+    Step("lead", "mail", "db.example.org"),
+    Step("stop"),
+    Step("delete", "green"),
+    Step("move", "db", "blue"),
+    Step("lead", "mail", "100.64.7.7"),
+    Step("start"),
+    Step("make", "green"),
+    Step("move", "mail", "green", pace=0.02),
+    Step("delete", "blue"),
+    Step("make", "blue"),
+    Step("move", "db", "lab"),
+)
+
+
+def observing(
+    write: Callable[..., Awaitable[Any]], user: KubeClient, writers: Writers
+) -> Callable[..., Awaitable[Any]]:
+    """Return *write* that also adds to *writers* whose worker called it, by object, unless it is the *user*."""
+
+    async def observed(client: KubeClient, resource: Resource, which: Any, *args: Any, **kwargs: Any) -> Any:
+        task, key = asyncio.current_task(), which if isinstance(which, Key) else key_of(which)
+        if client is not user:
+            writers[f"{resource.plural} {key}"].add(task.get_name().partition(" worker ")[0] if task else "")
+        return await write(client, resource, which, *args, **kwargs)
+
+    return observed
+
+
+async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
+    """Let much happen, see that the operator comes to rest, and delete all in the end."""
+    async with new_world() as world, other_tailnet(world) as other:
+        for name in WRITES:
+            patches.setattr(KubeClient, name, observing(getattr(KubeClient, name), world.api, writers))
+        keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
+        theirs = (credentials(**keys), tailnet(login_url=other.url), *OTHERS)
+        stage = Stage(world)
+        async with stage.operator:
+            await stage.start()
+            await world.settled()
+            before = everything(world)
+            await world.apply(*theirs)
+            for step in HAPPENING:
+                await stage.take(step)
+            await stage.comes_to_rest()
+            await end(world, *theirs)
+            await soon_empty(lambda: left(stage, before))
+            assert not other.control.devices
+
+
+def test_each_object_has_one_writer_and_a_busy_world_comes_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    writers: Writers = defaultdict(set)
+    patient.run(much(monkeypatch, writers))
+    assert {name: found for name, found in writers.items() if len(found) != 1} == {}
+    kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "egresspod", "tailnet", "dnsconfig"}
+    assert set().union(*writers.values()) == {*kinds, "dnsrecords"}

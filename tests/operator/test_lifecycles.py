@@ -7,12 +7,17 @@ from clustersim.furniture import definition
 from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
-from tests.operator.classes import BAD, container
 from tests.support.cluster import until
 from tests.support.manifests import backend, connector, ingress, proxy_class
 from tests.support.operator import World
 
 pytestmark = pytest.mark.full
+
+
+def container(**fields: object) -> Object:
+    """Return the spec of a class that changes the container of tailscaled."""
+    return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
+
 
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
 
@@ -45,7 +50,7 @@ async def amounts(world: World, obj: Object) -> Object:
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: World, parent: Parent) -> None:
-    await world.apply(backend(), proxy_class(**BAD), parent.plain)
+    await world.apply(backend(), proxy_class(**container(image="FOO bar")), parent.plain)
     before = await world.joined(parent.plain)
     await world.change(parent.plain, parent.with_class)
     await world.settled()

@@ -5,7 +5,6 @@ import inspect
 import json
 import re
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,11 +19,10 @@ from tsoperator import settings
 from tsoperator.__main__ import main
 from tsoperator.variables import VARIABLES
 
+from tests.support.lanes import cases
+
 Environment = dict[str, str]
 Ended = tuple[str | int | None, str]
-
-PROMPT = 12.0
-"""Seconds in which a process has to be gone that was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,18 @@ class Process:
                     return line
         raise AssertionError(f"the log ended without {words!r}")
 
-    async def ends(self, seconds: float) -> tuple[int, str]:
-        """Return the exit code, and what the log has said since it was last read."""
+    async def ends(self, seconds: float = 20) -> tuple[int, str]:
+        """Return the exit code, and what the log has said since it was last read, which is no traceback."""
         async with asyncio.timeout(seconds):
             _, rest = await self.child.communicate()
         assert self.child.returncode is not None
+        assert b"Traceback" not in rest
         return self.child.returncode, rest.decode()
 
-    async def stops(self) -> tuple[int, str]:
+    async def stops(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Ask it to stop, and return how it did."""
-        self.child.send_signal(signal.SIGTERM)
-        return await self.ends(PROMPT)
+        self.child.send_signal(number)
+        return await self.ends(12)
 
 
 @asynccontextmanager
@@ -70,19 +69,16 @@ async def operator(environment: Mapping[str, str], *arguments: str) -> AsyncIter
             await child.communicate()
 
 
-async def outcome(environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return the exit code and the log of an operator that ends by itself."""
-    async with operator(environment) as process:
-        return await process.ends(20)
-
-
 @pytest.fixture
-def settings_only(tmp_path: Path) -> Environment:
-    """What has to be set, and no cluster."""
+def environment(sim: ClusterSim, tmp_path: Path) -> Environment:
+    """What makes an operator of the simulated cluster."""
     for name in ("id", "secret"):
         (tmp_path / name).write_text("kClientCNTRL")
+    (tmp_path / "kubeconfig").write_text(sim.kubeconfig())
     return {
         "HOME": str(tmp_path),
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "OPERATOR_LOGIN_SERVER": sim.control_url,
         "OPERATOR_NAMESPACE": "tailscale",
         "CLIENT_ID_FILE": str(tmp_path / "id"),
         "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
@@ -90,61 +86,58 @@ def settings_only(tmp_path: Path) -> Environment:
     }
 
 
-@pytest.fixture
-def environment(sim: ClusterSim, settings_only: Environment, tmp_path: Path) -> Environment:
-    """What makes an operator of the simulated cluster."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(sim.kubeconfig())
-    return {**settings_only, "KUBECONFIG": str(kubeconfig), "OPERATOR_LOGIN_SERVER": sim.control_url}
-
-
 def holder(sim: ClusterSim) -> str:
     lease = sim.store.find(kinds.LEASE, "tailscale", "tailscale-operator")
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_a_wrong_setting_is_named_in_one_line(settings_only: Environment) -> None:
-    code, log = await outcome({**settings_only, "PROXY_TAGS": "k8s"})
-    assert code == 2
-    assert re.fullmatch(r"tsoperator: PROXY_TAGS\b[^\n]+\n", log)
+WRONG = {
+    "a setting": ({"PROXY_TAGS": "k8s"}, 2, r"tsoperator: PROXY_TAGS\b[^\n]+\n"),
+    "no cluster": (
+        {"KUBECONFIG": ""},
+        1,
+        r"[^\n]*cannot find the API server: [^\n]*/\.kube/config; set KUBECONFIG[^\n]*\n",
+    ),
+    "an address in use": (
+        {"OPERATOR_HEALTH_ADDR": "API_SERVER"},
+        1,
+        r"[^\n]*cannot serve probes and metrics on 127\.0\.0\.1:\d+[^\n]*\n",
+    ),
+}
 
 
-@pytest.mark.thorough
-async def test_a_setting_that_is_not_right_but_clear_is_logged(settings_only: Environment) -> None:
-    _, log = await outcome({**settings_only, "PROXY_TAGS": "tag:k8s,"})
-    assert "WARNING PROXY_TAGS: 'tag:k8s,' has a comma too many: write tag:k8s\n" in log
-
-
-async def test_a_missing_cluster_is_one_line_that_says_what_to_set(settings_only: Environment) -> None:
-    code, log = await outcome(settings_only)
-    assert code == 1
-    assert re.fullmatch(r"[^\n]*cannot find the API server: [^\n]*/\.kube/config; set KUBECONFIG[^\n]*\n", log)
-
-
-@pytest.mark.thorough
-async def test_a_check_prints_what_it_finds_and_no_log(
-    sim: ClusterSim, environment: Environment, tmp_path: Path
+@pytest.mark.parametrize("wrong", cases(WRONG, "a setting", "no cluster"))
+async def test_what_keeps_an_operator_from_its_work_is_one_line(
+    sim: ClusterSim, environment: Environment, wrong: tuple[Environment, int, str]
 ) -> None:
-    (tmp_path / "kubeconfig").write_text(sim.kubeconfig().replace(sim.api_url, "http://127.0.0.1:9"))
-    async with operator(environment, "check", "--namespace", "tailscale") as process:
-        assert await process.ends(20) == (2, "")
+    changes, code, line = wrong
+    taken = sim.api_url.removeprefix("http://")
+    given = {name: value.replace("API_SERVER", taken) for name, value in changes.items()}
+    async with operator({**environment, **given}) as process:
+        found, log = await process.ends()
+    assert found == code
+    assert re.fullmatch(line, log)
 
 
 async def test_useless_certificates_are_one_line(sim: ClusterSim, environment: Environment, tmp_path: Path) -> None:
     useless = "certificate-authority-data: bm9uZQ==\n    server: https:"
     (tmp_path / "kubeconfig").write_text(sim.kubeconfig().replace("server: http:", useless))
-    code, log = await outcome(environment)
+    async with operator(environment) as process:
+        code, log = await process.ends()
     assert code == 1
     assert re.fullmatch(r"[^\n]*cannot use the certificates[^\n]*\n", log)
 
 
 @pytest.mark.thorough
-async def test_an_address_in_use_is_one_line(environment: Environment) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, log = await outcome({**environment, "OPERATOR_HEALTH_ADDR": address})
-    assert code == 1
-    assert re.fullmatch(rf"[^\n]*cannot serve probes and metrics on {re.escape(address)}[^\n]*\n", log)
+async def test_a_setting_that_is_not_right_but_clear_is_logged(environment: Environment) -> None:
+    async with operator({**environment, "PROXY_TAGS": "tag:k8s,"}) as process:
+        await process.says("WARNING PROXY_TAGS: 'tag:k8s,' has a comma too many: write tag:k8s\n")
+
+
+@pytest.mark.thorough
+async def test_a_check_prints_what_it_finds_and_no_log(environment: Environment) -> None:
+    async with operator({**environment, "KUBECONFIG": ""}, "check", "--namespace", "tailscale") as process:
+        assert await process.ends() == (2, "")
 
 
 async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim, environment: Environment) -> None:
@@ -154,8 +147,7 @@ async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim,
         code, log = await process.stops()
     assert (code, holder(sim)) == (0, "")
     assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.leader")
-    assert [json.loads(line)["msg"] for line in log.splitlines()][-1] == "stopped"
-    assert "Traceback" not in log
+    assert json.loads(log.splitlines()[-1])["msg"] == "stopped"
 
 
 @pytest.mark.thorough
@@ -164,39 +156,25 @@ async def test_an_interrupt_stops_an_operator_that_is_alone_and_has_no_lease(
 ) -> None:
     async with operator({**environment, "OPERATOR_LEADER_ELECTION": "false"}) as process:
         await process.says("leading:")
-        process.child.send_signal(signal.SIGINT)
-        code, log = await process.ends(PROMPT)
-    assert code == 0
+        code, log = await process.stops(signal.SIGINT)
+    assert (code, holder(sim)) == (0, "")
     assert log.endswith("INFO    stopped\n")
-    assert sim.store.find(kinds.LEASE, "tailscale", "tailscale-operator") is None
 
 
 @pytest.mark.thorough
-async def test_an_operator_that_never_reached_the_api_server_stops_at_once(
-    sim: ClusterSim, environment: Environment
-) -> None:
-    sim.faults.leave()
-    async with operator(environment) as process:
-        await process.says("the API server does not answer")
-        code, log = await process.stops()
-    assert code == 0
-    assert "Traceback" not in log
-
-
-@pytest.mark.thorough
+@pytest.mark.parametrize("led", [False, True])
 async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_that_is_away(
-    sim: ClusterSim, environment: Environment
+    sim: ClusterSim, environment: Environment, led: bool
 ) -> None:
     sim.faults.leave()
     async with operator(environment) as process:
         await process.says("the API server does not answer")
-        sim.faults.clear()
-        await process.says("leading:")
-        sim.faults.leave()
-        await process.says("the API server does not answer")
-        code, log = await process.stops()
-    assert code == 0
-    assert "Traceback" not in log
+        if led:
+            sim.faults.clear()
+            await process.says("leading:")
+            sim.faults.leave()
+            await process.says("the API server does not answer")
+        assert (await process.stops())[0] == 0
 
 
 @pytest.mark.thorough
@@ -207,7 +185,6 @@ async def test_a_leader_whose_lease_is_taken_ends(sim: ClusterSim, environment: 
         code, log = await process.ends(30)
     assert code == 1
     assert "tailscale/tailscale-operator is held by another" in log
-    assert "Traceback" not in log
 
 
 @pytest.fixture

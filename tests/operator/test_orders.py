@@ -9,18 +9,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    ENDPOINTSLICE,
-    POD,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Key,
-)
+from tsoperator.api import objects
+from tsoperator.api.objects import Key
 from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
@@ -32,11 +22,19 @@ from tests.support.manifests import credentials, dnsconfig, group_egress, proxy_
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
 
-MADE = (SERVICE, STATEFULSET, SECRET, CONFIGMAP, ENDPOINTSLICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+MADE = (
+    objects.SERVICE,
+    objects.STATEFULSET,
+    objects.SECRET,
+    objects.CONFIGMAP,
+    objects.ENDPOINTSLICE,
+    objects.SERVICEACCOUNT,
+    objects.ROLE,
+    objects.ROLEBINDING,
+)
+SERVICE_OF_GROUP = group_egress("kind-served", "kind-group", "target.tail5678.ts.net")
 SERVED = Kind(
-    group_egress("kind-served", "kind-group", "target.tail5678.ts.net"),
-    has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
-    children=dict.fromkeys(MADE, ()),
+    SERVICE_OF_GROUP, has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"), children=dict.fromkeys(MADE, ())
 )
 GROUP = Kind(proxy_group("kind-group", tailnet="other"), has_reason("ProxyGroupReady", "ProxyGroupReady"))
 OTHER = Kind(tailnet(), has_reason("TailnetReady", "TailnetValid"))
@@ -51,7 +49,7 @@ def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[s
 
     async def lose() -> None:
         with suppress(NotFound):
-            await world.api.delete(POD, Key(NAMESPACE, "kind-group-0"))
+            await world.api.delete(objects.POD, Key(NAMESPACE, "kind-group-0"))
 
     keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
     return {
@@ -80,16 +78,10 @@ async def portrait(order: Sequence[str]) -> list[str]:
             if name.endswith("*"):
                 await world.settled()
         for scene in scenes:
-            await world.eventually(lambda scene=scene: is_ready(scene))  # type: ignore[misc]  # bound
+            await world.eventually(scene.is_ready)
         await world.settled()
         devices = [f"device {each.name} {each.tags}" for each in other.control.devices.values()]
         return sorted([*devices, *alike("\n".join(scene.portrait() for scene in scenes))])
-
-
-async def is_ready(scene: Scene) -> bool:
-    """Tell whether all is made for the object of *scene*."""
-    live = scene.live()
-    return live is not None and scene.kind.is_ready(live)
 
 
 def alike(text: str) -> Iterator[str]:

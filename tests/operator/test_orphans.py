@@ -7,18 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from clustersim.faults import Ban
 from clustersim.objects import RESOURCES
-from tsoperator.api.objects import (
-    POD,
-    SECRET,
-    SERVICE,
-    STATEFULSET,
-    Key,
-    Object,
-    Resource,
-    is_deleting,
-    key_of,
-    resource_of,
-)
+from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, Resource, is_deleting, key_of, resource_of
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
@@ -65,27 +54,21 @@ class Left:
         return seen == await self.world.gone(self.parent) and all([await self._same(kind) for kind in KINDS])
 
     async def _same(self, kind: Resource) -> bool:
-        """Tell whether the cache has the operator's objects of one *kind* as they are."""
         live = (await self.world.api.list(kind, OPERATOR_NAMESPACE)).items
         seen = [obj for obj in self.cache.all(kind) if key_of(obj).namespace == OPERATOR_NAMESPACE]
-        return {_state(obj) for obj in live} == {_state(obj) for obj in seen}
+        live_keys, seen_keys = ({(key_of(obj), is_deleting(obj)) for obj in each} for each in (live, seen))
+        return live_keys == seen_keys
 
     async def left(self) -> list[str]:
-        """Return the children and devices that there are."""
         return [*await self.world.leftovers(self.parent), *await self.world.device_names()]
 
     async def gone(self, kind: Resource) -> bool:
-        """Tell whether no child of one kind is left."""
         return await self.world.children(kind, self.parent) == []
 
     async def vanish(self) -> None:
         """Delete the parent without waiting for anybody's finalizer."""
         await self.world.change(self.parent, {"metadata": {"finalizers": None}})
         await self.world.delete(self.parent)
-
-
-def _state(obj: Object) -> tuple[Key, bool]:
-    return key_of(obj), is_deleting(obj)
 
 
 @asynccontextmanager
@@ -116,29 +99,21 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
             yield made
 
 
-@pytest.fixture(params=PARENTS.values(), ids=[*PARENTS])
-async def left(request: pytest.FixtureRequest) -> AsyncIterator[Left]:
-    async with leaving(request.param) as made:
-        yield made
+each_parent = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 
 
-async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
-    before = await left.left()
-    assert len(before) == 5
-    assert await left.reconcile() == Result(ORPHANED_FOR)
-    assert await left.reconcile(ORPHANED_FOR - 1) == Result(1)
-    assert await left.left() == before
-
-
-@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+@each_parent
 @pytest.mark.parametrize("watched", [(), ("default", "team")], ids=["all", "watched"])
-async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
+async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device(
     parent: Object, watched: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator.reconcilers.proxies")
     async with leaving(parent, *watched) as left:
-        await left.reconcile()
-        assert (await left.reconcile(ORPHANED_FOR)).requeue_after
+        before = await left.left()
+        assert len(before) == 5
+        assert [await left.reconcile(after) for after in (0, ORPHANED_FOR - 1)] == [Result(ORPHANED_FOR), Result(1)]
+        assert await left.left() == before
+        assert (await left.reconcile(1)).requeue_after
         await left.world.eventually(lambda: left.gone(STATEFULSET))
         assert await left.reconcile() == DONE
         assert [await left.left(), await left.reconcile(), await left.reconcile()] == [[], DONE, DONE]
@@ -148,7 +123,7 @@ async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
     assert ended == f"{about}removed the proxy that it left behind"
 
 
-@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+@each_parent
 async def test_the_proxy_of_a_parent_that_our_finalizer_did_not_hold_goes_at_once(parent: Object) -> None:
     async with new_world() as world, running_operator(world):
         await world.apply(backend(), parent)
@@ -159,55 +134,47 @@ async def test_the_proxy_of_a_parent_that_our_finalizer_did_not_hold_goes_at_onc
         assert await world.device_names() == []
 
 
-async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -> None:
-    await left.reconcile()
-    await left.world.apply(left.parent)
-    await left.reconcile()
-    await left.vanish()
-    assert await left.reconcile(ORPHANED_FOR) == Result(ORPHANED_FOR)
-
-
-async def test_an_orphan_whose_parent_was_back_meanwhile_is_told_of_anew(
-    left: Left, caplog: pytest.LogCaptureFixture
+@each_parent
+async def test_a_parent_that_was_back_meanwhile_has_its_hour_again_and_is_told_of_anew(
+    parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(2):
-        await left.reconcile()
-        await left.reconcile(ORPHANED_FOR)
-        await left.world.apply(left.parent)
-        await left.reconcile()
-        await left.vanish()
+    async with leaving(parent) as left:
+        for _ in range(2):
+            assert await left.reconcile() == Result(ORPHANED_FOR)
+            await left.reconcile(ORPHANED_FOR)
+            await left.world.apply(left.parent)
+            await left.reconcile()
+            await left.vanish()
     assert len([line for line in caplog.messages if line.endswith("left behind: removing it")]) == 2
 
 
-async def test_a_device_that_cannot_be_deleted_keeps_its_secret(left: Left) -> None:
-    await left.reconcile()
-    await left.reconcile(ORPHANED_FOR)
-    await left.world.eventually(lambda: left.gone(STATEFULSET))
-    left.world.control.fail(403, count=100, path="/api/v2/device/")
-    with pytest.raises(ControlError):
+@each_parent
+async def test_a_secret_of_a_device_that_cannot_be_deleted_or_only_labelled_as_a_proxys_stays(parent: Object) -> None:
+    async with leaving(parent) as left:
+        (secret,) = await left.world.children(SECRET, parent)
+        theirs = {"namespace": OPERATOR_NAMESPACE, "name": "password", "labels": secret["metadata"]["labels"]}
+        await left.world.apply({"apiVersion": "v1", "kind": "Secret", "metadata": theirs})
         await left.reconcile()
-    assert not await left.gone(SECRET)
-
-
-async def test_a_secret_that_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> None:
-    (secret,) = await left.world.children(SECRET, left.parent)
-    theirs = {"namespace": OPERATOR_NAMESPACE, "name": "password", "labels": secret["metadata"]["labels"]}
-    await left.world.apply({"apiVersion": "v1", "kind": "Secret", "metadata": theirs})
-    for after in (0, ORPHANED_FOR, 1, 1):
-        await left.reconcile(after)
-    assert [key_of(obj).name for obj in await left.world.children(SECRET, left.parent)] == ["password"]
+        await left.reconcile(ORPHANED_FOR)
+        await left.world.eventually(lambda: left.gone(STATEFULSET))
+        left.world.control.fail(403, count=100, path="/api/v2/device/")
+        with pytest.raises(ControlError):
+            await left.reconcile()
+        assert len(await left.world.children(SECRET, parent)) == 2
+        left.world.control.heal()
+        await left.reconcile(1)
+        assert [key_of(obj).name for obj in await left.world.children(SECRET, parent)] == ["password"]
 
 
 @pytest.mark.parametrize("parent", NAMESPACED.values(), ids=NAMESPACED)
 async def test_a_proxy_is_no_orphan_if_its_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
     async with leaving(parent, "team") as left:
         before = await left.left()
-        assert len(before) == 5
         assert [await left.reconcile(after) for after in (0, ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 3
         assert await left.left() == before
 
 
-@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+@each_parent
 async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(parent: Object) -> None:
     async with leaving(parent, "default") as left:
         before = await left.left()

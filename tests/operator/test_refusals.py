@@ -1,6 +1,5 @@
 """What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
@@ -18,47 +17,35 @@ from tests.support.operator import World, new_world, running_operator
 
 pytestmark = pytest.mark.full
 
-READY = "ConnectorReady"
 KEYS = ("POST", "/api/v2/tailnet/-/keys")
 PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
-LB = load_balancer("lb", 443, funnel="true")
 UNSUPPORTED = "UnsupportedByControlServer"
 
 
 class Parent(NamedTuple):
+    """An object, and the type of its condition; empty if it has none."""
+
     obj: Object
-    reason: str
-    condition: str
-    """The type of its condition; empty if it has none."""
+    condition: str = "TailscaleProxyReady"
 
 
+PUBLIC = Parent(load_balancer("lb", 443, funnel="true"))
 PARENTS = {
-    "egress": Parent(egress(), "ProxyFailed", "TailscaleProxyReady"),
-    "exposed": Parent(exposed(), "ProxyFailed", "TailscaleProxyReady"),
-    "ingress": Parent(ingress(), "ProxyFailed", ""),
-    "connector": Parent(connector(), "ConnectorCreationFailed", READY),
+    "egress": Parent(egress()),
+    "exposed": Parent(exposed()),
+    "ingress": Parent(ingress(), ""),
+    "connector": Parent(connector(), "ConnectorReady"),
 }
 
 
-async def said(world: World, parent: Parent, reason: str = "") -> str:
+async def said(world: World, parent: Parent, reason: str) -> str:
     """Return what is said on *parent* for *reason*, in the Event and in its condition if it has one."""
-    wanted = reason or parent.reason
-    message = (await world.events(parent.obj)).get(wanted, "")
+    message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
     condition = await world.condition(parent.obj, parent.condition)
-    return message if condition and condition[:] == ("False", wanted, message) else ""
-
-
-async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
-    parent = PARENTS["connector"]
-    world.control.policy_tags = set()
-    await world.apply(parent.obj)
-    await world.eventually(lambda: said(world, parent))
-    await world.delete(parent.obj)
-    await world.eventually(lambda: world.gone(parent.obj))
-    assert await world.leftovers(parent.obj) == []
+    return message if condition == ("False", reason, message) else ""
 
 
 @pytest.mark.parametrize("parent", cases(PARENTS, "ingress"))
@@ -68,9 +55,9 @@ async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(worl
     await world.apply(backend(), parent.obj)
     assert "OPERATOR_LOGIN_SERVER" in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
     await world.settled()
-    asked = world.control.requests[KEYS]
+    before = world.control.requests[KEYS]
     assert not await world.writes_when_left_alone()
-    assert world.control.requests[KEYS] == asked < 20
+    assert world.control.requests[KEYS] == before < 20
     world.control.heal()
     await world.annotate(parent.obj, {"example.org/look": "again"})
     await world.eventually(lambda: world.proxy(parent.obj))
@@ -90,56 +77,26 @@ def test_a_refusal_is_tried_again_within_the_hour_and_what_is_lacking_within_a_d
 @pytest.mark.parametrize("write", cases({"Event": ("create", "events"), "status": ("update", "services")}, "Event"))
 async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: World, write: tuple[str, str]) -> None:
     world.control.policy_tags = set()
-    world.sim.faults.fail(Failure(500, times=1, verb=write[0], plural=write[1]))
+    for status in (500, 409):
+        world.sim.faults.fail(Failure(status, verb=write[0], plural=write[1]))
     await world.apply(egress())
-    assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"]))
+    assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"], "ProxyFailed"))
     assert world.sim.faults.to_json()["fail"] == []
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
 
 
-@pytest.fixture
-async def headscale() -> AsyncIterator[World]:
-    """A cluster with an operator whose control server is Headscale."""
+@pytest.mark.parametrize(
+    ("parent", "words"), [(PARENTS["ingress"], ""), (PUBLIC, "Funnel is not supported by this control server")]
+)
+async def test_https_and_funnel_are_said_once_to_be_out_of_reach_on_headscale(parent: Parent, words: str) -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
-        yield world
-
-
-async def test_https_is_said_once_to_be_out_of_reach_on_headscale(headscale: World) -> None:
-    await headscale.apply(backend(), ingress())
-    await headscale.eventually(lambda: said(headscale, PARENTS["ingress"], UNSUPPORTED))
-    assert "HTTPSNotEnabled" not in await headscale.events(ingress())
-    assert not await headscale.writes_when_left_alone()
-    await headscale.delete(ingress())
-    await headscale.eventually(lambda: headscale.gone(ingress()))
-
-
-async def test_funnel_is_said_once_to_be_out_of_reach_on_headscale(headscale: World) -> None:
-    await headscale.apply(LB)
-    parent = Parent(LB, "", "TailscaleProxyReady")
-    message = await headscale.eventually(lambda: said(headscale, parent, UNSUPPORTED))
-    assert "Funnel is not supported by this control server" in message
-    assert not await headscale.writes_when_left_alone()
-
-
-async def test_egress_exposed_services_and_connectors_work_on_headscale(headscale: World) -> None:
-    for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
-        await headscale.apply(parent.obj)
-        await headscale.eventually(partial(headscale.proxy, parent.obj))
-        assert UNSUPPORTED not in await headscale.events(parent.obj)
-
-
-PUBLIC = {
-    "ingress": ingress(funnel="true", tags="tag:web"),
-    "service": load_balancer("lb", 443, funnel="true", tags="tag:web"),
-}
-
-
-@pytest.mark.parametrize("obj", cases(PUBLIC, "service"))
-async def test_the_policy_that_funnel_needs_is_said_with_the_very_tags(world: World, obj: Object) -> None:
-    await world.apply(backend(), obj)
-    await world.eventually(lambda: world.proxy(obj))
-    line = '"nodeAttrs": [{"target": ["tag:web"], "attr": ["funnel"]}]'
-    assert line in (await world.events(obj))["FunnelNeedsPolicy"]
-    assert not await world.writes_when_left_alone()
+        await world.apply(backend(), parent.obj)
+        assert words in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
+        assert "HTTPSNotEnabled" not in await world.events(parent.obj)
+        assert not await world.writes_when_left_alone()
+        await world.delete(parent.obj)
+        await world.eventually(lambda: world.gone(parent.obj))
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]
@@ -149,9 +106,13 @@ AT_ONCE = 16  # calls of the control server
 async def keys_asked_for_at_first(world: World) -> int:
     """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
     await world.apply(egress())
-    await world.eventually(lambda: world.proxy(PARENTS["egress"].obj))
+    await world.eventually(lambda: world.proxy(egress()))
     await world.settled()
     return world.control.requests[KEYS]
+
+
+async def asked(world: World, before: int) -> int:
+    return world.control.requests[KEYS] - before
 
 
 async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_it(world: World) -> None:
@@ -166,33 +127,38 @@ async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_i
     world.control.heal()
 
 
-async def asked(world: World, before: int) -> int:
-    """Return how many more keys were asked for."""
-    return world.control.requests[KEYS] - before
-
-
 async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world: World) -> None:
     before = await keys_asked_for_at_first(world)
     world.control.fail(503, count=10_000)
     await world.apply(*MANY)
     for each in MANY:
         await world.becomes(partial(world.reason, each), "ProxyFailed")
-    tries = Retry().tries
-    assert await asked(world, before) <= (AT_ONCE + 1) * tries
+    assert await asked(world, before) <= (AT_ONCE + 1) * Retry().tries
     world.control.heal()
+
+
+async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
+    parent = PARENTS["connector"]
+    world.control.policy_tags = set()
+    await world.apply(parent.obj)
+    await world.eventually(lambda: said(world, parent, "ConnectorCreationFailed"))
+    await world.delete(parent.obj)
+    await world.eventually(lambda: world.gone(parent.obj))
+    assert await world.leftovers(parent.obj) == []
+
+
+async def test_egress_exposed_services_and_connectors_work_on_headscale() -> None:
+    async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
+        for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
+            await world.apply(parent.obj)
+            await world.eventually(partial(world.proxy, parent.obj))
+            assert UNSUPPORTED not in await world.events(parent.obj)
 
 
 async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
     parent = PARENTS["exposed"]
     world.control.scopes.remove("auth_keys")
     await world.apply(parent.obj)
-    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
+    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent, "ProxyFailed"))
     world.control.scopes.add("auth_keys")
     await world.eventually(lambda: world.proxy(parent.obj))
-
-
-async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
-    cluster.control.fail(503, count=10_000, path="/devices")
-    async with running_operator(cluster):
-        await cluster.apply(egress())
-        await cluster.eventually(lambda: cluster.proxy(egress()))

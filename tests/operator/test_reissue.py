@@ -36,16 +36,9 @@ KINDS = {
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
 """The condition of a kind and its reason where all is well; an Ingress has none."""
-GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
-
-
-def kinds(default: str) -> pytest.MarkDecorator:
-    """Parametrize over KINDS; all but the *default* are thorough."""
-    return pytest.mark.parametrize("kind", cases(KINDS, default))
 
 
 async def start(world: World, kind: Kind) -> Proxy:
-    """Make the proxy and wait until it has joined."""
     await world.apply(*([backend()] if kind.parent["kind"] == "Ingress" else []), kind.parent)
     return await well(world, kind)
 
@@ -59,12 +52,11 @@ async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
 
 
 def only_device(world: World) -> Device:
-    """Return the one device of the tailnet."""
     (device,) = world.control.devices.values()
     return device
 
 
-@kinds("egress")
+@pytest.mark.parametrize("kind", cases(KINDS, "egress"))
 @pytest.mark.parametrize("lose", cases(LOSSES, "deleted"))
 async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind, lose: Lose) -> None:
     before = await start(world, kind)
@@ -76,6 +68,76 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
     assert "AuthKeyReissued" in await world.events(kind.parent)
     assert not await world.writes_when_left_alone()
+
+
+async def waits(world: World, parent: Object) -> str:
+    """Return what *parent* says of a proxy that waits for another key; empty before it does."""
+    if parent["kind"] not in READY:
+        return await event(world, parent, "AuthKeyDelayed")
+    condition = await world.condition(parent, READY[parent["kind"]][0])
+    return condition.message if condition and condition.status == "False" and "within 30 s" in condition.message else ""
+
+
+@pytest.mark.parametrize("kind", cases(KINDS, "ingress"))
+async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_says_so(
+    world: World, kind: Kind
+) -> None:
+    await start(world, kind)
+
+    async def lose_and_wait() -> str:
+        for device in list(world.control.devices.values()):
+            world.control.delete_device(device)
+        return await waits(world, kind.parent)
+
+    assert "could not log in" in await world.eventually(lose_and_wait)
+    assert [key.used for key in world.control.keys.values()] == [True, True]
+    assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.parametrize("kind", cases(KINDS, "exposed"))
+async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(world: World, kind: Kind) -> None:
+    await start(world, kind)
+    world.control.delete_device(only_device(world))
+    await world.eventually(lambda: asked_or_given(world, kind))
+    await world.delete(kind.parent)
+    await world.eventually(lambda: world.gone(kind.parent))
+    assert (await world.leftovers(kind.parent), await world.device_names()) == ([], [])
+
+
+async def asked_or_given(world: World, kind: Kind) -> bool:
+    """Tell whether the proxy has asked for a key, or was given one since."""
+    (secret,) = await world.children(SECRET, kind.parent)
+    state = Proxy({}, {}, secret, {}).state
+    return "reissue_authkey" in state or len(world.control.keys) > 1
+
+
+async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
+    async with running_operator(cluster):
+        before = await start(cluster, EGRESS)
+    cluster.control.delete_device(only_device(cluster))
+    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
+    async with running_operator(cluster):
+        await well(cluster, EGRESS, before.state["device_id"])
+        assert len(cluster.control.keys) == 2
+
+
+WRITES = {"patch": "secrets", "update": "services", "create": "events"}
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("verb", cases({verb: verb for verb in WRITES}, "patch"))
+async def test_a_write_that_fails_costs_no_second_key(world: World, verb: str) -> None:
+    before = await start(world, EGRESS)
+    world.sim.writes.clear()
+    for code in (500, 409):
+        world.sim.faults.fail(Failure(code, verb=verb, plural=WRITES[verb]))
+    world.control.delete_device(only_device(world))
+    await well(world, EGRESS, before.state["device_id"])
+    assert len(world.control.keys) == 2
+    assert {written[1:] for written in world.sim.writes if written[0] == USER_AGENT} == {*WRITES.items()}
+
+
+GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
 
 
 async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
@@ -96,63 +158,6 @@ async def gates(world: World, lost: set[str]) -> bool:
     found = [Proxy({}, {}, secret, {}) for secret in await world.children(SECRET, GATES)]
     good = [each for each in found if "AuthKey" not in each.config and "device_fqdn" in each.state]
     return len(good) == 3 and not {each.state["device_id"] for each in good} & lost
-
-
-async def waits(world: World, parent: Object) -> str:
-    """Return what *parent* says of a proxy that waits for another key; empty before it does."""
-    if parent["kind"] not in READY:
-        return await event(world, parent, "AuthKeyDelayed")
-    condition = await world.condition(parent, READY[parent["kind"]][0])
-    return condition.message if condition and condition.status == "False" and "within 30 s" in condition.message else ""
-
-
-@kinds("ingress")
-async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_says_so(
-    world: World, kind: Kind
-) -> None:
-    await start(world, kind)
-
-    async def lose_and_wait() -> str:
-        for device in list(world.control.devices.values()):
-            world.control.delete_device(device)
-        return await waits(world, kind.parent)
-
-    assert "could not log in" in await world.eventually(lose_and_wait)
-    assert [key.used for key in world.control.keys.values()] == [True, True]
-    assert not await world.writes_when_left_alone()
-
-
-@kinds("exposed")
-async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(world: World, kind: Kind) -> None:
-    await start(world, kind)
-    world.control.delete_device(only_device(world))
-    await world.eventually(lambda: asked_or_given(world, kind))
-    await world.delete(kind.parent)
-    await world.eventually(lambda: world.gone(kind.parent))
-    assert (await world.leftovers(kind.parent), await world.device_names()) == ([], [])
-
-
-async def asked_or_given(world: World, kind: Kind) -> bool:
-    """Tell whether the proxy has asked for a key, or was given one since."""
-    (secret,) = await world.children(SECRET, kind.parent)
-    state = Proxy({}, {}, secret, {}).state
-    return "reissue_authkey" in state or len(world.control.keys) > 1
-
-
-WRITES = {"patch": "secrets", "update": "services", "create": "events"}
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("verb", cases({verb: verb for verb in WRITES}, "patch"))
-async def test_a_write_that_fails_costs_no_second_key(world: World, verb: str) -> None:
-    before = await start(world, EGRESS)
-    world.sim.writes.clear()
-    for code in (500, 409):
-        world.sim.faults.fail(Failure(code, verb=verb, plural=WRITES[verb]))
-    world.control.delete_device(only_device(world))
-    await well(world, EGRESS, before.state["device_id"])
-    assert len(world.control.keys) == 2
-    assert {written[1:] for written in world.sim.writes if written[0] == USER_AGENT} == {*WRITES.items()}
 
 
 @pytest.mark.parametrize("path", ["/api/v2/device/", pytest.param("/keys", marks=pytest.mark.thorough)])
@@ -176,6 +181,8 @@ async def shown_name(world: World, parent: Object) -> str:
 
 
 FUNNEL = Kind(load_balancer("lb", 443, funnel="true"), "default-lb")
+
+
 SHOWN = {"funnel": FUNNEL} | {name: KINDS[name] for name in ("exposed", "ingress", "connector")}
 
 
@@ -195,13 +202,3 @@ async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its
     await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})
     world.control.rename_device(only_device(world), "orders")
     await world.becomes(world.records, {f"orders.{DOMAIN}": proxy.addresses})
-
-
-async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    cluster.control.delete_device(only_device(cluster))
-    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
-    async with running_operator(cluster):
-        await well(cluster, EGRESS, before.state["device_id"])
-        assert len(cluster.control.keys) == 2

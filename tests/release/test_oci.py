@@ -3,7 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from release import oci
@@ -11,29 +11,24 @@ from release import oci
 from tests.release import layouts
 
 
-class Case(NamedTuple):
-    layers: list[dict[str, str]]
-    found: dict[str, bytes]
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
-    "case",
+    ("layers", "found"),
     [
-        Case([{"app/a": "1", "app/b": "2", "etc/c": "3"}], {"app/a": b"1", "app/b": b"2"}),
-        Case([{"./app/a": "1"}, {"/app/b": "2"}], {"app/a": b"1", "app/b": b"2"}),
-        Case([{"app/a": "1"}, {"app/a": "2"}], {"app/a": b"2"}),
-        Case([{"app/a": "1", "app/ab": "2"}, {"app/.wh.a": ""}], {"app/ab": b"2"}),
-        Case([{"app/d/a": "1"}, {"app/.wh.d": ""}], {}),
-        Case([{"app/a": "1"}, {".wh.app": ""}], {}),
-        Case([{"app/a": "1"}, {"app/b": "2", "app/.wh..wh..opq": ""}], {"app/b": b"2"}),
+        ([{"app/a": "1", "app/b": "2", "etc/c": "3"}], {"app/a": b"1", "app/b": b"2"}),
+        ([{"./app/a": "1"}, {"/app/b": "2"}], {"app/a": b"1", "app/b": b"2"}),
+        ([{"app/a": "1"}, {"app/a": "2"}], {"app/a": b"2"}),
+        ([{"app/a": "1", "app/ab": "2"}, {"app/.wh.a": ""}], {"app/ab": b"2"}),
+        ([{"app/d/a": "1"}, {"app/.wh.d": ""}], {}),
+        ([{"app/a": "1"}, {".wh.app": ""}], {}),
+        ([{"app/a": "1"}, {"app/b": "2", "app/.wh..wh..opq": ""}], {"app/b": b"2"}),
     ],
 )
 def test_the_files_of_an_image_are_those_of_its_layers_one_upon_the_other(
-    tmp_path: Path, case: Case, zipped: bool
+    tmp_path: Path, layers: list[dict[str, str]], found: dict[str, bytes], zipped: bool
 ) -> None:
-    layout = layouts.write(tmp_path, case.layers, zipped=zipped)
-    assert oci.files_of(layout, lambda path: path.startswith("app/")) == case.found
+    layout = layouts.write(tmp_path, layers, zipped=zipped)
+    assert oci.files_of(layout, lambda path: path.startswith("app/")) == found
 
 
 def read(layout: Path, descriptor: dict[str, Any]) -> dict[str, Any]:
@@ -50,24 +45,19 @@ def test_an_index_leads_to_the_images_of_all_platforms(tmp_path: Path) -> None:
         platform: layouts.write(tmp_path / str(number), [{"a": platform}], User=platform)
         for number, platform in enumerate(["linux/amd64", "linux/arm/v7"])
     }
-    described = oci.write_index(tmp_path / "index", images)
-    content = (tmp_path / "index" / "index.json").read_bytes()
-    assert described == {
-        "mediaType": oci.INDEX,
-        "digest": f"sha256:{hashlib.sha256(content).hexdigest()}",
-        "size": len(content),
-    }
+    layout = tmp_path / "index"
+    described = oci.write_index(layout, images)
+    content = (layout / "index.json").read_bytes()
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert described == {"mediaType": oci.INDEX, "digest": digest, "size": len(content)}
     index = json.loads(content)
     assert index["mediaType"] == oci.INDEX
     assert [each["platform"] for each in index["manifests"]] == [
         {"os": "linux", "architecture": "amd64"},
         {"os": "linux", "architecture": "arm", "variant": "v7"},
     ]
-    users = [
-        read(tmp_path / "index", read(tmp_path / "index", each)["config"])["config"]["User"]
-        for each in index["manifests"]
-    ]
-    assert users == [*images]
+    manifests = [read(layout, each) for each in index["manifests"]]
+    assert [read(layout, each["config"])["config"]["User"] for each in manifests] == [*images]
 
 
 def test_a_statement_is_an_artifact_whose_subject_is_what_it_is_about(tmp_path: Path) -> None:
@@ -77,8 +67,7 @@ def test_a_statement_is_an_artifact_whose_subject_is_what_it_is_about(tmp_path: 
     manifest = read(tmp_path, described)
     assert oci.only_manifest(tmp_path) == described
     assert manifest["subject"] == {"mediaType": oci.MANIFEST, "digest": "sha256:1", "size": 7}
-    assert manifest["artifactType"] == manifest["layers"][0]["mediaType"] == "application/vnd.in-toto+json"
-    assert manifest["annotations"] == manifest["layers"][0]["annotations"]
-    assert manifest["annotations"] == {"in-toto.io/predicate-type": "https://example.org/said"}
-    assert read(tmp_path, manifest["layers"][0]) == statement
-    assert read(tmp_path, manifest["config"]) == {}
+    (layer,) = manifest["layers"]
+    assert manifest["artifactType"] == layer["mediaType"] == "application/vnd.in-toto+json"
+    assert manifest["annotations"] == layer["annotations"] == {"in-toto.io/predicate-type": "https://example.org/said"}
+    assert (read(tmp_path, layer), read(tmp_path, manifest["config"])) == (statement, {})

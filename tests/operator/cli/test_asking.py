@@ -3,49 +3,22 @@
 import asyncio
 import socket
 from argparse import ArgumentTypeError
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Thread
 
 import pytest
 from aiohttp import web
 from clustersim.processes import free_port
-from prometheus_client import CollectorRegistry, Gauge
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
 from tsoperator.cli.asking import Endpoint, Installation, addresses, ask, endpoint
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.runtime.health import HealthServer
 
 from tests.nameserver.conftest import running_server
 from tests.nameserver.samples import SETTINGS
+from tests.operator.cli.conftest import Operator
 from tests.support.cluster import serving
-
-NO_NAMESERVER = ok(
-    "nameserver", "there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names"
-)
-
-
-class Operator:
-    """The probes of an operator, and what is wrong with it."""
-
-    def __init__(self) -> None:
-        self.wrong = ""
-        self.at = Endpoint("", 0)
-
-    def look(self) -> str:
-        return self.wrong
-
-
-@pytest.fixture
-async def operator() -> AsyncIterator[Operator]:
-    operator = Operator()
-    registry = CollectorRegistry()
-    Gauge("tsoperator_leading", "Whether it leads.", registry=registry).set(1)
-    preflight = Gauge("tsoperator_preflight", "What passes.", ["check", "tailnet"], registry=registry)
-    preflight.labels("api", "").set(1)
-    async with HealthServer("127.0.0.1:0", registry, {"cache": operator.look}) as address:
-        operator.at = endpoint(address)
-        yield operator
 
 
 async def findings(
@@ -62,12 +35,13 @@ async def findings(
 
 async def test_an_operator_that_is_ready_is_well_without_a_nameserver(operator: Operator) -> None:
     found = await findings(operator.at)
-    assert found[:2] == [
-        ok("operator", f"operator at {operator.at} is ready"),
-        ok("leader", f"operator at {operator.at} leads"),
+    assert [str(each) for each in found] == [
+        f"ok: operator at {operator.at} is ready",
+        f"ok: operator at {operator.at} leads",
+        "ok: the tailnet is set up for the operator, as far as it can see",
+        "ok: there are no proxies yet",
+        "ok: there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names",
     ]
-    assert found[-1] == NO_NAMESERVER
-    assert {each.verdict for each in found} == {"ok"}
 
 
 async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> None:
@@ -78,7 +52,7 @@ async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> 
 
 
 async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> None:
-    operator.wrong = "not listed yet: services"
+    operator.until_ready = 1
     (found, *_) = await findings(operator.at)
     assert found == failed(
         "operator",
@@ -110,11 +84,7 @@ async def test_a_port_of_another_program_is_no_operator(readyz: int, metrics: st
 @pytest.mark.parametrize(
     ("error", "words", "cure"),
     [
-        (
-            socket.EAI_NONAME,
-            "the operator has no Pod",
-            "see why with `kubectl -n tailscale describe deployments,replicasets,pods --show-events",
-        ),
+        (socket.EAI_NONAME, "the operator has no Pod", "see why with `kubectl -n tailscale describe deployments,rep"),
         (socket.EAI_AGAIN, "the cluster's DNS doesn't answer this Pod", "see whether the cluster's DNS works"),
     ],
 )
@@ -127,20 +97,14 @@ async def test_a_name_that_leads_nowhere_is_told_from_a_dns_that_is_away(error: 
     assert found.cure.startswith(cure)
 
 
-async def test_a_nameserver_that_has_records_is_well(operator: Operator) -> None:
+async def test_a_nameserver_is_well_if_it_has_records_and_the_zone(operator: Operator) -> None:
     async with running_server(Listening("127.0.0.1", 0)) as server:
         at = Endpoint(server.host, server.port)
-        for zone in ("ts.net", "TS.net."):
-            (*_, found) = await findings(operator.at, at, zone=zone)
-            assert found == ok("nameserver", f"nameserver at {at} answers for {zone}")
-
-
-async def test_a_nameserver_without_records_or_zone_says_so(operator: Operator) -> None:
-    async with running_server(Listening("127.0.0.1", 0)) as server:
-        at = Endpoint(server.host, server.port)
-        (*_, other) = await findings(operator.at, at, zone="tail.example.org")
+        zones = ("ts.net", "TS.net.", "tail.example.org")
+        *well, other = [(await findings(operator.at, at, zone=zone))[-1] for zone in zones]
         server.serving.zone = empty_zone(SETTINGS)
         (*_, empty) = await findings(operator.at, at)
+    assert well == [ok("nameserver", f"nameserver at {at} answers for {zone}") for zone in zones[:2]]
     assert (other.verdict, empty.verdict) == ("FAILED", "FAILED")
     assert f"nameserver at {at}, asked for tail.example.org: REFUSED: it doesn't serve that zone" in other.words
     assert f"nameserver at {at}, asked for ts.net: SERVFAIL: it has no records yet" in empty.words
@@ -153,13 +117,13 @@ async def test_a_nameserver_that_is_away_is_told(operator: Operator) -> None:
     assert found.cure.startswith("see `kubectl -n tailscale describe pods --show-events -l app=nameserver`")
 
 
-@pytest.fixture
-def responder() -> Iterator[Callable[[Callable[[bytes], bytes]], Endpoint]]:
-    """Start servers that answer one packet as they are told."""
-    opened: list[tuple[socket.socket, Thread]] = []
+Answer = Callable[[bytes], bytes]
 
-    def start(answer: Callable[[bytes], bytes]) -> Endpoint:
-        bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+@contextmanager
+def responder(answer: Answer) -> Iterator[Endpoint]:
+    """Run a server that answers one packet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
 
         def serve() -> None:
@@ -168,35 +132,29 @@ def responder() -> Iterator[Callable[[Callable[[bytes], bytes]], Endpoint]]:
 
         thread = Thread(target=serve)
         thread.start()
-        opened.append((bound, thread))
-        return Endpoint(*bound.getsockname())
-
-    yield start
-    for bound, thread in opened:
+        yield Endpoint(*bound.getsockname())
         thread.join(5)
-        bound.close()
 
 
-Start = Callable[[Callable[[bytes], bytes]], Endpoint]
+NO_ANSWER = "doesn't answer (what came was no answer)"
+PACKETS: dict[str, tuple[Answer, str]] = {
+    "the Go operator's, which knows no SOA": (lambda query: query[:2] + b"\x84\x04" + query[4:], "answers for ts.net"),
+    "another rcode": (
+        lambda query: query[:2] + b"\x84\x03" + query[4:],
+        "rcode 3 is no answer of a nameserver of ours",
+    ),
+    "nothing": (lambda _: b"", NO_ANSWER),
+    "a short one": (lambda query: query[:11], NO_ANSWER),
+    "that to another question": (lambda query: query[:1] + bytes(12), NO_ANSWER),
+}
 
 
-async def test_the_go_operators_nameserver_is_well_though_it_knows_no_soa(operator: Operator, responder: Start) -> None:
-    at = responder(lambda query: query[:2] + b"\x84\x04" + query[4:])
-    (*_, found) = await findings(operator.at, at)
-    assert found == ok("nameserver", f"nameserver at {at} answers for ts.net")
-
-
-@pytest.mark.parametrize("answer", [b"", b"short", bytes(12)])
-async def test_a_packet_that_is_no_answer_counts_as_none(operator: Operator, responder: Start, answer: bytes) -> None:
-    (*_, found) = await findings(
-        operator.at, responder(lambda query: answer if len(answer) < 12 else query[:1] + answer)
-    )
-    assert "doesn't answer (what came was no answer)" in found.words
-
-
-async def test_an_rcode_of_no_nameserver_of_ours_is_told_by_its_number(operator: Operator, responder: Start) -> None:
-    (*_, found) = await findings(operator.at, responder(lambda query: query[:2] + b"\x84\x03" + query[4:]))
-    assert "rcode 3 is no answer of a nameserver of ours" in found.words
+@pytest.mark.parametrize(("answer", "words"), PACKETS.values(), ids=PACKETS)
+async def test_a_packet_is_an_answer_of_a_nameserver_or_none(operator: Operator, answer: Answer, words: str) -> None:
+    with responder(answer) as at:
+        (*_, found) = await findings(operator.at, at)
+    assert words in found.words
+    assert (found.verdict == "ok") == ("answers for" in words)
 
 
 @pytest.mark.parametrize("text", ["9002", "operator", "operator:", "operator:x", "a:70000", "[::1", ":9002", ""])

@@ -4,40 +4,14 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from aiohttp import web
 from tsoperator.__main__ import main
-from tsoperator.cli.asking import Endpoint, endpoint
 
-from tests.operator.cli.cluster.front import METRICS
-from tests.support.cluster import serving
-
-
-class Operator:
-    """What a Pod of an operator answers. It becomes ready after it was asked *until_ready* times."""
-
-    def __init__(self) -> None:
-        self.until_ready = 0
-        self.at = Endpoint("", 0)
-
-    async def answer(self, request: web.Request) -> web.Response:
-        if request.path == "/metrics":
-            return web.Response(text=METRICS)
-        self.until_ready -= 1
-        return web.Response(status=503 if self.until_ready >= 0 else 200)
-
-
-@pytest.fixture
-async def operator() -> AsyncIterator[Operator]:
-    operator = Operator()
-    async with serving(operator.answer) as url:
-        operator.at = endpoint(url.removeprefix("http://"))
-        yield operator
-
+from tests.operator.cli.conftest import Operator
 
 Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
 
@@ -85,21 +59,16 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
 
 async def test_the_program_finds_the_nameserver_as_a_pod_is_told_of_it(operator: Operator, run: Run) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
-    assert code == 1
-    assert lines[0] == f"ok: operator at {operator.at} is ready"
+    assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
     assert lines[-2].startswith("FAILED: nameserver at [::1]:53")
     assert lines[-1].startswith("    To do: see `kubectl")
 
 
-async def test_the_program_ends_with_0_where_all_is_well(operator: Operator, run: Run) -> None:
-    code, lines = await run(f"--operator={operator.at}")
-    assert code == 0
-    assert [line for line in lines if not line.startswith("ok: ")] == []
-
-
 async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator, run: Run) -> None:
     operator.until_ready = 2
-    assert (await run(f"--operator={operator.at}", "--seconds=15"))[0] == 0
+    code, lines = await run(f"--operator={operator.at}", "--seconds=15")
+    assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, [])
+    assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
     operator.until_ready = 2
     assert (await run(f"--operator={operator.at}"))[0] == 1
 

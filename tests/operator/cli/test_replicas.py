@@ -1,7 +1,5 @@
 """What the operator's Pods say by their metrics, and what a check makes of it."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.cli.findings import Finding
 from tsoperator.cli.replicas import Replica, check_replicas, parse_metrics
@@ -31,79 +29,51 @@ def test_a_leader_and_a_standby_that_are_well_have_nothing_wrong() -> None:
     ]
 
 
-def test_a_cluster_without_proxies_is_well() -> None:
-    assert [*check_replicas("tailscale", [replica(LEADS, SET_UP)])][-1].words == "there are no proxies yet"
-
-
-class Case(NamedTuple):
-    lines: list[str]
-    check: str
-    words: str
-    cure: str
-
-
 def failed_look(check: str, tailnet: str = "") -> list[str]:
     return [LEADS, SET_UP, f'tsoperator_preflight{{check="{check}",tailnet="{tailnet}"}} 0.0']
 
 
-CASES = {
-    "no leader": Case(
-        [STANDS_BY], "leader", "no Pod of the operator leads (1 looked at)", "get lease tailscale-operator"
-    ),
-    "no look": Case([LEADS], "preflight", "has not looked at the tailnet yet", "wait a minute"),
-    "another's look": Case(
-        [LEADS, 'tsoperator_preflight{check="api",tailnet="b"} 1.0'], "preflight", "has not looked", "wait a minute"
-    ),
-    "no server": Case(failed_look("api"), "preflight/api", "does not answer as one", "OPERATOR_LOGIN_SERVER"),
-    "credentials": Case(
-        failed_look("credentials"), "preflight/credentials", "does not accept the OAuth client", "Secret operator-oauth"
-    ),
-    "no keys": Case(failed_look("auth_keys"), "preflight/auth_keys", "may not make auth keys", "scope Auth Keys"),
-    "no devices": Case(failed_look("devices"), "preflight/devices", "may not see and change", "scope Devices Core"),
-    "no tag": Case(
-        failed_look("tags"), "preflight/tags", "may not give tags", "get events --field-selector reason=Preflight"
-    ),
-    "a new check": Case(failed_look("moon"), "preflight/moon", "the check 'moon'", "docs/tailnet-policy.md"),
-    "a Tailnet": Case(
-        failed_look("tags", "b"), "preflight/tags", "Tailnet b: the OAuth client", "`kubectl describe tailnet b`"
-    ),
-    "blind": Case(
-        [LEADS, SET_UP, 'tsoperator_watch_refused{resource="services",namespace="a"} 1.0'],
-        "watches",
-        "may not see services in namespace a",
-        "the chart's roles",
-    ),
-    "blind everywhere": Case(
-        [LEADS, SET_UP, 'tsoperator_watch_refused{resource="connectors",namespace=""} 1.0'],
-        "watches",
-        "the operator may not see connectors",
-        "the chart's roles",
-    ),
-    "proxies": Case(
-        [
-            LEADS,
-            SET_UP,
-            'tsoperator_proxies{parent="svc",ready="true"} 2.0',
-            'tsoperator_proxies{parent="svc",ready="false"} 1.0',
-            'tsoperator_proxies{parent="connector",ready="false"} 2.0',
-        ],
-        "proxies",
-        "3 of 5 proxies don't serve (1 of type svc, 2 of type connector)",
-        "tailscale.com/managed=true",
-    ),
-}
+def watch(resource: str, namespace: str, refused: float = 1.0) -> list[str]:
+    return [LEADS, SET_UP, f'tsoperator_watch_refused{{resource="{resource}",namespace="{namespace}"}} {refused}']
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_fault_is_found_with_its_cure(case: Case) -> None:
-    (found,) = wrong(replica(*case.lines))
-    assert (found.verdict, found.check) == ("FAILED", case.check)
-    assert case.words in found.words
-    assert case.cure in found.cure
+ANOTHERS = [LEADS, 'tsoperator_preflight{check="api",tailnet="b"} 1.0']
+PROXIES = [
+    'tsoperator_proxies{parent="svc",ready="true"} 2.0',
+    'tsoperator_proxies{parent="svc",ready="false"} 1.0',
+    'tsoperator_proxies{parent="connector",ready="false"} 2.0',
+]
+WAITING = "3 of 5 proxies don't serve (1 of type svc, 2 of type connector)"
+NO_CREDENTIALS = "does not accept the OAuth client"
+EVENTS = "get events --field-selector reason=Preflight"
+ROLES = "the chart's roles"
+CASES = [
+    ([STANDS_BY], "leader", "no Pod of the operator leads (1 looked at)", "get lease tailscale-operator"),
+    ([LEADS], "preflight", "has not looked at the tailnet yet", "wait a minute"),
+    (ANOTHERS, "preflight", "has not looked", "wait a minute"),
+    (failed_look("api"), "preflight/api", "does not answer as one", "OPERATOR_LOGIN_SERVER"),
+    (failed_look("credentials"), "preflight/credentials", NO_CREDENTIALS, "Secret operator-oauth"),
+    (failed_look("auth_keys"), "preflight/auth_keys", "may not make auth keys", "scope Auth Keys"),
+    (failed_look("devices"), "preflight/devices", "may not see and change", "scope Devices Core"),
+    (failed_look("tags"), "preflight/tags", "may not give tags", EVENTS),
+    (failed_look("moon"), "preflight/moon", "the check 'moon'", "docs/tailnet-policy.md"),
+    (failed_look("tags", "b"), "preflight/tags", "Tailnet b: the OAuth client", "`kubectl describe tailnet b`"),
+    (watch("services", "a"), "watches", "may not see services in namespace a", ROLES),
+    (watch("connectors", ""), "watches", "the operator may not see connectors", ROLES),
+    ([LEADS, SET_UP, *PROXIES], "proxies", WAITING, "tailscale.com/managed=true"),
+]
+
+
+@pytest.mark.parametrize(("lines", "check", "words", "cure"), CASES)
+def test_a_fault_is_found_with_its_cure(lines: list[str], check: str, words: str, cure: str) -> None:
+    (found,) = wrong(replica(*lines))
+    assert (found.verdict, found.check) == ("FAILED", check)
+    assert words in found.words
+    assert cure in found.cure
 
 
 def test_a_watch_that_works_again_is_no_fault() -> None:
-    assert wrong(replica(LEADS, SET_UP, 'tsoperator_watch_refused{resource="services",namespace="a"} 0.0')) == []
+    assert wrong(replica(*watch("services", "a", refused=0.0))) == []
 
 
 def test_two_leaders_are_a_fault() -> None:

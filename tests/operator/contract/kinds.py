@@ -57,8 +57,8 @@ class Edit(NamedTuple):
 class Bad(NamedTuple):
     """A merge patch that makes an object bad, and the reason and words by which its user is told why.
 
-    The Event that tells it has the reason *event*; there is none if that is empty. On a real API server the CRD's own
-    rules may refuse the patch: then it *is_simulated*.
+    The Event that tells it has the reason *event*; there is none if that is empty. Where the CRD's own rules refuse the
+    patch on a real API server, it *is_simulated*.
     """
 
     patch: Object
@@ -105,12 +105,10 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """The name of the object."""
         return key_of(self.manifest).name
 
     @property
     def resource(self) -> Resource:
-        """The resource of the object."""
         return resource_of(self.manifest)
 
     def __str__(self) -> str:
@@ -118,7 +116,6 @@ class Kind:
 
 
 def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
-    """Return the predicate of objects that have a condition of this *kind* for this *reason*."""
 
     def holds(obj: Object) -> bool:
         conditions = (obj.get("status") or {}).get("conditions") or ()
@@ -128,12 +125,10 @@ def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
 
 
 def is_balanced(obj: Object) -> bool:
-    """Tell whether an Ingress shows where it is served."""
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
 
 def spec(**fields: Any) -> Object:
-    """Return the patch that sets *fields* of the spec."""
     return {"spec": fields}
 
 
@@ -143,13 +138,17 @@ def annotated(**annotations: str | None) -> Object:
     return {"metadata": {"annotations": named}}
 
 
+def _crd(patch: Object, reason: str, words: str) -> Bad:
+    """Return a patch that the CRD's own rules may refuse."""
+    return Bad(patch, reason, words, event=reason, is_simulated=True)
+
+
 def proxy_child(obj: Object, resource: Resource) -> str:
     """Return the name of a proxy's child, for the object *obj* as it is stored."""
     return child_name(key_of(obj).name, uid(obj)) + ("-0" if resource == SECRET else "")
 
 
 def group_child(obj: Object, resource: Resource) -> str:
-    """Return the name of a child of a ProxyGroup."""
     name = key_of(obj).name
     return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
 
@@ -161,7 +160,6 @@ def shared_child(obj: Object, resource: Resource) -> str:
 
 
 def nameserver_child(_: Object, resource: Resource) -> str:
-    """Return the name of a child of a DNSConfig."""
     return "dnsrecords" if resource == CONFIGMAP else "nameserver"
 
 
@@ -184,7 +182,6 @@ _BAD_SERVICE = {
 
 
 def writes(verb: str, *plurals: str) -> frozenset[str]:
-    """Return the writes of these kinds."""
     return frozenset(f"{verb} {plural}" for plural in plurals)
 
 
@@ -194,7 +191,6 @@ _ENDING = writes("delete", "secrets", "services", "statefulsets")
 
 
 def _service(manifest: Object, **fields: Any) -> Kind:
-    """Return the record of a Service that has a proxy."""
     of_services = {"patch services", "update services"}
     given: Mapping[str, Any] = {
         "children": _PROXY,
@@ -244,9 +240,7 @@ KINDS: Sequence[Kind] = [
     _service(
         load_balancer("kind-balancer", proxy_class="metered"),
         beside=[_METERED],
-        edits={
-            "hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"hostname": "kind-balancer-shop.{DOMAIN}"')
-        },
+        edits={"hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"kind-balancer-shop.{DOMAIN}"')},
         bad={**_BAD_SERVICE, "target": Bad(annotated(tailnet_fqdn="bad"), "ProxyInvalid", "bad", "INVALIDSERVICE")},
     ),
     _service(
@@ -275,9 +269,7 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"patch ingresses", "patch configmaps", "patch services"},
     ),
     Kind(
-        connector(
-            "kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-one", proxyClass="metered"
-        ),
+        connector("kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-a", proxyClass="metered"),
         _CREATED,
         beside=[_METERED],
         children=_PROXY,
@@ -290,9 +282,7 @@ KINDS: Sequence[Kind] = [
         bad={
             "host bits": Bad(_HOST_BITS, "ConnectorInvalid", "0.0.0.0/5", "ConnectorInvalid"),
             "class": Bad(spec(proxyClass="nonesuch"), "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"),
-            "two roles": Bad(
-                spec(appConnector={}), "ConnectorInvalid", "app connector", "ConnectorInvalid", is_simulated=True
-            ),
+            "two roles": _crd(spec(appConnector={}), "ConnectorInvalid", "app connector"),
         },
         failed="ConnectorCreationFailed",
         making=_MAKING | {"update connectors"},
@@ -312,21 +302,8 @@ KINDS: Sequence[Kind] = [
         child_name=nameserver_child,
         early=CONFIGMAP,
         shared=[(CONFIGMAP, Key("kube-system", "coredns"))],
-        edits={
-            "image": Edit(
-                spec(nameserver={"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}),
-                "k8s-nameserver:kind-dns",
-            )
-        },
-        bad={
-            "replicas": Bad(
-                spec(nameserver={"replicas": "many"}),
-                "NameserverInvalid",
-                "replicas",
-                "NameserverInvalid",
-                is_simulated=True,
-            )
-        },
+        edits={"image": Edit(spec(nameserver={"image": {"repo": "example.org/ns", "tag": "kind-dns"}}), "ns:kind-dns")},
+        bad={"replicas": _crd(spec(nameserver={"replicas": "many"}), "NameserverInvalid", "replicas")},
         failed="NameserverCreationFailed",
         making=writes("create", "serviceaccounts", "roles", "rolebindings", "deployments", "services", "configmaps")
         | writes("update", "dnsconfigs", "deployments", "services")
@@ -338,13 +315,7 @@ KINDS: Sequence[Kind] = [
         has_reason("ProxyClassReady", "ProxyClassValid"),
         bad={
             "image": Bad(_BAD_IMAGE, "ProxyClassInvalid", "may have upper case", "ProxyClassInvalid"),
-            "metrics": Bad(
-                spec(metrics={"enable": "yes"}),
-                "ProxyClassInvalid",
-                "must be true or false",
-                "ProxyClassInvalid",
-                is_simulated=True,
-            ),
+            "metrics": _crd(spec(metrics={"enable": "yes"}), "ProxyClassInvalid", "must be true or false"),
         },
         making=frozenset({"update proxyclasses"}),
         ending=frozenset({"update proxyclasses"}),
@@ -367,9 +338,7 @@ KINDS: Sequence[Kind] = [
         edits={"prefix": Edit(spec(hostnamePrefix="kind-egress-group-gate"), '"hostname": "kind-egress-group-gate-1"')},
         bad={
             "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
-            "replicas": Bad(
-                spec(replicas="many"), "ProxyGroupInvalid", "replicas", "ProxyGroupInvalid", is_simulated=True
-            ),
+            "replicas": _crd(spec(replicas="many"), "ProxyGroupInvalid", "replicas"),
         },
         is_collected=True,
         keeps_others_labels=True,
@@ -419,7 +388,6 @@ def marks(kind: Kind) -> list[pytest.MarkDecorator]:
 
 
 def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Return what runs a test for each of *kinds*."""
     return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=marks(kind)) for kind in kinds])
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from clustersim.tailnet import Device
 from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_CLUSTER_DNS_READY, CONDITION_PROXYGROUP_READY
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
 
-from tests.operator.contract.kinds import Kind
+from tests.operator.contract.kinds import Edit, Kind
 from tests.support.operator import NAMESPACE, Proxy, World
 
 _OWN = {  # what differs between two worlds that are alike
@@ -44,7 +44,6 @@ class Scene:
 
     @property
     def obj(self) -> Object:
-        """The manifest of the object."""
         return self.kind.manifest
 
     async def prepare(self) -> None:
@@ -65,7 +64,6 @@ class Scene:
 
     @property
     def node_ids(self) -> list[str]:
-        """The IDs of the devices."""
         return [each.node_id for each in self.devices]
 
     @property
@@ -82,14 +80,12 @@ class Scene:
                 await self.world.apply(obj)
 
     async def change(self, obj: Object, patch: Object) -> None:
-        """Merge *patch* into the object that is there under the name of *obj*."""
         if sim := self.world.simulation:
             sim.store.merge(_simulated(obj), *key_of(obj), patch)
         else:
             await self.world.change(obj, patch)
 
     async def delete(self, *objects: Object) -> None:
-        """Ask for *objects* to be deleted."""
         for obj in objects:
             if sim := self.world.simulation:
                 sim.store.delete(_simulated(obj), *key_of(obj))
@@ -112,7 +108,6 @@ class Scene:
         """Wait until all is as in *portrait* again."""
 
         async def difference() -> list[str]:
-            """Return the lines that only one of both has."""
             lines = [text.splitlines() for text in (portrait, self.portrait())]
             only = [[line for line in one if line not in other] for one, other in (lines, lines[::-1])]
             return [*(f"- {line}" for line in only[0]), *(f"+ {line}" for line in only[1])]
@@ -120,22 +115,20 @@ class Scene:
         await self.world.becomes(difference, [])
         await self.whole()
 
-    async def edit(self, name: str) -> None:
-        """Change the object as its record says, and wait until that has taken effect."""
-        edit = self.kind.edits[name]
-        assert not await self.shows(edit.shows)
-        pods, devices = self._pods(), set(self.node_ids)
-        await self.change(self.obj, edit.patch)
-        await self.world.eventually(lambda: self.shows(edit.shows))
-        await self.whole()
-        if self.kind.devices:
-            assert (self._pods() != pods, set(self.node_ids)) == (edit.restarts, devices), name
-
     async def edit_all(self) -> str:
-        """Make all edits, one after the other, and return the portrait of what comes of them."""
-        for name in self.kind.edits:
-            await self.edit(name)
+        """Make all edits, each after the one before has taken effect, and return the portrait of what comes of them."""
+        for name, edit in self.kind.edits.items():
+            assert not await self.shows(edit.shows)
+            pods, devices = self._pods(), set(self.node_ids)
+            await self.change(self.obj, edit.patch)
+            await self.becomes_visible(edit)
+            await self.whole()
+            if self.kind.devices:
+                assert (self._pods() != pods, set(self.node_ids)) == (edit.restarts, devices), name
         return self.portrait()
+
+    async def becomes_visible(self, edit: Edit) -> None:
+        await self.world.eventually(lambda: self.shows(edit.shows))
 
     async def take_back(self, patch: Object) -> None:
         """Take back *patch*, which was made to the object as it is in its manifest."""
@@ -147,26 +140,26 @@ class Scene:
         await self.change(self.obj, back(patch, self.obj))
 
     async def end(self) -> None:
-        """Delete the object, and wait until nothing is left of it."""
         await self.delete(self.obj)
         await self.world.becomes(self.left, [])
 
     async def shows(self, words: str) -> bool:
-        """Tell whether *words* are in the children, the devices or the status."""
         live = self.live() or {}
         return words in self._drawn({"status": live.get("status")})
 
+    async def is_ready(self) -> bool:
+        live = self.live()
+        return live is not None and self.kind.is_ready(live)
+
     async def missing(self) -> list[str]:
         """Return what there is too little or too much of."""
-        live = self.live()
         found = {obj["kind"] for obj in self._made()}
-        keys = [Proxy({}, {}, secret, {}) for secret in self._made() if secret["kind"] == SECRET.kind]
-        devices = len(self.devices)
+        keys = [Proxy({}, {}, secret, {}) for secret in self.children(SECRET)]
         facts = {
-            "it is not ready": live is not None and self.kind.is_ready(live),
+            "it is not ready": await self.is_ready(),
             f"children: {sorted(found)}": {resource.kind for resource in self.kind.children} <= found,
             "it tells of another generation": await self.is_current(),
-            f"{devices} devices": devices == self.kind.devices,
+            f"{len(self.devices)} devices": len(self.devices) == self.kind.devices,
             "an auth key is unused": not any(secret.holds_auth_key for secret in keys),
         }
         return [words for words, good in facts.items() if not good]
@@ -178,18 +171,19 @@ class Scene:
         return [*there, *(device.name for device in self.devices), *changed]
 
     def live(self) -> Object | None:
-        """Return the object as it is now."""
-        same = (self.obj["kind"], key_of(self.obj))
-        return next((obj for obj in self._everything() if (obj["kind"], key_of(obj)) == same), None)
+        return next(self._named(self.obj), None)
+
+    def _named(self, named: Object) -> Iterator[Object]:
+        """Yield what is there under the name of an object."""
+        return (obj for obj in self._everything() if (obj["kind"], key_of(obj)) == (named["kind"], key_of(named)))
 
     def children(self, resource: Resource) -> list[Object]:
-        """Return the children of one kind."""
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
     async def told(self, words: str, *reasons: str) -> None:
         """Wait until its user is told *words* for these *reasons*, by a condition of the generation that there is."""
         for reason in reasons:
-            await self.world.eventually(lambda reason=reason: self.says(words, reason))  # type: ignore[misc]  # bound
+            await self.world.eventually(partial(self.says, words, reason))
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
@@ -199,42 +193,30 @@ class Scene:
         """
         live = self.live() or {"metadata": {}}
         wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
-        conditions = (live.get("status") or {}).get("conditions") or ()
-        ours = [
-            each
-            for each in conditions
-            if each["type"].endswith("Ready") and each["type"] != CONDITION_CLUSTER_DNS_READY
-        ]
-        return [each.get("observedGeneration") for each in ours] == [wanted] * len(ours)
+        ours = [each for each in conditions(live) if each["type"].endswith("Ready")]
+        seen = {each.get("observedGeneration") for each in ours if each["type"] != CONDITION_CLUSTER_DNS_READY}
+        return seen <= {wanted}
 
     def child(self, resource: Resource) -> Object:
-        """Return the first child of one kind."""
         live = self.live()
         assert live is not None
         name = self.kind.child_name(live, resource)
         return next(obj for obj in self.children(resource) if key_of(obj).name == name)
 
     async def is_another(self, child: Object) -> bool:
-        """Tell whether another object is there under the name of *child*."""
-        same = (obj for obj in self._everything() if (obj["kind"], key_of(obj)) == (child["kind"], key_of(child)))
-        return [uid(obj) for obj in same] not in ([], [uid(child)])
+        return [uid(obj) for obj in self._named(child)] not in ([], [uid(child)])
 
     def said(self) -> list[tuple[str, str]]:
         """Return what its user is told: reasons and messages of conditions and Events."""
-        live = self.live()
-        if live is None:
-            return []
-        conditions = (live.get("status") or {}).get("conditions") or ()
-        return [*((each["reason"], each["message"]) for each in conditions), *self.events()]
+        told = [(each["reason"], each["message"]) for each in conditions(self.live() or {})]
+        return [*told, *self.events()]
 
     def events(self) -> list[tuple[str, str]]:
-        """Return the reasons and messages of the Events on the object."""
-        live = self.live() or {"metadata": {"uid": ""}}
-        found = (event for event in self._everything(EVENT) if event["involvedObject"].get("uid") == uid(live))
+        live = self.live()
+        found = (event for event in self._everything(EVENT) if live and event["involvedObject"].get("uid") == uid(live))
         return [(event["reason"], event["message"]) for event in found]
 
     async def says(self, words: str, reason: str = "") -> bool:
-        """Tell whether its user is told *words*, for that *reason*."""
         return any(words in message and reason in ("", why) for why, message in self.said())
 
     def portrait(self) -> str:
@@ -258,11 +240,10 @@ class Scene:
     def _drawn(self, *besides: Object) -> str:
         """Return a line for each of *besides*, each child and each device."""
         lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
-        lines += [
+        devices = [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
         ]
-        lines += self._shared()
-        return "\n".join(sorted(lines))
+        return "\n".join(sorted([*lines, *devices, *self._shared()]))
 
     def _shared(self) -> list[str]:
         """Return what is in the objects of others that the operator writes into."""
@@ -285,6 +266,10 @@ class Scene:
         wanted = {each.kind for each in kinds} or {each.kind for each in RESOURCES} - {EVENT.kind}
         for resource in RESOURCES:
             yield from self.world.store.list(resource) if resource.kind in wanted else ()
+
+
+def conditions(obj: Object) -> Sequence[Object]:
+    return (obj.get("status") or {}).get("conditions") or ()
 
 
 def _simulated(obj: Object) -> SimResource:

@@ -1,24 +1,11 @@
 """Children that somebody deletes, edits or relabels are put right, and what is another's stays, in any World."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DEPLOYMENT,
-    ENDPOINTSLICE,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Object,
-    Resource,
-    key_of,
-    labels,
-    uid,
-)
+from tsoperator.api import objects
+from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
 from tests.operator.contract.kinds import KINDS, Kind, each_parent, marks
 from tests.operator.contract.scene import Scene
@@ -29,15 +16,20 @@ pytestmark = pytest.mark.full
 _APP = {"example.org/app": "other"}
 _PODS = {"metadata": {"labels": _APP}, "spec": {"containers": [{"name": "a", "image": "example.org/a"}]}}
 _STRANGERS: dict[Resource, Object] = {
-    CONFIGMAP: {},
-    ENDPOINTSLICE: {"addressType": "IPv4", "endpoints": []},
-    DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
-    ROLE: {"rules": []},
-    ROLEBINDING: {"roleRef": {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "other"}, "subjects": []},
-    SECRET: {"data": {"password": "eA=="}},
-    SERVICE: {"spec": {"ports": [{"port": 80}]}},
-    SERVICEACCOUNT: {},
-    STATEFULSET: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "serviceName": "a", "template": _PODS}},
+    objects.CONFIGMAP: {},
+    objects.ENDPOINTSLICE: {"addressType": "IPv4", "endpoints": []},
+    objects.DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
+    objects.ROLE: {"rules": []},
+    objects.ROLEBINDING: {
+        "roleRef": {"apiGroup": objects.ROLE.group, "kind": objects.ROLE.kind, "name": "other"},
+        "subjects": [],
+    },
+    objects.SECRET: {"data": {"password": "eA=="}},
+    objects.SERVICE: {"spec": {"ports": [{"port": 80}]}},
+    objects.SERVICEACCOUNT: {},
+    objects.STATEFULSET: {
+        "spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "serviceName": "a", "template": _PODS}
+    },
 }
 
 
@@ -47,7 +39,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
     for resource in kind.children:
         child = scene.child(resource)
         await scene.delete(child)
-        await scene.world.eventually(lambda child=child: scene.is_another(child))  # type: ignore[misc]  # bound
+        await scene.world.eventually(partial(scene.is_another, child))
         await scene.becomes(before)
 
 
@@ -65,7 +57,8 @@ async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> 
         assert uid(scene.child(resource)) == uid(child)
 
 
-LABELS: dict[str, dict[str, str | None]] = {
+LABELS: dict[str, dict[str, str | None] | None] = {
+    "none": None,
     "nobody's": {"tailscale.com/parent-resource": None},
     "another's": {"tailscale.com/parent-resource": "other"},
     "of another type": {"tailscale.com/parent-resource-type": "stranger"},
@@ -76,12 +69,11 @@ LABELS: dict[str, dict[str, str | None]] = {
 
 def relabelled() -> Iterator[object]:
     """Yield each kind with changes of the labels of its children."""
-    changes: dict[str, dict[str, str | None] | None] = {"none": None, **LABELS}
     for kind in (each for each in KINDS if each.children):
-        for number, (name, change) in enumerate(changes.items()):
+        for name, change in LABELS.items():
             is_anothers = any((change or {}).values())
             if not (kind.keeps_others_labels and is_anothers):
-                lane = [*marks(kind), *[pytest.mark.thorough] * (number > 0)]
+                lane = [*marks(kind), *[pytest.mark.thorough] * (name != "none")]
                 yield pytest.param(kind, change, id=f"{name}-{kind}", marks=lane)
 
 
@@ -119,7 +111,7 @@ async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, k
         foreign = await stranger(scene, resource)
         async with running_operator(cluster):
             words = f"{resource.kind} {key_of(foreign)} is in the way"
-            await cluster.eventually(lambda words=words: scene.says(words))  # type: ignore[misc]  # bound
+            await cluster.eventually(partial(scene.says, words))
             assert await cluster.look(foreign) == foreign
             await scene.delete(foreign)
             await scene.whole()

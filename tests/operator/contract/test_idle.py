@@ -19,15 +19,9 @@ async def populate(world: World) -> list[Scene]:
     scenes = [Scene(world, kind) for kind in KINDS if world.simulation or not marks(kind)]
     await scenes[0].apply(*needed.values(), *(scene.obj for scene in scenes))
     for scene in scenes:
-        await world.eventually(lambda scene=scene: is_ready(scene))  # type: ignore[misc]  # bound
+        await world.eventually(scene.is_ready)
     await world.settled()
     return scenes
-
-
-async def is_ready(scene: Scene) -> bool:
-    """Tell whether all is made for the object of *scene*."""
-    live = scene.live()
-    return live is not None and scene.kind.is_ready(live)
 
 
 @pytest.mark.full
@@ -51,7 +45,7 @@ async def idle_for(seconds: float) -> None:
         for scene in scenes:
             for edit in scene.kind.edits.values():
                 await scene.change(scene.obj, edit.patch)
-                await world.eventually(lambda scene=scene, edit=edit: scene.shows(edit.shows))  # type: ignore[misc]
+                await scene.becomes_visible(edit)
 
 
 def rest_kubelets() -> None:

@@ -17,6 +17,7 @@ from tests.operator.contract.kinds import (
     marks,
 )
 from tests.operator.contract.scene import Scene
+from tests.support.lanes import cases
 from tests.support.operator import NAMESPACE, World, running_operator
 
 pytestmark = pytest.mark.full
@@ -58,12 +59,10 @@ async def nothing(_: Scene) -> None:
 
 
 async def needs_first(scene: Scene) -> None:
-    """Delete what the object needs."""
     await scene.delete(*scene.kind.beside)
 
 
 async def devices_first(scene: Scene) -> None:
-    """Delete the devices, as an admin does in the console."""
     for device in scene.devices:
         scene.world.control.delete_device(device)
 
@@ -75,21 +74,16 @@ async def children_first(scene: Scene) -> None:
 
 
 async def spec_first(scene: Scene) -> None:
-    """Make the object bad."""
     for bad in scene.kind.bad.values():
         if scene.world.simulation or not bad.is_simulated:
             await scene.change(scene.obj, bad.patch)
 
 
+STEPS = {step.__name__: step for step in (nothing, needs_first, devices_first, children_first, spec_first)}
+
+
 @each_kind
-@pytest.mark.parametrize(
-    "step",
-    [
-        nothing,
-        *(pytest.param(step, marks=pytest.mark.thorough) for step in (needs_first, devices_first, children_first)),
-        pytest.param(spec_first, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize("step", cases(STEPS, "nothing"))
 async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
     cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
 ) -> None:
@@ -113,7 +107,7 @@ async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World,
         await scene.change(kind.manifest, edit.patch)
     async with running_operator(cluster):
         for edit in kind.edits.values():
-            await cluster.eventually(lambda edit=edit: scene.shows(edit.shows))  # type: ignore[misc]  # bound
+            await scene.becomes_visible(edit)
         await scene.whole()
 
 

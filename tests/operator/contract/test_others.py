@@ -1,13 +1,14 @@
 """What others write on an object of any kind is in the World as long as they want."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 
 from tests.operator.contract.kinds import Kind, each_held, each_kind
-from tests.operator.contract.scene import Scene
+from tests.operator.contract.scene import Scene, conditions
 from tests.support.cluster import until
 
 pytestmark = pytest.mark.full
@@ -34,7 +35,7 @@ async def test_marks_of_others_stay_whatever_becomes_of_the_object(scene: Scene,
     await scene.edit_all()
     assert unmarked(scene) == []
     await scene.delete(kind.manifest)
-    await scene.world.eventually(lambda: let_go(scene))
+    await scene.world.becomes(partial(finalizers, scene), THEIRS["finalizers"])
     assert unmarked(scene) == []
     await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
     await scene.world.becomes(scene.left, [])
@@ -45,30 +46,28 @@ async def put_marks(scene: Scene) -> None:
     live = await scene.world.look(scene.obj)
     held = [*live["metadata"].get("finalizers", ()), *THEIRS["finalizers"]]
     await scene.change(scene.obj, {"metadata": {**THEIRS, "finalizers": held}})
-    if (status := live.get("status") or {}).get("conditions"):
+    if conditions(live):
         live = await scene.world.look(scene.obj)
-        status = {**status, "conditions": [*status["conditions"], SEEN]}
+        status = {**live["status"], "conditions": [*conditions(live), SEEN]}
         await scene.world.api.replace_status(scene.kind.resource, {**live, "status": status})
 
 
 def unmarked(scene: Scene) -> list[str]:
-    """Return the marks that are not there any more."""
     live = scene.live()
     assert live is not None
-    metadata, conditions = live["metadata"], (live.get("status") or {}).get("conditions") or [SEEN]
+    metadata = live["metadata"]
     facts = {
         "label": THEIRS["labels"].items() <= metadata.get("labels", {}).items(),
         "annotation": THEIRS["annotations"].items() <= metadata.get("annotations", {}).items(),
         "finalizer": set(THEIRS["finalizers"]) <= set(metadata.get("finalizers", ())),
-        "condition": SEEN in conditions,
+        "condition": SEEN in (conditions(live) or [SEEN]),
     }
     return [name for name, good in facts.items() if not good]
 
 
-async def let_go(scene: Scene) -> bool:
-    """Tell whether only the finalizer of others holds the object."""
-    live = scene.live()
-    return live is not None and live["metadata"].get("finalizers") == THEIRS["finalizers"]
+async def finalizers(scene: Scene) -> list[str]:
+    live = scene.live() or {"metadata": {}}
+    return sorted(live["metadata"].get("finalizers", ()))
 
 
 @each_kind
@@ -89,5 +88,4 @@ async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Sc
     await scene.change(kind.manifest, {"metadata": {"finalizers": THEIRS["finalizers"]}})
     sim.faults.clear()
     await scene.whole()
-    held = (await scene.world.look(kind.manifest))["metadata"]["finalizers"]
-    assert sorted(held) == sorted([FINALIZER, *THEIRS["finalizers"]])
+    assert await finalizers(scene) == sorted([FINALIZER, *THEIRS["finalizers"]])

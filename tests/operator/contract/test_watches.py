@@ -4,6 +4,7 @@ import pytest
 
 from tests.operator.contract.kinds import Kind, each_kind
 from tests.operator.contract.scene import Scene
+from tests.support.cluster import until
 
 pytestmark = pytest.mark.simulated
 
@@ -20,7 +21,7 @@ async def test_watches_may_end_after_each_change(scene: Scene, kind: Kind, end: 
     for edit in kind.edits.values():
         await scene.change(kind.manifest, edit.patch)
         end_watches()
-        await scene.world.eventually(lambda edit=edit: scene.shows(edit.shows))  # type: ignore[misc]  # bound
+        await scene.becomes_visible(edit)
     await scene.whole()
     await scene.delete(kind.manifest)
     end_watches()
@@ -44,12 +45,8 @@ async def test_changes_while_the_api_server_is_away_are_found_later(scene: Scene
 async def away(scene: Scene) -> None:
     """Shut the API server, and wait until the operator has missed it."""
     scene.world.sim.faults.leave()
-    before = sum(scene.world.sim.requests.values())
-
-    async def missed() -> bool:
-        return sum(scene.world.sim.requests.values()) >= before + 10
-
-    await scene.world.eventually(missed)
+    before = scene.world.sim.requests.total()
+    await until(lambda: scene.world.sim.requests.total() >= before + 10, 30)
 
 
 def back(scene: Scene) -> None:

@@ -8,20 +8,12 @@ from tsoperator.kube.client import USER_AGENT
 
 from tests.operator.contract.kinds import Kind, each_kind
 from tests.operator.contract.scene import Scene
+from tests.support.lanes import cases
 from tests.support.operator import World
 
 pytestmark = pytest.mark.simulated
 
-FAULTS = {
-    "refused": 403,
-    "conflict": 409,
-    "answer lost": LOST,
-    "failed": 500,
-}
-each_fault = pytest.mark.parametrize(
-    "status",
-    [pytest.param(status, id=name, marks=[pytest.mark.thorough] * (status == 500)) for name, status in FAULTS.items()],
-)
+FAULTS = {"refused": 403, "conflict": 409, "answer lost": LOST, "failed": 500}
 
 
 def fail(world: World, status: int, writes: frozenset[str]) -> None:
@@ -30,13 +22,8 @@ def fail(world: World, status: int, writes: frozenset[str]) -> None:
         world.sim.faults.fail(Failure(status, verb=verb, plural=plural))
 
 
-def failures_to_come(world: World) -> object:
-    """Return the writes that have yet to go wrong."""
-    return world.sim.faults.to_json()["fail"]
-
-
 @each_kind
-@each_fault
+@pytest.mark.parametrize("status", cases(FAULTS, "refused", "conflict", "answer lost"))
 async def test_each_write_may_go_wrong_once(
     scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
@@ -45,10 +32,10 @@ async def test_each_write_may_go_wrong_once(
     await scene.make()
     await scene.edit_all()
     await scene.becomes(await afresh())
-    assert (failures_to_come(world), scene.keys_made) == ([], kind.devices)
+    assert (world.sim.faults.to_json()["fail"], scene.keys_made) == ([], kind.devices)
     fail(world, status, kind.ending)
     await scene.end()
-    assert failures_to_come(world) == []
+    assert world.sim.faults.to_json()["fail"] == []
 
 
 @pytest.mark.thorough

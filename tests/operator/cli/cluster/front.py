@@ -1,6 +1,5 @@
 """A simulated cluster with what a check asks for besides, and what it answers."""
 
-import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,12 +7,13 @@ from pathlib import Path
 import aiohttp
 import yaml
 from aiohttp import web
-from tsoperator.api.objects import SECRET, Object
+from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.look import look
 from tsoperator.cli.findings import Finding
 
 from tests.operator.cli.cluster.samples import deployment
 from tests.support.cluster import serving
+from tests.support.manifests import credentials
 from tests.support.operator import NAMESPACE, World
 
 METRICS = 'tsoperator_leading 1.0\ntsoperator_preflight{check="api",tailnet=""} 1.0\n'
@@ -21,15 +21,16 @@ STANDBY = "tsoperator_leading 0.0\n"
 
 
 class Front:
-    """Answers for a *world* what its API server doesn't know, and passes the rest on to it.
+    """Answers for a *world* what its API server doesn't know, and passes the rest on to it; *kubeconfig* leads here.
 
     The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
     may not read paths that end as one in *secret*. The operator's Pods answer probes with the status *pods*, and
     show their metrics with the status *metrics*. With a *refusal* the API server can't reach them.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, kubeconfig: Path) -> None:
         self.world = world
+        self.kubeconfig = kubeconfig
         self.labels: dict[str, str] = {}
         self.denied: set[str] = set()
         self.webhooks: list[Object] = []
@@ -41,8 +42,10 @@ class Front:
         self.progress: list[str] = []
         self._leader = ""
 
+    async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
+        return await look(str(self.kubeconfig), namespace, self.progress.append)
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         path = request.path
         if self.secret and path.endswith(self.secret):
             return _status(403, "Forbidden", f"may not read {path}")
@@ -87,22 +90,14 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
     """Yield a front of *world*, in which an operator is installed; its kubeconfig is in *folder*."""
     data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
-    encoded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
-    metadata = {"namespace": NAMESPACE, "name": "operator-oauth"}
-    await world.apply(
-        deployment({"OPERATOR_LOGIN_SERVER": world.control_url}),
-        {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "data": encoded},
-    )
-    front = Front(world)
+    await world.apply(deployment({"OPERATOR_LOGIN_SERVER": world.control_url}), credentials("operator-oauth", **data))
+    front = Front(world, folder / "kubeconfig")
     async with serving(front.answer) as url:
-        cluster = {"name": "c", "cluster": {"server": url}}
-        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        users = [{"name": "u", "user": {}}]
-        config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "c"}
-        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        front.kubeconfig.write_text(yaml.safe_dump(config))
         yield front
-
-
-async def findings(front: Front, folder: Path, namespace: str = NAMESPACE) -> list[Finding]:
-    """Return what a check finds."""
-    return await look(str(folder / "kubeconfig"), namespace, front.progress.append)

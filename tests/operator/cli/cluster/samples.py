@@ -16,7 +16,6 @@ NAMESPACE = "tailscale"
 
 @cache
 def manifests() -> Sequence[Object]:
-    """Return all objects of the rendered chart."""
     text = (ROOT / "charts" / "manifests" / "operator.yaml").read_text()
     return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]
 
@@ -33,7 +32,6 @@ def deployment(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any)
 
 
 def installed(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any) -> Installed:
-    """Return an operator that is installed as `deployment` says."""
     return Installed(NAMESPACE, deployment(env, replicas, **pod))
 
 

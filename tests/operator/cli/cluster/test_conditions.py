@@ -9,28 +9,27 @@ from tsoperator.cli.cluster.conditions import OURS, check_conditions, check_ingr
 
 from tests.operator.cli.cluster.samples import wrong
 
+TOLD = {"reason": "TargetNotFound", "message": "no such name"}
+
 
 def service(*conditions: tuple[str, str]) -> Object:
-    listed = [
-        {"type": kind, "status": status, "reason": "TargetNotFound", "message": "no such name"}
-        for kind, status in conditions
-    ]
+    listed = [{"type": kind, "status": status, **TOLD} for kind, status in conditions]
     return {"kind": "Service", "metadata": {"namespace": "a", "name": "db"}, "status": {"conditions": listed}}
 
 
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
-        (service(), False),
-        (service(("TailscaleProxyReady", "True")), False),
-        (service(("Progressing", "False")), False),
-        (service(("TailscaleProxyReady", "False")), True),
-        (service(("TailscaleEgressSvcValid", "True"), ("TailscaleEgressSvcReady", "False")), True),
-        (service(("TailscaleEgressSvcReady", "Unknown")), False),
-    ],
-)
-def test_an_object_that_is_not_served_is_told(found: Object, told: bool) -> None:
-    assert bool(wrong([*check_conditions([found])])) is told
+WELL = [
+    service(),
+    service(("TailscaleProxyReady", "True")),
+    service(("Progressing", "False")),
+    service(("TailscaleEgressSvcReady", "Unknown")),
+]
+
+
+def test_an_object_that_is_not_served_is_told() -> None:
+    (found,) = check_conditions(WELL)
+    assert found.words == "objects with a condition of the operator that are served: 2 of 2"
+    late = service(("TailscaleEgressSvcValid", "True"), ("TailscaleEgressSvcReady", "False"))
+    assert len(wrong([*check_conditions([*WELL, service(("TailscaleProxyReady", "False")), late])])) == 2
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
@@ -46,17 +45,13 @@ def test_every_condition_but_that_a_group_is_available_counts() -> None:
     assert ours - OURS == {names.CONDITION_PROXYGROUP_AVAILABLE}
 
 
-def test_objects_with_conditions_are_counted() -> None:
-    (found,) = check_conditions([service(), service(("TailscaleProxyReady", "True"))])
-    assert found.words == "objects with a condition of the operator that are served: 1 of 1"
-
-
 def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
     status = {"loadBalancer": {"ingress": [entry]}} if entry else {}
     return {"metadata": {"namespace": "a", "name": name}, "spec": {"ingressClassName": class_}, "status": status}
 
 
 SERVED = ingress("web", hostname="web.tail1234.ts.net")
+UNNAMED = "Ingress a/db has no name in its status, so nobody reaches it"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +60,8 @@ SERVED = ingress("web", hostname="web.tail1234.ts.net")
         ([], []),
         ([ingress("other", "nginx")], []),
         ([SERVED, ingress("other", "nginx")], ["Ingresses of class tailscale that have a name: 1 of 1"]),
-        ([SERVED, ingress("db")], ["Ingress a/db has no name in its status, so nobody reaches it"]),
-        ([ingress("db", ip="192.0.2.4")], ["Ingress a/db has no name in its status, so nobody reaches it"]),
+        ([SERVED, ingress("db")], [UNNAMED]),
+        ([ingress("db", ip="192.0.2.4")], [UNNAMED]),
     ],
 )
 def test_an_ingress_of_the_operator_has_a_name(found: list[Object], words: list[str]) -> None:

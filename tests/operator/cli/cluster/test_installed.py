@@ -1,6 +1,6 @@
 """What the operator's Deployment says of its settings, and of the Pods of proxies."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import Key, Object
@@ -15,14 +15,14 @@ from tsoperator.cli.cluster.installed import (
 )
 
 from tests.operator.cli.cluster.samples import NAMESPACE, deployment, installed
+from tests.support.objects import deleting
 
 
 def test_the_charts_deployment_is_the_operator() -> None:
     theirs: Object = {"metadata": {"name": "operator"}, "spec": {"template": {"spec": {}}}}
     ours = deployment()
-    going = {**ours, "metadata": {**ours["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    assert find_installed(NAMESPACE, [theirs, going, ours]) == Installed(NAMESPACE, ours)
-    assert find_installed(NAMESPACE, [theirs, going]) is None
+    assert find_installed(NAMESPACE, [theirs, deleting(ours), ours]) == Installed(NAMESPACE, ours)
+    assert find_installed(NAMESPACE, [theirs, deleting(ours)]) is None
     assert not_installed("elsewhere").words == "no Deployment in namespace elsewhere runs this operator"
 
 
@@ -49,10 +49,8 @@ def test_settings_of_ones_own_are_read() -> None:
     assert found.watched == ["tailscale", "team-a"]
     assert (found.control_url, found.has_default_class) == ("https://headscale.example.org", True)
     assert (found.service_account, found.secret_key("CLIENT_ID_FILE")) == ("other", None)
-    assert (found.ingress_class, installed({"OPERATOR_INGRESS_CLASS_NAME": ""}).ingress_class) == (
-        "private",
-        "tailscale",
-    )
+    assert found.ingress_class == "private"
+    assert installed({"OPERATOR_INGRESS_CLASS_NAME": ""}).ingress_class == "tailscale"
 
 
 @pytest.mark.parametrize(
@@ -78,66 +76,52 @@ def test_workload_identity_is_a_client_and_an_audience() -> None:
     assert installed({"CLIENT_ID": "k"}, volumes=[]).identity is None
 
 
-class Missing(NamedTuple):
-    replicas: int
-    conditions: list[dict[str, str]]
-    words: str
-    cure: str
+DESCRIBE = "describe deployments,replicasets --show-events`"
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("replicas", "failure", "words", "cure"),
     [
-        Missing(0, [], "is scaled to 0", "kubectl -n tailscale scale deployment/operator --replicas=2"),
-        Missing(2, [], "has no Pods", "describe deployments,replicasets --show-events`"),
-        Missing(
-            2,
-            [{"type": "Available"}, {"type": "ReplicaFailure", "message": "exceeded quota"}],
-            "has no Pods: exceeded quota",
-            "describe deployments,replicasets --show-events`",
-        ),
+        (0, [], "is scaled to 0", "kubectl -n tailscale scale deployment/operator --replicas=2"),
+        (2, [], "has no Pods", DESCRIBE),
+        (2, [{"type": "ReplicaFailure", "message": "exceeded quota"}], "has no Pods: exceeded quota", DESCRIBE),
     ],
 )
-def test_an_operator_without_pods_says_why(case: Missing) -> None:
-    finding = no_pods(
-        Installed(NAMESPACE, {**deployment(replicas=case.replicas), "status": {"conditions": case.conditions}})
-    )
+def test_an_operator_without_pods_says_why(replicas: int, failure: list[Object], words: str, cure: str) -> None:
+    status = {"conditions": [{"type": "Available"}, *failure]}
+    finding = no_pods(Installed(NAMESPACE, {**deployment(replicas=replicas), "status": status}))
     assert finding.verdict == "FAILED"
-    assert finding.words.startswith(f"Deployment tailscale/operator {case.words}")
-    assert case.cure in finding.cure
-
-
-class Security(NamedTuple):
-    level: str
-    contexts: list[dict[str, Any]]
-    default_class: bool
-    words: str
+    assert finding.words.startswith(f"Deployment tailscale/operator {words}")
+    assert cure in finding.cure
 
 
 NONE: dict[str, Any] = {"runAsNonRoot": True}
+PRIVILEGED: dict[str, Any] = {"privileged": True}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("level", "contexts", "default_class", "words"),
     [
-        Security("", [{"privileged": True}], False, "lets proxies be privileged"),
-        Security("privileged", [{"privileged": True}], False, "lets proxies be privileged"),
-        Security("baseline", [], False, "'baseline', which refuses Pods that are privileged"),
-        Security("restricted", [], True, "'restricted', and no proxy is privileged"),
-        Security("restricted", [NONE], True, "'restricted', and no proxy is privileged"),
-        Security("restricted", [NONE], False, "refuses Pods that are privileged"),
-        Security("restricted", [{"privileged": True}], True, "privileged, as p-0 is"),
-        Security("restricted", [{"privileged": True}] * 2, False, "privileged, as p-0, p-1 are"),
-        Security("restricted", [NONE, {"privileged": True}], True, "privileged, as p-1 is"),
-        Security("restricted", [{"capabilities": {"add": ["NET_ADMIN"]}}], True, "privileged, as p-0 is"),
+        ("", [PRIVILEGED], False, "lets proxies be privileged"),
+        ("privileged", [PRIVILEGED], False, "lets proxies be privileged"),
+        ("baseline", [], False, "'baseline', which refuses Pods that are privileged"),
+        ("restricted", [], True, "'restricted', and no proxy is privileged"),
+        ("restricted", [NONE], True, "'restricted', and no proxy is privileged"),
+        ("restricted", [NONE], False, "refuses Pods that are privileged"),
+        ("restricted", [PRIVILEGED], True, "privileged, as p-0 is"),
+        ("restricted", [PRIVILEGED] * 2, False, "privileged, as p-0, p-1 are"),
+        ("restricted", [NONE, PRIVILEGED], True, "privileged, as p-1 is"),
+        ("restricted", [{"capabilities": {"add": ["NET_ADMIN"]}}], True, "privileged, as p-0 is"),
     ],
 )
-def test_pod_security_must_let_the_proxies_run(case: Security) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": case.level} if case.level else None
+def test_pod_security_must_let_the_proxies_run(
+    level: str, contexts: list[Object], default_class: bool, words: str
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": level} if level else None
     namespace: Object = {"metadata": {"name": NAMESPACE, "labels": labels}}
-    sets = [statefulset(f"p-{number}", context) for number, context in enumerate(case.contexts)]
-    finding = check_pod_security(namespace, sets, case.default_class)
-    assert finding.words.endswith(case.words)
+    sets = [statefulset(f"p-{number}", context) for number, context in enumerate(contexts)]
+    finding = check_pod_security(namespace, sets, default_class)
+    assert finding.words.endswith(words)
     assert (finding.verdict == "FAILED") == ("refuses" in finding.words)
 
 

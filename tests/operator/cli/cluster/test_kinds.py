@@ -91,38 +91,25 @@ def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(hook: Object, stop
     assert (well.verdict.value, well.words.startswith("no webhook stops what the operator writes")) == ("ok", True)
 
 
-def test_no_webhook_is_mentioned_where_none_is_asked() -> None:
-    (well,) = check_webhooks(Webhooks([], {}, []))
-    assert well.words == "no webhook stops what the operator writes"
-
-
 def test_a_webhook_is_told_with_what_it_stops() -> None:
     hook = webhook(rule("services services/status"), rule("statefulsets", "apps"))
     (found,) = wrong([*check_webhooks(Webhooks([configuration(hook)], {}, []))])
-    assert (
-        "gate.example.org (ValidatingWebhookConfiguration gate) about services, services/status, statefulsets" in found
-    )
-    assert "Service policies/gate has no ready Pod" in found
-    assert "`kubectl delete validatingwebhookconfiguration gate`" in found
+    about = "gate.example.org (ValidatingWebhookConfiguration gate) about services, services/status, statefulsets"
+    cure = "`kubectl delete validatingwebhookconfiguration gate`"
+    assert all(words in found for words in (about, "Service policies/gate has no ready Pod", cure))
 
 
 def test_webhooks_are_counted_and_lead_to_services() -> None:
     remote = webhook(clientConfig={"url": "https://gate.example.org"})
     found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
     assert webhook_services(found) == {SERVICE}
-    (well,) = check_webhooks(Webhooks(found, {}, [SERVICE]))
-    assert well.words == "no webhook stops what the operator writes; the API server asks 2 about it"
+    (none,), (well,) = (check_webhooks(Webhooks(each, {}, [SERVICE])) for each in ([], found))
+    assert none.words == "no webhook stops what the operator writes"
+    assert well.words == f"{none.words}; the API server asks 2 about it"
 
 
-@pytest.mark.parametrize(
-    ("slices", "ready"),
-    [
-        ([], False),
-        ([{"endpoints": None}], False),
-        ([{"endpoints": [{"conditions": {"ready": False}}]}], False),
-        ([{"endpoints": [{"conditions": {}}]}], True),
-        ([{}, {"endpoints": [{"conditions": {"ready": False}}, {"conditions": {"ready": True}}]}], True),
-    ],
-)
-def test_a_service_needs_one_endpoint_that_is_ready(slices: list[Object], ready: bool) -> None:
-    assert has_ready_endpoint(slices) is ready
+def test_a_service_needs_one_endpoint_that_is_ready() -> None:
+    down, up = {"conditions": {"ready": False}}, {"conditions": {"ready": True}}
+    ready: list[list[Object]] = [[{"endpoints": [{"conditions": {}}]}], [{}, {"endpoints": [down, up]}]]
+    others: list[list[Object]] = [[], [{"endpoints": None}], [{"endpoints": [down]}]]
+    assert [slices for slices in (*ready, *others) if has_ready_endpoint(slices)] == ready

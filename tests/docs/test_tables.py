@@ -1,23 +1,22 @@
-"""docs/conditions.md has every condition and every reason that the operator can give, and no others."""
+"""The tables of docs/ have every condition, reason and variable that the sources have, and no others."""
 
 import ast
 import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+import tsnameserver.settings
 import tsoperator
+import tsoperator.settings
 
 from tests.docs.pages import codes, rows, sections
 
-PAGE = "conditions.md"
 PACKAGE = Path(tsoperator.__file__).parent
 CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
 NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
 """Reasons that have the name of their condition."""
-OTHERS = {
-    *re.findall(
-        r"\w+",
-        """
+OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap CustomResourceDefinition EndpointSlice
     ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata PreferDualStack
     RoleBinding RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor StatefulSet
@@ -28,9 +27,7 @@ OTHERS = {
 
     AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL StaticEndpoints
     TerminateTLS
-        """,
-    )
-}
+"""
 """Words in the source that are no reasons: of Kubernetes, of our CRDs, of tailscaled's configuration."""
 
 
@@ -44,7 +41,7 @@ def nodes() -> tuple[ast.AST, ...]:
 def words() -> set[str]:
     """Return the words with capitals inside that stand in the source."""
     constants = (node.value for node in nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return set(filter(CAPITALS.fullmatch, constants)) - OTHERS
+    return set(filter(CAPITALS.fullmatch, constants)) - {*OTHERS.split()}
 
 
 def conditions() -> set[str]:
@@ -58,9 +55,29 @@ def conditions() -> set[str]:
 
 
 def test_every_reason_has_a_row_and_every_row_is_a_reason() -> None:
-    shown = {reason for body in sections(PAGE).values() for reason in rows(body)}
+    shown = {reason for body in sections("conditions.md").values() for reason in rows(body)}
     assert shown == words() - conditions() | NAMED_AS_CONDITIONS
 
 
 def test_every_condition_has_a_heading_and_every_such_heading_is_a_condition() -> None:
-    assert {type_ for heading in sections(PAGE) for type_ in codes(heading)} == conditions()
+    assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
+
+
+VARIABLE = re.compile(r"[A-Z]+(_[A-Z]+)+|KUBECONFIG")
+
+
+def test_every_variable_of_the_operator_has_a_row_and_every_row_is_one() -> None:
+    nodes = ast.walk(ast.parse(Path(tsoperator.settings.__file__).read_text()))
+    constants = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    read = {text for text in constants if VARIABLE.fullmatch(text)}
+    assert len(read) > 15
+    assert {*rows(sections("settings.md")["The operator"])} == read
+
+
+def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tsnameserver.settings.read_settings(["--help"], {})
+    flags = {*re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE)} - {"--help", "--version"}
+    variables = {f"TSNAMESERVER_{flag.removeprefix('--').replace('-', '_').upper()}" for flag in flags}
+    assert len(variables) > 10
+    assert {*rows(sections("settings.md")["The nameserver"])} == variables | flags

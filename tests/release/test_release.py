@@ -1,0 +1,127 @@
+"""A release: the chart names the images, statements say of what and by whom all was made, and a workflow runs it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from release import chart
+from release.__main__ import version_of
+from release.chart import Chart, NotReleasable
+from release.images import Place, pinned
+from release.statements import Build, build_from, provenance, statement
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "tailscale-operator"
+VALUES, ABOUT = ((CHART / name).read_text() for name in ("values.yaml", "Chart.yaml"))
+WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def test_both_images_are_named_where_they_were_pushed() -> None:
+    values, about = map(yaml.safe_load, chart.released(VALUES, ABOUT, "example.org/a"))
+    config = values["operatorConfig"]
+    assert config["image"]["repository"] == "example.org/a/tsoperator"
+    assert config["nameserverImage"]["repository"] == "example.org/a/tsnameserver"
+    assert values["proxyConfig"] == yaml.safe_load(VALUES)["proxyConfig"]
+    assert about == {**yaml.safe_load(ABOUT), "annotations": {"images": "example.org/a"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "about"),
+    [(VALUES.replace(" tsoperator", " mine"), ABOUT), (VALUES, ABOUT.replace("images:", "pictures:"))],
+)
+def test_a_chart_that_names_other_images_is_not_released(values: str, about: str) -> None:
+    with pytest.raises(NotReleasable, match="has to name the images"):
+        chart.released(values, about, "example.org/a")
+
+
+def test_a_chart_of_another_version_is_not_released(tmp_path: Path) -> None:
+    nothing = Path("/nonexistent")
+    with pytest.raises(NotReleasable, match=r"\['0.1.0', '0.1.0'\], those of the images 0.2.0"):
+        chart.release(
+            Chart(CHART, nothing), "0.2.0", {}, Place("example.org", nothing), build_from({}, "", True, ""), tmp_path
+        )
+
+
+def test_the_version_is_that_of_the_sources() -> None:
+    assert version_of(ROOT) == yaml.safe_load(ABOUT)["version"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("docker.io/library/python:3.13-slim", "docker.io/library/python"),
+        ("python", "python"),
+        ("127.0.0.1:5000/base:1", "127.0.0.1:5000/base"),
+        ("127.0.0.1:5000/base", "127.0.0.1:5000/base"),
+        ("example.org/base:1@sha256:34", "example.org/base"),
+    ],
+)
+def test_a_base_is_pinned_by_its_digest(given: str, name: str) -> None:
+    assert pinned(given, "sha256:12") == f"{name}@sha256:12"
+
+
+ACTIONS = {
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "example/tailnet",
+    "GITHUB_WORKFLOW_REF": "example/tailnet/.github/workflows/release.yml@refs/tags/v1",
+    "GITHUB_RUN_ID": "7",
+}
+BUILD = Build("c0ffee", False, "https://example.org/a", "https://example.org/b", "", "then", "later")
+
+
+def test_in_githubs_actions_the_workflow_and_its_run_are_named() -> None:
+    found = build_from(ACTIONS, "c0ffee", True, "then")
+    assert found == Build(
+        commit="c0ffee",
+        clean=True,
+        source="https://github.com/example/tailnet",
+        builder="https://github.com/example/tailnet/.github/workflows/release.yml@refs/tags/v1",
+        invocation="https://github.com/example/tailnet/actions/runs/7/attempts/1",
+        started="then",
+    )
+
+
+def test_elsewhere_the_builder_is_this_machine() -> None:
+    found = build_from({}, "c0ffee", True, "then")
+    assert (found.source, found.builder, found.invocation) == ("https://localhost", "https://localhost/make-images", "")
+
+
+def test_provenance_names_the_commit_the_base_and_the_parameters() -> None:
+    found = provenance(BUILD, {"target": "operator"}, {"example.org/python": "sha256:12"})
+    definition = found["buildDefinition"]
+    assert definition["externalParameters"] == {"target": "operator"}
+    assert definition["internalParameters"] == {"sourcesAreThoseOfTheCommit": False}
+    assert definition["resolvedDependencies"] == [
+        {"uri": "git+https://example.org/a", "digest": {"gitCommit": "c0ffee"}},
+        {"uri": "docker://example.org/python", "digest": {"sha256": "12"}},
+    ]
+    assert found["runDetails"]["builder"] == {"id": "https://example.org/b"}
+    assert found["runDetails"]["metadata"] == {"startedOn": "then", "finishedOn": "later"}
+
+
+def test_a_statement_is_about_one_digest() -> None:
+    found = statement("example.org/a", "sha256:12", "https://example.org/said", {"b": 1})
+    assert found["subject"] == [{"name": "example.org/a", "digest": {"sha256": "12"}}]
+    assert (found["predicateType"], found["predicate"]) == ("https://example.org/said", {"b": 1})
+
+
+def test_what_the_workflow_runs_is_in_the_makefile() -> None:
+    (target, given) = re.findall(r"run: make (\S+) (.*)", WORKFLOW)[0]
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+    for variable in re.findall(r"([A-Z]+)=", given):
+        assert f"$({variable})" in MAKEFILE
+
+
+def test_the_registry_is_said_in_one_place() -> None:
+    workflow = yaml.safe_load(WORKFLOW)
+    assert workflow["env"].keys() == {"REGISTRY"}
+    assert len(re.findall("ghcr.io/", WORKFLOW)) == 1
+
+
+def test_all_that_is_pushed_is_signed() -> None:
+    steps = yaml.safe_load(WORKFLOW)["jobs"]["release"]["steps"]
+    signed = [each["with"]["subject-name"] for each in steps if "attest" in each.get("uses", "")]
+    names = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
+    assert signed == [f"${{{{ env.REGISTRY }}}}/{name}" for name in names]
