@@ -87,7 +87,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_install.py helm_test_finds_every_replica_and_the_nameserver_well",
     ],
     "The operator writes Events about cluster-wide objects": [
-        "operator/runtime/test_events.py an_event_says_what_happened_to_which_object_and_is_in_its_namespace_or_in_default",
+        "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
     ],
     "A wrong setting stops the operator": [
         "operator/test_main.py what_keeps_an_operator_from_its_work_is_one_line",

@@ -47,7 +47,6 @@ def test_08_09_14_an_answer_has_an_opt_of_version_0_and_do_as_the_query_has(ask:
         *((version, [], 0) for version in (1, 100, 255)),
         *((100, options, flags) for options in ([], [UNKNOWN]) for flags in (0, DO, MBZ, MBZ | DO)),
     ],
-    ids=str,
 )
 def test_10_13_versions_but_0_are_badvers(ask: Ask, version: int, options: list[dns.edns.Option], flags: int) -> None:
     for name in (DB, "no.ts.net"):

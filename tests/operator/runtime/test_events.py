@@ -97,7 +97,7 @@ class EventServer:
         self.writes += 1
 
 
-def test_an_event_says_what_happened_to_which_object_and_is_in_its_namespace_or_in_default() -> None:
+def test_an_event_is_in_the_namespace_of_its_object_or_in_default() -> None:
     server, cluster = EventServer(), EventServer()
     run(server.tell())
     assert server.event["metadata"].pop("name").startswith("db.")
