@@ -1,13 +1,10 @@
-"""Ingresses and Connectors whose ProxyClass, definition or backend comes and goes."""
+"""Ingresses and Connectors whose ProxyClass or backend comes and goes."""
 
 from typing import NamedTuple
 
 import pytest
-from clustersim.furniture import definition
-from clustersim.objects import CONNECTOR as SIM_CONNECTOR
-from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
+from tsoperator.api.objects import STATEFULSET, Object
 
-from tests.support.cluster import until
 from tests.support.manifests import backend, connector, ingress, proxy_class
 from tests.support.operator import World
 
@@ -63,21 +60,6 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
     after = await world.joined(parent.plain)
     assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
     assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.simulated  # on a shared API server the definition would be missed
-async def test_connectors_go_with_their_definition_and_come_back_with_it(world: World) -> None:
-    crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SIM_CONNECTOR)}
-    await world.apply(GATE)
-    before = await world.joined(GATE)
-    await world.delete(crd)
-    await world.becomes(lambda: world.leftovers(GATE), [])
-    await world.becomes(world.device_names, [])
-    assert not await world.writes_when_left_alone()
-    await world.apply(crd)
-    await until(lambda: SIM_CONNECTOR in world.sim.kinds.all())
-    await world.apply(GATE)
-    assert uid((await world.joined(GATE)).statefulset) != uid(before.statefulset)
 
 
 async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:

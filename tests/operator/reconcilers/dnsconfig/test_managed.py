@@ -18,8 +18,8 @@ MANUAL = {"spec": {"clusterDNS": {"mode": "Manual"}}}
 THEIRS = "example.org {\n    whoami\n}\n"
 
 
-def managed() -> Object:
-    asked = dnsconfig()
+def managed(name: str = "dns") -> Object:
+    asked = dnsconfig(name)
     return {**asked, "spec": {**asked["spec"], "clusterDNS": {"mode": "Managed"}}}
 
 
@@ -257,3 +257,11 @@ async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(clus
     async with running_operator(cluster):
         await cluster.eventually(lambda: cluster.gone(managed()))
     assert await corefile(cluster) == COREFILE
+
+
+async def test_the_second_dnsconfig_takes_over_the_stub_domain(world: World) -> None:
+    await world.apply(managed(), managed("second"))
+    text, _ = await configured(world)
+    await world.delete(managed("second"))
+    await world.eventually(lambda: world.gone(managed("second")))
+    assert await corefile(world) == text

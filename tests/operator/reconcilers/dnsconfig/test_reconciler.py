@@ -278,3 +278,12 @@ async def test_a_new_leader_says_nothing_new_before_it_has_asked(cluster: World)
         await said(cluster, "NamesResolve")
         await cluster.settled()
     assert not await cluster.writes_during(lead())
+
+
+@pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless it was there first
+async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
+    await world.apply(dnsconfig())
+    await running_nameserver(world, dnsconfig())
+    await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})
+    await world.apply(egress())
+    await world.eventually(world.records)

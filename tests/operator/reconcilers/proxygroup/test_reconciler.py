@@ -224,3 +224,32 @@ async def test_a_tailnet_and_a_device_concern_the_groups_that_have_them() -> Non
         assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
         for device, keys in (("n1", [KEY]), ("n2", [])):
             assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
+
+
+async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world: World) -> None:
+    classy = proxy_group("foo", proxyClass="prod")
+    await world.apply(proxy_class("prod"), classy)
+    await whole(world, classy)
+    image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
+    await world.change(proxy_class("prod"), {"spec": image})
+    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
+    await world.apply(group_egress("db", "foo"))
+    await world.becomes(lambda: entry_names(world), ["default-db"])
+    assert await devices(world, classy) == ["foo-0", "foo-1"]
+    available = await world.condition(classy, "ProxyGroupAvailable")
+    assert available is not None
+    assert available.status == "True"
+
+
+async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:
+    await world.apply(FOO)
+    before = await whole(world)
+    world.control.delete_device(world.control.devices[before[0].device_id])
+    await world.becomes(lambda: minted(world), 3)
+    after = await whole(world)
+    assert (after[0].device_id != before[0].device_id, after[1].device_id) == (True, before[1].device_id)
+
+
+async def minted(world: World) -> int:
+    """Return how many auth keys there were."""
+    return len(world.control.keys)

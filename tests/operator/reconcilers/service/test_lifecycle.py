@@ -4,7 +4,9 @@ from contextlib import suppress
 
 import pytest
 from tsoperator.api.objects import (
+    CONNECTOR,
     CRD,
+    DNSCONFIG,
     PROXYCLASS,
     SECRET,
     SERVICE,
@@ -21,7 +23,7 @@ from tsoperator.kube.errors import NotFound
 
 from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, joined_proxies
 from tests.operator.reconcilers.service.played import NAMESPACES, make_namespaces
-from tests.support.manifests import backend, connector, egress, ingress, load_balancer
+from tests.support.manifests import backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
@@ -123,13 +125,18 @@ async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World)
         await joined_proxies(cluster)
 
 
+async def definition_of(world: World, resource: Resource) -> Object:
+    """Return the definition of one of our kinds, to be applied again."""
+    found = await world.api.get(CRD, Key("", str(resource)))
+    return {name: found[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": str(resource)}}
+
+
 @pytest.mark.simulated
 async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
     before = await joined_proxies(world, services)
-    live = await world.api.get(CRD, Key("", str(PROXYCLASS)))
-    crd = {name: live[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": str(PROXYCLASS)}}
+    crd = await definition_of(world, PROXYCLASS)
     await world.delete(crd)
     await world.eventually(lambda: world.gone(crd))
     for service in services:
@@ -148,3 +155,21 @@ async def applied(world: World, obj: Object) -> bool:
         await world.apply(obj)
         return True
     return False
+
+
+@pytest.mark.simulated
+async def test_our_definitions_take_their_objects_along_and_these_their_proxies(world: World) -> None:
+    await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
+    before = await joined_proxies(world, [egress()])
+    await world.eventually(lambda: world.proxy(connector()))
+    definitions = [await definition_of(world, resource) for resource in (CONNECTOR, DNSCONFIG, PROXYCLASS)]
+    await world.delete(*definitions)
+    for crd in definitions:
+        await world.eventually(lambda crd=crd: world.gone(crd))  # type: ignore[misc]  # bound
+    assert await world.leftovers(connector()) == []
+    assert await world.find(SERVICE, "nameserver") is None
+    await world.apply(*definitions)
+    for obj in (connector(), METERED):
+        await world.eventually(lambda obj=obj: applied(world, obj))  # type: ignore[misc]  # bound
+    await world.eventually(lambda: world.proxy(connector()))
+    assert pods(await joined_proxies(world, [egress()])) == pods(before)
