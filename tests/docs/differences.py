@@ -90,7 +90,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
     ],
     "A wrong setting stops the operator": [
-        "operator/test_main.py what_keeps_an_operator_from_its_work_is_one_line",
+        "operator/test_main.py an_operator_that_cannot_work_says_why_in_one_line",
         "operator/test_settings.py a_wrong_setting_names_its_variable_and_says_what_that_takes",
     ],
     "The chart refuses wrong values": [

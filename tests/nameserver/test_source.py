@@ -76,7 +76,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)
-async def test_whose_records_are_served(serving: Serving, follower: Follower, steps: str) -> None:
+async def test_records_of_the_source_that_leads_are_served(serving: Serving, follower: Follower, steps: str) -> None:
     assert (follower.has_none(), follower.reloads.source) == (True, "")
     for what, expected in (step.split(": ") for step in steps.split(", ")):
         label = what.rstrip("0123456789")

@@ -107,7 +107,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", cases(WRONG, "a setting", "no cluster"))
-async def test_what_keeps_an_operator_from_its_work_is_one_line(
+async def test_an_operator_that_cannot_work_says_why_in_one_line(
     sim: ClusterSim, environment: Environment, wrong: tuple[Environment, int, str]
 ) -> None:
     changes, code, line = wrong

@@ -223,7 +223,7 @@ async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
     assert ["foregroundDeletion"] in finalizers
 
 
-async def test_what_was_written_is_known_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+async def test_a_written_object_is_known_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
     cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
     async with running(cache.follow(client)):
         await cache.synced()

@@ -52,7 +52,7 @@ def test_a_file_that_is_missing_or_without_text_is_named(
 
 
 @pytest.mark.parametrize(("status", "count", "error"), [(401, 1, Unauthorized), (503, 4, Unavailable)])
-async def test_those_who_wait_for_a_request_share_its_failure_and_then_a_token(
+async def test_callers_who_wait_for_a_request_share_its_failure_and_then_a_token(
     tokens: TokenSource, control: Control, status: int, count: int, error: type[ControlError]
 ) -> None:
     control.fail(status, count=count, path=TOKEN)
