@@ -49,9 +49,9 @@ async def put(client: KubeClient, *objects: Object) -> None:
     for obj in objects:
         resource, metadata = resource_of(obj), obj["metadata"]
         given = {name: value for name, value in metadata.items() if name not in _GIVEN_BY_SERVER}
-        stored = await client.create(resource, {**obj, "metadata": given})
+        await client.create(resource, {**obj, "metadata": given})
         if "status" in obj:
-            await client.replace_status(resource, {**stored, "status": obj["status"]})
+            await client.patch(resource, key_of(obj), {"status": obj["status"]}, "status")
         if "deletionTimestamp" in metadata:
             await client.delete(resource, key_of(obj))
 
