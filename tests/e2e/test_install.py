@@ -23,7 +23,7 @@ def test_helm_test_finds_every_replica_and_the_nameserver_well(cluster: Cluster,
     assert "ok: the tailnet is set up for the operator, as far as it can see" in said
 
 
-@pytest.mark.full
+@pytest.mark.full(share=5)
 def test_helm_test_fails_without_an_operator_and_says_what_to_look_at(cluster: Cluster, nameserver: str) -> None:
     cluster.scale_operator(0)
     try:
@@ -43,7 +43,7 @@ CURES = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.full(share=6)
 def test_helm_test_fails_where_the_operators_metrics_say_so(cluster: Cluster, nameserver: str, namespace: str) -> None:
     with faults.proxy_without_node(cluster, namespace), faults.wrong_credentials(cluster, namespace):
         log_in_anew(cluster)

@@ -153,7 +153,7 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("held", cases(HELD, "offline for a minute", "unasked"))
+@pytest.mark.parametrize("held", cases(HELD, "offline for a minute"))
 async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
     options = SimOptions(headscale=held.headscale)
     async with new_world(options) as world, running_operator(world, take_over_names=not held.unasked):
