@@ -32,7 +32,7 @@ from tsoperator.kube.watch import (
     updates,
 )
 
-from tests.support.cluster import kube_client, running, serving, until
+from tests.support.cluster import Handler, kube_client, running, serving, until
 
 PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, refused=0.16, jitter=lambda: 1.0)
 CONFIGMAPS = Selection(CONFIGMAP, "default")
@@ -369,20 +369,36 @@ async def test_a_server_that_is_broken_is_told_in_few_lines(caplog: pytest.LogCa
     assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [3, 10]
 
 
-async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
+    """Return a server that lists nothing, whose watches stay open without an event; *opened* are their connections."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        assert request.transport is not None
+        opened.put_nowait(request.transport)
+        await asyncio.Event().wait()
+        return response
+
+    return handler
+
+
+def passed(moment: float) -> bool:
+    return asyncio.get_running_loop().time() > moment
+
+
+async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
-    async with following(client, watches=True) as seen:
+    loop, opened = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport]()
+    async with serving(silent(opened)) as url, kube_client(url) as client, following(client):
         for _ in range(2):
-            await until(lambda: "Watching" in seen)
-            await asyncio.sleep(2 * PACE.last_retry)
-            seen.clear()
-            caplog.clear()
-            sim.faults.leave()
-            await until(lambda: failures(caplog))
-            assert failures(caplog)[0][0] == 1
-            sim.faults.clear()
+            connection, long = await opened.get(), loop.time() + 2 * PACE.last_retry
+            await until(partial(passed, long))
+            connection.abort()
+        await opened.get()
+    assert [number for number, _ in failures(caplog)] == [1, 1]
 
 
 @pytest.mark.parametrize(
