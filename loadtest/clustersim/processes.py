@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT, Process
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 LOG_LINES = 25
+_PORTS = range(20_000, 32_000)  # below those that the kernel gives to connections
 
 
 class ProcessError(Exception):
@@ -86,12 +88,12 @@ class Processes:
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free for UDP and TCP now."""
+    """Return a port of loopback that is free for UDP and TCP now, and that no connection is given in a moment."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            port: int = tcp.getsockname()[1]
-            try:
+        port = random.choice(_PORTS)  # noqa: S311 - no secret
+        try:
+            with socket.create_server(("127.0.0.1", port)), socket.socket(type=socket.SOCK_DGRAM) as udp:
                 udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            continue
+        return port
