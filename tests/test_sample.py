@@ -38,10 +38,11 @@ def test_a_full_test_is_in_one_share_and_another_in_all(pytester: pytest.Pyteste
     assert stories == {share: 5 * (share == 2) for share in range(1, SHARES + 1)}
 
 
-def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("share", [0, 7])
+def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester, share: int) -> None:
     pytester.makeini(INI)
-    items = pytester.getitems("import pytest\n@pytest.mark.full(share=7)\ndef test_never(): ...")
-    with pytest.raises(pytest.UsageError, match="there is no share 7; give one from 1 to 6"):
+    items = pytester.getitems(f"import pytest\n@pytest.mark.full(share={share})\ndef test_never(): ...")
+    with pytest.raises(pytest.UsageError, match=f"there is no share {share}; give one from 1 to 6"):
         sampled(items, "a commit")
 
 

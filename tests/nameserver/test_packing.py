@@ -1,4 +1,4 @@
-"""Tests of packing records: which addresses of a name there are. What the records say is asked in conformance."""
+"""Tests of packing addresses: the good ones are packed once each, the bad ones are left out and told."""
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 

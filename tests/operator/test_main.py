@@ -71,7 +71,7 @@ async def operator(environment: Mapping[str, str], *arguments: str) -> AsyncIter
 
 @pytest.fixture
 def environment(sim: ClusterSim, tmp_path: Path) -> Environment:
-    """What makes an operator of the simulated cluster."""
+    """Variables with which an operator's process uses the simulated cluster."""
     for name in ("id", "secret"):
         (tmp_path / name).write_text("kClientCNTRL")
     (tmp_path / "kubeconfig").write_text(sim.kubeconfig())

@@ -30,7 +30,7 @@ def _share(item: pytest.Item) -> int | None:
     mark = item.get_closest_marker("full")
     if mark is None:
         return None
-    share: int = mark.kwargs.get("share") or share_of(item.nodeid)
+    share: int = mark.kwargs.get("share", share_of(item.nodeid))
     if not 1 <= share <= SHARES:
         raise pytest.UsageError(f"{item.nodeid}: there is no share {share}; give one from 1 to {SHARES}")
     return share

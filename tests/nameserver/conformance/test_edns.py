@@ -76,7 +76,8 @@ SIZES: list[tuple[str, int | None, int, list[str] | None]] = [
     *((LARGE, payload, 1232, None) for payload in (1232, 4096, 65535)),
     ("v4.tail1234.ts.net", 0, 512, ["100.64.0.4", "100.64.0.3"]),
 ]
-"""Whose answer, what the client takes (None: no EDNS), the most that it may get, the answer (None: a truncated one)."""
+"""Rows of four: the name asked for; the size that the client says it takes, None without EDNS; the largest response
+that it may get; and the addresses in the answer, None if the answer is truncated."""
 
 
 @pytest.mark.parametrize(("name", "payload", "limit", "answers"), SIZES, ids=lambda value: str(value)[:20])

@@ -1,4 +1,4 @@
-"""What is bad or refused, in any World, is told to the user of any kind, keeps what runs, and is made good later."""
+"""A bad spec or a refused login: the operator tells the user, keeps what runs, and goes on once it is put right."""
 
 import pytest
 from clustersim.faults import Failure

@@ -186,7 +186,7 @@ def read(cluster: Cluster) -> Records | None:
 
 
 def served(cluster: Cluster) -> Records:
-    """What a nameserver serves of *cluster*, which must be whole."""
+    """Return what a nameserver serves when it reads the shards in *cluster*, which must be a whole set."""
     records = read(cluster)
     assert records is not None
     return records

@@ -46,7 +46,7 @@ def test_a_class_or_a_group_is_known_and_only_the_group_as_a_label_told() -> Non
 
 
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
-    """What is told of an Ingress of the class *name*, with an *old* one as its annotation."""
+    """Return the message about an Ingress whose class is *name*, and whose annotation names the class *old*."""
     found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
     notes = class_notes(found, settings(ingress_class=ours), class_exists=exists)
     assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "IgnoredIngressClass", True)}

@@ -1,4 +1,4 @@
-"""What users' Services ask for: annotations and specs for the tables of this folder."""
+"""Annotations and specs of users' Services, for the tables of this folder."""
 
 from tests.support.objects import FQDN
 

@@ -75,7 +75,7 @@ def planned(
 
 
 def logged_in(**data: str) -> Observed:
-    """What is there once the proxy has joined the tailnet."""
+    """Return what the reconciler sees of a proxy that has joined the tailnet."""
     return Observed(Children(secrets=[slim_secret(f"{NAME}-0", {**LOGGED_IN, **data}, OURS.labels)]))
 
 
