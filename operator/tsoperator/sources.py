@@ -29,7 +29,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired import egressgroup, pod, secret
+from tsoperator.desired import egressgroup, nameclaims, pod, secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -64,6 +64,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
+    named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         egress.BY_DESTINATION: egress.by_destination,
         egressgroup.BY_GROUP: egressgroup.by_group,
@@ -76,7 +77,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **leading}),
+        *users(SERVICE, {**owned, **measured, **grouped, **named, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source
