@@ -105,10 +105,9 @@ def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
 
 def asked_name(service: Object) -> str:
     """Return the name that an egress *service* asks for; empty if it asks for none, or is invalid, or leaves."""
-    fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
-    return (
-        "" if not fqdn or is_deleting(service) or is_opted_out(service) or _is_invalid(service) else lookup_name(fqdn)
-    )
+    if is_deleting(service) or is_opted_out(service) or _is_invalid(service):
+        return ""
+    return lookup_name(annotations(service).get(ANNOTATION_TAILNET_FQDN, ""))
 
 
 def noted_name(child: Object) -> str:
