@@ -204,8 +204,10 @@ def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> O
         "ContainersReady": state.ready,
         "Ready": state.ready and gates <= true,
     }
+    waits = "ReadinessGatesNotReady" if state.ready else "ContainersNotReady"
     for kind, holds in facts.items():
-        conditions = with_condition(conditions, {"type": kind, "status": str(holds)})
+        reason = {} if holds or not kind.endswith("Ready") else {"reason": waits}
+        conditions = with_condition(conditions, {"type": kind, "status": str(holds), **reason})
     status = {
         "phase": "Pending" if state.waits == CREATING else "Running",
         "conditions": conditions,
