@@ -45,7 +45,7 @@ from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import slim_node
-from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service import clusterip, egress
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 
@@ -64,6 +64,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
+    allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port)}
     leading = {
         egress.BY_DESTINATION: egress.by_destination,
         egressgroup.BY_GROUP: egressgroup.by_group,
@@ -76,7 +77,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **leading}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source

@@ -94,7 +94,8 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> P
     pointed = _pointed(service, led_to(here, new, old), made, places.reverts, settings)
     if live is None:
         return pointed  # its families decide the EndpointSlices, and its creation queues the Service again
-    return _reported(service, wanted, pointed, places, settings)
+    reported = _reported(service, wanted, pointed, places, settings)
+    return replace(reported, notes=[*reported.notes, *_port_notes(service, places)])
 
 
 def place_name(service: Object, places: Places, settings: Settings) -> str:
@@ -119,6 +120,20 @@ def failed(service: Object, refusal: Refusal) -> Plan:
 def without_conditions(conditions: Sequence[Object]) -> list[Object]:
     """Return *conditions* without those of a Service that a ProxyGroup serves."""
     return [each for each in conditions if each["type"] not in CONDITIONS]
+
+
+def _port_notes(service: Object, places: Places) -> list[Note]:
+    """Return an Event for each port of *service* that gets another port of the proxies."""
+    return [
+        Note(
+            "Warning",
+            "ProxyPortChanged",
+            f"the proxies of ProxyGroup {group_name(service)!r} had one port for port {port}/{protocol} of this "
+            f"Service and for Service {older}, which is older and keeps it: the operator gives this Service another "
+            "one, and clients can connect to it again as soon as the proxies have read the change",
+        )
+        for (protocol, port), older in places.contested.items()
+    ]
 
 
 def _updated(live: Object, wanted: Object) -> Object:

@@ -39,9 +39,10 @@ class Places:
 
     *groups* are the ProxyGroups that it names, or has a place at. *holding* are those that still have an entry for it.
     *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
-    can't be served as it is. *rival* is a Service that already has the name of its entry. *ages* are for how many
-    seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more. *own* is the place of
-    its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
+    can't be served as it is. *contested* are those of its ports whose proxies' port an older Service has, too: that
+    Service keeps it, so *ports* has another one. *rival* is a Service that already has the name of its entry. *ages*
+    are for how many seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more.
+    *own* is the place of its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
     """
 
     services: Sequence[Object] = ()
@@ -49,6 +50,7 @@ class Places:
     groups: Mapping[str, Group] = field(default_factory=dict)
     holding: Sequence[str] = ()
     ports: Mapping[Wanted, int] | None = None
+    contested: Mapping[Wanted, Key] = field(default_factory=dict)
     rival: Key | None = None
     own: Place | None = None
     ages: Mapping[str, float] = field(default_factory=dict)

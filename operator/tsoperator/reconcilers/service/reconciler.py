@@ -167,15 +167,16 @@ class ServiceReconciler:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
-        A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry.
-        The ports of one that is gone may do for those that found none free.
+        A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry,
+        and to those that have a port of the proxies in common with it. The ports of one that is gone may do for those
+        that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
-        keys = self._parent_keys(service) if is_made else (key_of(service),)
+        keys = {*self._parent_keys(service), *self._changes.sharing(service)} if is_made else {key_of(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
-            keys = {*keys, *self._changes.having(group, [name])}
+            keys |= self._changes.having(group, [name])
             if is_made and self._cache.get(SERVICE, key_of(service)) is None:
                 keys |= {*self._view.starved(group)}
         return keys

@@ -185,3 +185,32 @@ async def test_services_that_are_applied_at_once_get_different_ports_by_few_writ
     assert len({port.match_port for port in ports}) == len(ports) == 30
     mine = sum(count for (_, _, plural), count in written.items() if plural in ("services", "endpointslices"))
     assert mine - len(services) <= 7 * len(services)
+
+
+async def proxy_ports(group: PlayedGroup) -> dict[str, int]:
+    """Return the port of the proxies that each entry has, by name."""
+    return {name: port.match_port for name, entry in (await group.entries()).items() for port in entry.ports}
+
+
+async def all_ready(world: World, *services: Object) -> bool:
+    return {await world.reason(each, READY) for each in services} == {"ReadyToRouteTraffic"}
+
+
+async def test_a_port_that_two_services_have_stays_with_the_older_one(group: PlayedGroup) -> None:
+    world, older, younger = group.world, grouped("web"), grouped("db")
+    async with running(group.play()):
+        await world.apply(older)
+        place = await world.eventually(group.place)
+        await asyncio.sleep(1)  # the older one is older by a second
+        await world.apply(younger)
+        await world.eventually(lambda: all_ready(world, older, younger))
+        taken = (await proxy_ports(group))["default-db"]
+        ports = [{**place["spec"]["ports"][0], "targetPort": taken}, *place["spec"]["ports"][1:]]
+        await world.change(place, {"spec": {"ports": ports}})
+        await world.settled()
+        found = await proxy_ports(group)
+        assert found["default-web"] == taken != found["default-db"]
+        assert await all_ready(world, older, younger)
+    assert "Service default/web, which is older and keeps it" in (await world.events(younger))["ProxyPortChanged"]
+    assert "ProxyPortChanged" not in await world.events(older)
+    assert not await world.writes_when_left_alone()

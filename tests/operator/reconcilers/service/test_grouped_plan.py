@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
-from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.api.objects import SERVICE, Key, Object, key_of
 from tsoperator.desired.egressgroup import Entry
 from tsoperator.desired.plan import Patch, Plan, Refusal
 from tsoperator.reconcilers.service import grouped
-from tsoperator.reconcilers.service.clusterip import new_name
+from tsoperator.reconcilers.service.clusterip import Wanted, new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
@@ -257,6 +257,14 @@ def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
 def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
     assert (grouped.is_fresh(AT_PLACE), grouped.is_fresh(shown)) == (True, False)
+
+
+def test_a_port_that_an_older_service_keeps_is_told() -> None:
+    plan = planned(AT_PLACE, at(place(), contested={Wanted("TCP", 5432): Key("default", "web")}))
+    (note,) = plan.notes
+    assert (note.type, note.reason) == ("Warning", "ProxyPortChanged")
+    assert "for port 5432/TCP of this Service and for Service default/web, which is older" in note.message
+    assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
 
 
 def test_reverts_are_told_and_waited_for() -> None:
