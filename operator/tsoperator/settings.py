@@ -302,7 +302,7 @@ def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     for zone in zones:
         if not _DNS_NAME.fullmatch(zone) or len(zone) > DNS_NAME_MAX:
             raise InvalidSetting(
-                f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
+                f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as tail1234.ts.net,tail.example.org"
             )
     return zones
 

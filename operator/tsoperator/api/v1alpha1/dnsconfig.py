@@ -99,7 +99,8 @@ class NameserverStatus(WireModel):
     """The nameserver as it runs."""
 
     ip: str | None = None
-    """The ClusterIP of the nameserver's Service: forward the MagicDNS zone (ts.net) in the cluster's DNS to it."""
+    """The ClusterIP of the nameserver's Service: forward status.clusterDNS.zones in the cluster's DNS
+    to it."""
 
 
 class DNSConfigStatus(WireModel):
