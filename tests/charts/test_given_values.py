@@ -131,6 +131,7 @@ WRONG = {
     "/fullnameOverride': value must be 'empty, or lower-case letters, digits and": ["fullnameOverride=1st"],
     "image/digest': value must be 'empty, or sha256: and 64 digits": ["operatorConfig.image.digest=abc"],
     "zones/0': value must be 'a domain such as tail1234.ts.net'": ["operatorConfig.zones={a_b}"],
+    "zones/0': value must be 'the domain of a tailnet; this would take": ["operatorConfig.zones={svc.cluster.local}"],
     "must be one of true, false, 'true', 'false'": ["apiServerProxyConfig.allowImpersonation=yes"],
     '"tailscale/tailscale:v1 2" is not the name of an image: remove': [*CREDENTIALS, "proxyConfig.image.tag=v1 2"],
     "/operatorConfig/tolerations/0': got string, want object": ["operatorConfig.tolerations={x}"],

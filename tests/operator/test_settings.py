@@ -104,6 +104,13 @@ WRONG = [
     ("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
     ("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
     ("OPERATOR_DNS_ZONES", "a." * 126 + "ab", "is not a DNS zone"),
+    (
+        "OPERATOR_DNS_ZONES",
+        "ts.net,cluster.local",
+        "'cluster.local' would take names from the cluster, whose domain is ",
+    ),
+    ("OPERATOR_DNS_ZONES", "Local", "'local' would take names from the cluster"),
+    ("OPERATOR_DNS_ZONES", "svc.cluster.local.", "leave it out of operatorConfig.zones of the chart"),
     ("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
     ("OPERATOR_WATCH_NAMESPACES", "Team", "lower case; give a comma-separated list such as team-a,team-b"),
     ("OPERATOR_WATCH_NAMESPACES", "team-*", "must end with a letter or number; give a comma-separated list"),

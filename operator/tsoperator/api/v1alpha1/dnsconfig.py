@@ -91,6 +91,9 @@ class ClusterDNSStatus(WireModel):
     """What the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it isn't known."""
     zones: Sequence[str] = ()
     """The zones that the cluster's DNS has to forward."""
+    zones_from: str | None = None
+    """Where the zones come from. Tailnets: they are the domains of the tailnets. Setting: OPERATOR_DNS_ZONES of the
+    operator, which is operatorConfig.zones of its chart."""
     snippet: str | None = None
     """The stub domain for this cluster, ready to paste, with a first line that says where."""
 
@@ -99,7 +102,8 @@ class NameserverStatus(WireModel):
     """The nameserver as it runs."""
 
     ip: str | None = None
-    """The ClusterIP of the nameserver's Service: forward the MagicDNS zone (ts.net) in the cluster's DNS to it."""
+    """The ClusterIP of the nameserver's Service: forward status.clusterDNS.zones in the cluster's DNS
+    to it."""
 
 
 class DNSConfigStatus(WireModel):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.objects import Object
+from tsoperator.api.rules import takes_from_cluster
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
 _ZONE: Final = re.compile(
@@ -50,7 +51,7 @@ class StubDomain:
         for name in names:
             if not _ZONE.fullmatch(name):
                 return Refusal("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
-            if own and (covers(name, own) or covers(own, name)):
+            if own and takes_from_cluster(name, own):
                 message = (
                     f"a stub domain for {name} would take names from the cluster, whose domain is {own}: "
                     "give the tailnet another domain, or correct operatorConfig.zones"

@@ -17,6 +17,7 @@ from tsoperator.desired.clusterdns.platforms import Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
 from tsoperator.desired.clusterdns.snippets import snippet
 from tsoperator.desired.plan import Creation, Deletion, Patch
+from tsoperator.desired.zones import zones_status
 from tsoperator.settings import Settings
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
@@ -66,7 +67,7 @@ def outcome(
     *objects* is None if the API server doesn't let the operator see them.
     """
     is_managed = wanted.mode == "Managed"
-    status: Object = {"zones": [*zones]}
+    status = zones_status(settings.zones, zones)
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
     platform = find_platform(objects, wanted.platform, zones)

@@ -115,13 +115,18 @@ def test_the_status_says_what_the_clusters_dns_is_and_what_to_write(mode: str) -
     status = wanted(mode).status
     assert (status["platform"], status["zones"]) == ("CoreDNS", [ZONE])
     assert f"forward . {ADDRESS}" in status["snippet"]
-    assert wanted(mode, DNSObjects()).status == {"zones": [ZONE]}
+    assert wanted(mode, DNSObjects()).status == {"zones": [ZONE], "zonesFrom": "Tailnets"}
+
+
+def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
+    found = [outcome(ClusterDNS(), coredns(), [ZONE], ADDRESS, settings(zones=zones)) for zones in ((), (ZONE,))]
+    assert [each.status["zonesFrom"] for each in found] == ["Tailnets", "Setting"]
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
 def test_what_may_not_be_seen_is_looked_at_again(mode: str, reason: str | None) -> None:
     found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], ADDRESS, MAY)
-    assert (reason_of(found), found.status, found.again, found.steps) == (reason, {"zones": ["ts.net"]}, 10, ())
+    assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None
 
 
