@@ -8,7 +8,7 @@ from typing import Any, Final
 from tsoperator.api.device import Device, lookup_names
 from tsoperator.api.objects import DEVICE, Object, Resource
 from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import Destination, TailnetView
+from tsoperator.desired.devices import Destination, Holder, TailnetView
 from tsoperator.desired.login import Keys, Login
 from tsoperator.desired.plan import ControlStep
 from tsoperator.kube.client import KubeClient
@@ -97,11 +97,12 @@ class Tailnet:
         self._upkeep.forget(owner)
         self._calls.forget(owner)
 
-    def _holders(self, found: Mapping[str, Device]) -> dict[str, Device]:
+    def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
         """Return which devices have the names that those *found* asked for, where these got others."""
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
-        return {node_id: holder for node_id, name in others.items() if (holder := self.devices.at(name)) is not None}
+        holders = ((node_id, self.devices.at(name)) for node_id, name in others.items())
+        return {node_id: self._upkeep.holder(device) for node_id, device in holders if device is not None}
 
     def _destination(self, text: str) -> Destination:
         departed = self.devices.departed(text)

@@ -108,7 +108,9 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
 async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
     first, second, other = [await joined(sim, tailnets, name) for name in ("web", "web", "Db")]
     seen = view(tailnets, first.node_id, second.node_id, other.node_id)
-    assert {node_id: holder.node_id for node_id, holder in seen.holders.items()} == {second.node_id: first.node_id}
+    assert {node_id: holder.device.node_id for node_id, holder in seen.holders.items()} == {
+        second.node_id: first.node_id
+    }
     sim.control.delete_device(first)
     await joined(sim, tailnets, "later")
     assert view(tailnets, second.node_id).holders == {}
