@@ -29,7 +29,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired import egressgroup, pod, secret
+from tsoperator.desired import egressgroup, nameclaims, pod, secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -65,6 +65,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
     allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port)}
+    named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         egress.BY_DESTINATION: egress.by_destination,
         egressgroup.BY_GROUP: egressgroup.by_group,
@@ -77,7 +78,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **leading}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source

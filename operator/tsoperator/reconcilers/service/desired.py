@@ -20,6 +20,7 @@ from tsoperator.desired.clusternames import is_opted_out, name_notes
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.nameclaims import Claim, taken_notes
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
@@ -31,7 +32,6 @@ from tsoperator.desired.proxy import (
     proxy_key,
     proxy_problem,
 )
-from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
@@ -54,7 +54,8 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Observed:
     """What a Service's plan depends on besides the Service.
 
-    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names.
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
+    that has the name of the device in the cluster's DNS, if the Service can't use it.
     """
 
     children: Children
@@ -63,6 +64,7 @@ class Observed:
     reverts: Reverts = NO_REVERTS
     places: Places = NOWHERE
     has_dnsconfig: bool = False
+    holder: Claim | None = None
 
 
 def owner(key: Key) -> Owner:
@@ -152,15 +154,16 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
             hostname(service), observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
         ),
         tags=tags(service, settings),
-        magic_dns_name=_magic_dns_name(service, proxy_device(observed.children), settings),
+        magic_dns_name=_magic_dns_name(service, observed, settings),
         proxy_class=chosen,
     )
 
 
-def _magic_dns_name(service: Object, device: ReportedDevice | None, settings: Settings) -> str:
-    """Return the name by which Pods find a valid *service* whose proxy reports *device*; empty if they don't."""
+def _magic_dns_name(service: Object, observed: Observed, settings: Settings) -> str:
+    """Return the name by which Pods find a valid *service*; empty if they don't."""
     if not exposure.asks(service, settings):
-        return "" if is_opted_out(service) else egress.magic_dns_name(service)
+        return "" if is_opted_out(service) or observed.holder else egress.magic_dns_name(service)
+    device = proxy_device(observed.children)
     return device.fqdn if device and exposure.cluster_naming(service, settings).leads else ""
 
 
@@ -192,7 +195,9 @@ def _planned(
         ready = pending or (_starting(wanted.key, name) if starts else _READY)
         moved = moved_out(service, wanted.key.name, made, observed.places, settings)
         pointed = _pointed(service, name, moved, ready, observed.reverts, settings)
-        shown = told(pointed, service, _unreached(service, wanted, observed.tailnet), settings)
+        shown = told(
+            pointed, service, [*_unreached(service, wanted, observed.tailnet), *_taken(service, observed)], settings
+        )
     if not observed.places.services and shown.status:
         left = grouped.without_conditions(shown.status["conditions"])
         shown = replace(shown, status={**shown.status, "conditions": left})
@@ -210,6 +215,11 @@ def _unreached(service: Object, proxy: Proxy, tailnet: TailnetView) -> list[Note
     if found or not egress.lacks_route(service, accepts_routes=proxy.config.accept_routes):
         return []
     return [Note("Warning", "RoutesNotAccepted", egress.routes_not_accepted(service), once=True)]
+
+
+def _taken(service: Object, observed: Observed) -> list[Note]:
+    """Return an Event if another object has the name that Pods would use for an egress *service*."""
+    return taken_notes(service, observed.holder) if observed.has_dnsconfig else []
 
 
 def _exposed(
@@ -255,7 +265,9 @@ def leads_to(service: Object, children: Children, places: Places, settings: Sett
 
 def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     """Return what a *service* needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
-    made = grouped.plan(service, owner(key_of(service)), observed.places, settings)
+    made = grouped.plan(service, owner(key_of(service)), observed.places, settings, is_named=observed.holder is None)
+    if observed.places.ports is not None:
+        made = told(made, service, _taken(service, observed), settings)
     own = observed.places.own
     if own is None or not observed.places.is_abandoned(own.name, settings):
         return made

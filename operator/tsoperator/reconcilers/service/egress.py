@@ -12,6 +12,7 @@ from tsoperator.api.names import (
     FIELD_MANAGER,
     FINALIZER,
     PROXY_CLASS,
+    PROXY_GROUP,
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
@@ -105,8 +106,13 @@ def destination(service: Object) -> str:
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives."""
-    if text := destination(service):
+    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives.
+
+    A ProxyGroup leads to the name even if the Service also gives an address in the deprecated annotation.
+    """
+    given = annotations(service)
+    named = given.get(ANNOTATION_TAILNET_FQDN) if given.get(PROXY_GROUP) else ""
+    if text := named or destination(service):
         name = lookup_name(text)
         yield from {name, name.partition(".")[0]}
 

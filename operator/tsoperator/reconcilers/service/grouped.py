@@ -66,15 +66,18 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
     return None
 
 
-def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> Plan:
-    """Return what *service* needs at its ProxyGroup, and the removal of what it doesn't need any more at others."""
+def plan(service: Object, owner: Owner, places: Places, settings: Settings, *, is_named: bool = True) -> Plan:
+    """Return what *service* needs at its ProxyGroup, and the removal of what it doesn't need any more at others.
+
+    Unless it *is_named*, Pods don't find it by the name of its device.
+    """
     if wrong := problem(service, places, settings):
         return _kept(service, *wrong, places, settings)
     if places.ports is None:
         return _exhausted(service, places, settings)
     live, name = places.at(group_name(service)), place_name(service, places, settings)
     place = Key(settings.namespace, name), place_labels(owner, group_name(service))
-    names, is_named = wanted_ports(service), not is_opted_out(service)
+    names, is_named = wanted_ports(service), is_named and not is_opted_out(service)
     wanted = cluster_ip_service(*place, target(service), places.ports, names, is_named=is_named)
     new, old = places.new_and_old(name)
     here = egress.pointed_at(service, settings)

@@ -36,6 +36,7 @@ from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
+from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
@@ -63,6 +64,7 @@ class ServiceReconciler:
         self._settings = proxies.settings
         self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
         self._changes = GroupChanges(self._cache)
+        self._names = NamesView(self._cache, self._settings)
         self._had_dnsconfig = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
@@ -104,6 +106,7 @@ class ServiceReconciler:
             self._proxies.tailnet(OWN, owner, children, leads),
             places=self._places(service, owner, mode, children),
             has_dnsconfig=self._has_dnsconfig(),
+            holder=self._names.holder(service),
         )
         reverts = await self._reverts(service, observed)
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
@@ -167,12 +170,16 @@ class ServiceReconciler:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
-        A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry,
-        and to those that have a port of the proxies in common with it. The ports of one that is gone may do for those
-        that found none free.
+        It is also mapped to those that get or lose their name by it. A Service that has, or asks for, an entry at a
+        ProxyGroup is mapped to those that ask for the same entry, and to those that have a port of the proxies in
+        common with it. The ports of one that is gone may do for those that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
-        keys = {*self._parent_keys(service), *self._changes.sharing(service)} if is_made else {key_of(service)}
+        if is_made:
+            shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
+            keys = {*self._parent_keys(service), *shared}
+        else:
+            keys = {key_of(service), *self._names.concerned(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
@@ -203,14 +210,15 @@ class ServiceReconciler:
         return elected(self._cache.all(DNSCONFIG)) is not None
 
     def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
-        """Map the first DNSConfig, and the end of the last one, to the Services that say why they have no name."""
+        """Map the first DNSConfig, and the end of the last one, to the Services that say something of their names."""
         had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
         if had == self._had_dnsconfig:
             return ()
         return [
             key_of(service)
             for service in self._cache.all(SERVICE)
-            if exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why
+            if self._names.holder(service)
+            or (exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why)
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:

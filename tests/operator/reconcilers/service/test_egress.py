@@ -7,7 +7,7 @@ from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.rewrites import Reverts
 
-from tests.operator.reconcilers.service.specs import FQDN_KEY, IP_KEY, OLD_IP_KEY
+from tests.operator.reconcilers.service.specs import FQDN_KEY, GROUP, IP_KEY, OLD_IP_KEY
 from tests.support.objects import FQDN, egress_service, settings
 
 SETTINGS = settings()
@@ -32,9 +32,10 @@ def test_the_proxy_goes_where_the_annotation_says(annotations: Object, pod: Prox
 
 
 def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
-    given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, {IP_KEY: "FD7A:115C:A1E0:0::9"}, {}]
+    both = {FQDN_KEY: f"{FQDN.upper()}.", OLD_IP_KEY: "FD7A:115C:A1E0:0::9"}
+    given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, both, both | GROUP, {}]
     found = [{*egress.by_destination(egress_service(annotations))} for annotations in given]
-    assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, set()]
+    assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, {FQDN, "db"}, set()]
 
 
 def test_an_address_elsewhere_needs_a_route() -> None:
