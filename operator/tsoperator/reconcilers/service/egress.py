@@ -17,8 +17,8 @@ from tsoperator.api.objects import SERVICE, Object, annotations, has_finalizer, 
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
 from tsoperator.desired.plan import Patch, Plan
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.desired.reverts import Reverts
 from tsoperator.desired.zones import TS_NET, Suffixes, name_error
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 BY_DESTINATION: Final = "destination"

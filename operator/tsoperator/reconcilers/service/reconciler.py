@@ -29,6 +29,7 @@ from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_nam
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Plan, earliest
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
@@ -36,11 +37,11 @@ from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
 

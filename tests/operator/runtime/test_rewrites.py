@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from tsoperator.api.objects import Object, key_of
-from tsoperator.reconcilers.service.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Reverts, Rewrites
+from tsoperator.desired.reverts import Reverts
+from tsoperator.runtime.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Rewrites
 
 from tests.support.objects import egress_service
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Key, Object, key_of, uid
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
 """How many times in a row a reverted Service is pointed at its proxy again without waiting."""
@@ -13,25 +14,6 @@ MEMORY = 3600.0
 """Seconds without a revert after which earlier ones are forgotten."""
 LAG = 5.0
 """Seconds for which the cache may still show a Service as it was before it was rewritten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reverts:
-    """How to react when another writer keeps reverting a Service.
-
-    *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until this
-    has happened often enough to tell the user. The Service may be rewritten in *wait* seconds. The rewrite counts as
-    lasting once the Service has stayed as it is for *settles* seconds.
-    """
-
-    fields: Sequence[str] = ()
-    who: str = ""
-    wait: float = 0.0
-    settles: float = 0.0
-
-
-NO_REVERTS = Reverts()
-"""No other writer reverts the Service."""
 
 
 @dataclass(slots=True)
