@@ -1,27 +1,27 @@
-"""How often a Service is pointed at its proxy while another writer keeps reverting that."""
+"""How often an object that the operator shares with others is rewritten while another writer keeps reverting that."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tsoperator.api.objects import Key, Object, key_of, uid
+from tsoperator.api.objects import Key
 from tsoperator.desired.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
-"""How many times in a row a reverted Service is pointed at its proxy again without waiting."""
+"""How many times in a row a reverted object is rewritten without waiting."""
 LONGEST = 60.0
-"""The most seconds between two rewrites; a Service that is reverted less often than that is rewritten at once."""
+"""The most seconds between two rewrites; an object that is reverted less often than that is rewritten at once."""
 MEMORY = 3600.0
 """Seconds without a revert after which earlier ones are forgotten."""
 LAG = 5.0
-"""Seconds for which the cache may still show a Service as it was before it was rewritten."""
+"""Seconds for which the cache may still show an object as it was before it was rewritten."""
 
 
 @dataclass(slots=True)
-class _Pointed:
-    """A Service that was pointed at its proxy: when, and how often it was reverted since."""
+class _Rewritten:
+    """An object that was rewritten for a *goal*: when, and how often it was reverted since."""
 
-    uid: str
-    proxy: str
+    goal: str
     version: str
     at: float
     is_reverted: bool = False
@@ -36,20 +36,31 @@ class _Pointed:
     who: str = ""
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Rewrites:
-    """Remembers which Services were pointed at their proxies, and says when to do that again; *clock* is monotonic."""
+    """Remembers which objects of one kind were rewritten, and says when to do that again; *clock* is monotonic.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    Each rewrite has a *goal*, a text that says what the object is to become. A change of the goal is no revert, so
+    everything starts anew with another goal.
+    """
+
+    def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
         self._clock = clock
-        self._pointed: dict[Key, _Pointed] = {}
+        self._rewritten: dict[Key, _Rewritten] = {}
 
-    def look(self, service: Object, fields: Sequence[str], proxy: str) -> Reverts:
-        """Return how to react to *service*, whose *fields* don't point at its *proxy*; they are empty if all do."""
-        known = self._pointed.get(key_of(service))
-        if known is None or (known.uid, known.proxy) != (uid(service), proxy):
+    def look(self, key: Key, version: str, fields: Sequence[str], goal: str) -> Reverts:
+        """Return how to react to the object named *key*, whose *fields* aren't as the *goal* says; none if all are.
+
+        *version* is the object's resourceVersion, empty if it isn't there.
+        """
+        known = self._rewritten.get(key)
+        if known is None or known.goal != goal:
             return NO_REVERTS
         now = self._clock()
-        lag = known.at + LAG - now if known.version == service["metadata"]["resourceVersion"] else 0.0
+        lag = known.at + LAG - now if version and known.version == version else 0.0
         if fields and lag > 0:
             return Reverts(wait=lag)
         if fields and not known.is_reverted:
@@ -65,24 +76,23 @@ class Rewrites:
             settles=calm if fields else left,
         )
 
-    def remember_writer(self, service: Object, who: str) -> None:
-        """Remember *who* reverts *service*."""
-        self._pointed[key_of(service)].who = who
+    def remember_writer(self, key: Key, who: str) -> None:
+        """Remember *who* reverts the object named *key*."""
+        self._rewritten[key].who = who
 
-    def rewritten(self, service: Object, proxy: str) -> None:
-        """Remember that *service*, as it was seen, has been pointed at its *proxy* now."""
-        key, version = key_of(service), service["metadata"]["resourceVersion"]
-        known = self._pointed.get(key)
-        if known is None or (known.uid, known.proxy) != (uid(service), proxy):
-            known = self._pointed[key] = _Pointed(uid(service), proxy, version, self._clock())
+    def rewritten(self, key: Key, version: str, goal: str) -> None:
+        """Remember that the object named *key*, which was seen in *version*, has been rewritten for *goal* now."""
+        known = self._rewritten.get(key)
+        if known is None or known.goal != goal:
+            known = self._rewritten[key] = _Rewritten(goal, version, self._clock())
         known.version, known.at, known.is_reverted = version, self._clock(), False
 
     def forget(self, key: Key) -> None:
-        """Forget the Service named *key*, which is gone or needs no rewrites any more."""
-        self._pointed.pop(key, None)
+        """Forget the object named *key*, which is gone or needs no rewrites any more."""
+        self._rewritten.pop(key, None)
 
 
-def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
+def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
     """Count that *fields* were reverted."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
@@ -93,10 +103,10 @@ def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
 
 
 def _pause(times: int) -> float:
-    """Return the seconds between two rewrites of a Service that was reverted so many *times* in a row."""
+    """Return the seconds between two rewrites of an object that was reverted so many *times* in a row."""
     return 0.0 if times <= AT_ONCE else min(2.0 ** min(times - AT_ONCE - 1, 10), LONGEST)
 
 
-def _calm(known: _Pointed) -> float:
-    """Return how long a Service must stay as it is before the fight is over: longer than the other writer took."""
+def _calm(known: _Rewritten) -> float:
+    """Return how long an object must stay as it is before the fight is over: longer than the other writer took."""
     return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

@@ -75,32 +75,6 @@ def test_reverts_are_told_with_what_ends_them() -> None:
         assert words in told
 
 
-def managed(manager: str, second: str, *fields: str) -> Object:
-    time = f"2026-01-01T00:00:{second}Z"
-    return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}}}
-
-
-@pytest.mark.parametrize(
-    ("entries", "writer"),
-    [
-        ([], ""),
-        ([managed("tsoperator", "03", "externalName")], ""),
-        ([managed("kubectl-edit", "03", "ports"), {"manager": "kubelet"}], ""),
-        (
-            [
-                managed("kubectl-client-side-apply", "01", "externalName", "type"),
-                managed("argocd-controller", "02", "externalName"),
-                managed("tsoperator", "03", "type"),
-            ],
-            "argocd-controller",
-        ),
-        ([managed("kustomize-controller", "01", "type")], "kustomize-controller"),
-    ],
-)
-def test_the_last_writer_of_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
-    assert egress.last_writer(egress_service(managedFields=entries or None)) == writer
-
-
 def test_a_service_that_points_at_its_own_proxy_is_known() -> None:
     for name, ours in (
         (EXTERNAL_NAME, True),
