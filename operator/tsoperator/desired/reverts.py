@@ -1,6 +1,6 @@
 """How to react when another writer keeps reverting an object that the operator shares with it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.names import FIELD_MANAGER
@@ -26,7 +26,7 @@ NO_REVERTS = Reverts()
 """No other writer reverts the object."""
 
 
-def last_writer(live: Object, part: str, fields: Collection[str]) -> str:
+def last_writer(live: Object, part: str, *fields: str) -> str:
     """Return who else last wrote one of the *fields* in a *part* of the *live* object, such as data or spec.
 
     The managedFields of the object tell that. Return "" if they name nobody.

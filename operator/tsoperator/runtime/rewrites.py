@@ -67,12 +67,12 @@ class Rewrites:
             _count(known, fields, now)
         known.is_reverted = bool(fields)
         calm = _calm(known)
-        left = max(0.0, known.at + calm - now)
+        left = _left(known.at + calm - now)
         is_loud = known.total > AT_ONCE and bool(fields or left)
         return Reverts(
             known.fields if is_loud else (),
             known.who if is_loud else "",
-            wait=max(0.0, known.at + _pause(known.quick) - now) if fields else 0.0,
+            wait=_left(known.at + _pause(known.quick) - now) if fields else 0.0,
             settles=calm if fields else left,
         )
 
@@ -90,6 +90,11 @@ class Rewrites:
     def forget(self, key: Key) -> None:
         """Forget the object named *key*, which is gone or needs no rewrites any more."""
         self._rewritten.pop(key, None)
+
+
+def _left(seconds: float) -> float:
+    """Return *seconds*, but nothing instead of a moment: a timer may ring that much too early."""
+    return seconds if seconds > 0.001 else 0.0
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:

@@ -31,5 +31,5 @@ def managed(manager: str, second: str, *fields: str) -> Object:
 )
 def test_the_last_writer_of_the_fields_is_found(entries: list[Object], writer: str) -> None:
     service = egress_service(managedFields=entries or None)
-    assert last_writer(service, "spec", ("externalName", "type")) == writer
-    assert last_writer(service, "data", ("externalName", "type")) == ""
+    assert last_writer(service, "spec", "externalName", "type") == writer
+    assert last_writer(service, "data", "externalName", "type") == ""

@@ -141,7 +141,7 @@ class ServiceReconciler:
         if reverts.who or not reverts.fields:
             return reverts
         live = await self._client.get(SERVICE, key)
-        who = last_writer(live, "spec", ("externalName", "type")) or "something"
+        who = last_writer(live, "spec", "externalName", "type") or "something"
         self._rewrites.remember_writer(key, who)
         return replace(reverts, who=who)
 
