@@ -175,7 +175,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
+        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),

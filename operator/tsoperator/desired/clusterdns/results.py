@@ -29,6 +29,11 @@ class DNSObjects:
     openshift: Object | None = None
     """The object ``default`` of OpenShift's ``dns.operator.openshift.io``."""
 
+    @property
+    def all(self) -> Sequence[Object]:
+        """All of these objects."""
+        return [*self.configmaps, *([self.openshift] if self.openshift else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class StubDomain:

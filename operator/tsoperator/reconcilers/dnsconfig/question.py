@@ -59,7 +59,7 @@ def question_of(
     if dnsconfig is None or not addresses or not asked.servers or not asked.zones:
         return None
     status = (deployment or {}).get("status") or {}
-    configuration = [*dns.configmaps, *([dns.openshift] if dns.openshift else [])] if dns else []
+    configuration = dns.all if dns else ()
     return Question(
         tuple(asked.servers),
         addresses[0],

@@ -31,8 +31,10 @@ from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.reverts import Reverts, last_writer
 from tsoperator.desired.zones import Suffixes, forwarded_zones
-from tsoperator.kube.errors import Denied
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
 from tsoperator.reconcilers.dnsconfig.address import Addresses
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
@@ -42,6 +44,7 @@ from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.settings import Settings
 
 _NO_DNSCONFIG: Final = Key("", "")
@@ -57,6 +60,7 @@ class DNSConfigReconciler:
         self,
         cache: Cache,
         applier: Applier,
+        client: KubeClient,
         prober: Prober,
         settings: Settings,
         suffixes: Callable[[], Suffixes] = Suffixes,
@@ -64,7 +68,9 @@ class DNSConfigReconciler:
         """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
+        self._client = client
         self._prober = prober
+        self._rewrites = Rewrites()
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = Addresses()
@@ -84,17 +90,51 @@ class DNSConfigReconciler:
         if obj is None:
             return await self._forget()
         observed = self._observe(obj, verdicts)  # look
-        plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
+        dnsconfig = DNSConfig.parse(obj)
+        wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
+        dns = clusterdns.heeding(wanted, await self._reverts(wanted, observed.dns))
+        plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide
         failed = partial(desired.failed, asked=desired.answered(obj, observed, self._settings))
         stored = await self._act(obj, plan, observed.address, failed)  # act
+        self._remember(dns, observed.dns)
         return await self._applier.report(stored, plan, failed)  # report
 
     async def _forget(self) -> Result:
         """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
         dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
-        if dns is not None:
-            await self._applier.apply({}, Plan(steps=clusterdns.removal(dns, self._settings).steps))
-        return DONE
+        if dns is None:
+            return DONE
+        wanted = clusterdns.removal(dns, self._settings)
+        removal = clusterdns.heeding(wanted, await self._reverts(wanted, dns))
+        await self._applier.apply({}, Plan(steps=removal.steps))
+        self._remember(removal, dns)
+        return Result(removal.again)
+
+    async def _reverts(self, wanted: clusterdns.Outcome, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
+        """Return how another writer keeps undoing the writes that are *wanted*; rare live reads tell who."""
+        due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
+        versions, found = _versions(dns), {}
+        for key in {*versions, *due}:
+            fields = [due[key].words] if key in due else []
+            found[key] = self._rewrites.look(key, versions.get(key, ""), fields, wanted.goal)
+            if key in due and found[key].fields and not found[key].who:
+                who = await self._last_writer(due[key]) or "something"
+                self._rewrites.remember_writer(key, who)
+                found[key] = replace(found[key], who=who)
+        return found
+
+    async def _last_writer(self, written: clusterdns.Written) -> str:
+        try:
+            live = await self._client.get(written.resource, written.key)
+        except NotFound:
+            return ""
+        return last_writer(live, *written.field)
+
+    def _remember(self, done: clusterdns.Outcome, dns: DNSObjects | None) -> None:
+        """Remember the writes of *done*, which have been carried out on the objects as *dns* has them."""
+        versions = _versions(dns)
+        for each in map(clusterdns.written_by, done.steps):
+            self._rewrites.rewritten(each.key, versions.get(each.key, ""), done.goal)
 
     def _question(self) -> Question | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
@@ -179,3 +219,8 @@ class DNSConfigReconciler:
 
 def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
     return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
+
+
+def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:
+    """Return the resourceVersions of the objects of the cluster's DNS."""
+    return {key_of(each): each["metadata"]["resourceVersion"] for each in (dns.all if dns else ())}

@@ -32,6 +32,7 @@ from tsoperator.desired.proxy import (
     proxy_key,
     proxy_problem,
 )
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
@@ -40,7 +41,6 @@ from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}

@@ -11,11 +11,11 @@ from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_delet
 from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
 from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import (
     VERSIONS,
     Group,

@@ -23,6 +23,7 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
     labels,
+    uid,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
@@ -30,6 +31,7 @@ from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_nam
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Plan, earliest
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
@@ -38,11 +40,11 @@ from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
 
@@ -92,7 +94,8 @@ class ServiceReconciler:
         plan = await_newcomers(plan, observed.places, self._settings)
         stored = await self._applier.act(service, plan, desired.failed)  # act
         if desired.rewrites(plan, service):
-            self._rewrites.rewritten(service, self._leads_to(service, observed))
+            goal = _goal(service, self._leads_to(service, observed))
+            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], goal)
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     async def _observe(self, service: Object) -> desired.Observed:
@@ -131,15 +134,18 @@ class ServiceReconciler:
 
     async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
         """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
+        key, version = key_of(service), service["metadata"]["resourceVersion"]
         if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
-            self._rewrites.forget(key_of(service))
+            self._rewrites.forget(key)
             return NO_REVERTS
         name = self._leads_to(service, observed)
-        reverts = self._rewrites.look(service, egress.strays(service, name, self._settings), name)
+        strays = egress.strays(service, name, self._settings)
+        reverts = self._rewrites.look(key, version, strays, _goal(service, name))
         if reverts.who or not reverts.fields:
             return reverts
-        who = egress.last_writer(await self._client.get(SERVICE, key_of(service))) or "something"
-        self._rewrites.remember_writer(service, who)
+        live = await self._client.get(SERVICE, key)
+        who = last_writer(live, "spec", "externalName", "type") or "something"
+        self._rewrites.remember_writer(key, who)
         return replace(reverts, who=who)
 
     async def _remove_orphan(self, owner: Owner) -> Result:
@@ -231,3 +237,8 @@ class ServiceReconciler:
         for alias in device["aliases"]:
             for service in self._cache.indexed(SERVICE, egress.BY_DESTINATION, alias):
                 yield key_of(service)
+
+
+def _goal(service: Object, name: str) -> str:
+    """Return what a rewrite of *service* is for: to point this very Service at the proxy called *name*."""
+    return f"{uid(service)} {name}"

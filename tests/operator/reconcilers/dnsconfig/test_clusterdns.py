@@ -11,7 +11,17 @@ from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal
 from tsoperator.desired.plan import Creation, Deletion, Patch
-from tsoperator.reconcilers.dnsconfig.clusterdns import Outcome, condition_of, outcome, refused, removal, unseen_removal
+from tsoperator.desired.reverts import Reverts
+from tsoperator.reconcilers.dnsconfig.clusterdns import (
+    Outcome,
+    condition_of,
+    heeding,
+    outcome,
+    refused,
+    removal,
+    unseen_removal,
+    written_by,
+)
 
 from tests.operator.desired.clusterdns.objects import applied
 from tests.support.objects import live_dnsconfig, obj, settings
@@ -85,6 +95,53 @@ def test_a_patch_is_of_the_version_that_was_seen_and_keeps_its_own_metadata() ->
     patches = [each for each in steps if isinstance(each, Patch)]
     assert [each.body["metadata"]["resourceVersion"] for each in patches] == ["1", "7", "9"]
     assert "annotations" in patches[1].body["metadata"]
+
+
+class Reverted(NamedTuple):
+    """How another writer reverts the Corefile, and how the operator reacts."""
+
+    reverts: Reverts
+    steps: int
+    reason: str | None
+    told: bool
+    again: float | None
+
+
+PLACE = "key Corefile of ConfigMap kube-system/coredns"
+REVERTED = {
+    "often, and it is too early": Reverted(Reverts([PLACE], "eks", 7, 8), 0, "StubDomainOverwritten", True, 7),
+    "often, and it is time": Reverted(Reverts([PLACE], "eks", 0, 8), 1, "StubDomainOverwritten", True, 8),
+    "rarely": Reverted(Reverts([PLACE], "eks"), 1, None, True, None),
+    "once": Reverted(Reverts(), 1, None, False, None),
+    "not at all, but the cache is late": Reverted(Reverts(wait=3), 0, None, False, 3),
+}
+
+
+@pytest.mark.parametrize("case", REVERTED.values(), ids=REVERTED)
+def test_a_stub_domain_that_another_writer_removes_says_so_and_waits(case: Reverted) -> None:
+    found = heeding(wanted(), {Key("kube-system", "coredns"): case.reverts})
+    assert (len(found.steps), reason_of(found), found.again) == (case.steps, case.reason, case.again)
+    assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
+
+
+def test_a_removal_that_another_writer_undoes_is_told_with_another_cure() -> None:
+    key = Key("kube-system", "coredns")
+    found = heeding(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
+    assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
+
+
+def test_the_pieces_that_the_operator_writes_are_named() -> None:
+    kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {})])
+    openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default")))
+    custom = after(coredns(IMPORTING))
+    steps = [*(step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps)]
+    steps += [*wanted(dns=coredns(IMPORTING)).steps, *removal(custom, MAY).steps]
+    assert [written_by(step).words for step in steps] == [
+        PLACE,
+        "key stubDomains of ConfigMap kube-system/kube-dns",
+        "spec.servers of DNS default",
+        *["key tailnet.server of ConfigMap kube-system/coredns-custom"] * 2,
+    ]
 
 
 def test_a_stub_domain_moves_with_the_platform() -> None:

@@ -32,7 +32,8 @@ KEY = Key("tailscale", "nameserver")
 
 
 def plan(found: Object, *others: Object, of: Settings = SETTINGS, **observed: Any) -> Plan:
-    return desired.plan(found, DNSConfig.parse(found), Observed([found, *others], **observed), of)
+    dnsconfig, seen = DNSConfig.parse(found), Observed([found, *others], **observed)
+    return desired.plan(found, dnsconfig, desired.cluster_dns(found, dnsconfig, seen, of), seen, of)
 
 
 def child(made: Plan, kind: str) -> Object:
@@ -390,7 +391,7 @@ def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
-    made = desired.plan(case.found, DNSConfig.parse(case.found), observed, of)
+    made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
     asked = desired.answered(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
@@ -408,7 +409,7 @@ def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: st
 
 def test_a_dnsconfig_that_goes_is_let_go() -> None:
     leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, live_dnsconfig("other")) == Plan(release=FINALIZER)
+    assert plan(leaving, live_dnsconfig("other")) == Plan(notes=[], release=FINALIZER)
 
 
 VALUES = st.recursive(

@@ -105,7 +105,7 @@ async def reconciling(world: World, ask: Ask = ask, address: str = "") -> AsyncI
     """Run the reconciler of DNSConfigs, and that of records if the cluster's DNS, at *address*, is to be asked."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), Prober(ask, PACE)
     writer, chosen = applier(world.api, cache, tailnets), settings(cluster_dns=(address,) if address else ())
-    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, prober, chosen)]
+    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, world.api, prober, chosen)]
     both += [DNSRecordsReconciler(cache, writer, chosen)] if address else []
     metrics = ControllerMetrics(CollectorRegistry())
     manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
@@ -131,7 +131,7 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 
 async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
     cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
-    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), Prober(ask), settings())
+    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), cluster.api, Prober(ask), settings())
     assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 

@@ -14,12 +14,12 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.specs import (

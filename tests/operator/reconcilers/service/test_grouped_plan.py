@@ -8,12 +8,12 @@ from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
 from tsoperator.desired.egressgroup import Entry
 from tsoperator.desired.plan import Patch, Plan, Refusal
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import Wanted, new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
