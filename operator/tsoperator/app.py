@@ -4,6 +4,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
@@ -89,8 +90,11 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 """
 
 
-async def run(settings: Settings) -> None:
-    """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
+async def run(settings: Settings, now: Callable[[], datetime] = utc_now) -> None:
+    """Run the operator until cancelled; *now* is the wall clock.
+
+    Raises KubeError and ListenError, and LeadershipLost in an exception group.
+    """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
     to_kubernetes, to_control_server = _request_observers(registry)
@@ -128,8 +132,10 @@ async def run(settings: Settings) -> None:
         registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
-        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
+        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        parts = Parts(
+            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now
+        )
         manager = Manager(
             cache,
             reconcilers(parts),
@@ -163,18 +169,19 @@ class Parts(NamedTuple):
     prober: Prober
     node_ports: NodePorts
     dns_prober: dnsprobes.Prober
+    now: Callable[[], datetime]
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted, now=now)
     return [
         ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier),
+        IngressReconciler(proxies, applier, now=now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
-        ProxyGroupReconciler(proxies, applier),
+        ProxyGroupReconciler(proxies, applier, now),
         DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +45,7 @@ from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
+from tsoperator.runtime.apply import utc_now
 from tsoperator.settings import Settings
 
 from tests.support.cluster import kube_client
@@ -152,6 +154,11 @@ class World:
         """The simulated cluster."""
         assert self.simulation is not None, "a test that needs the simulated cluster is to be marked `simulated`"
         return self.simulation
+
+    @property
+    def now(self) -> Callable[[], datetime]:
+        """The wall clock of the API server, which is the operator's, too."""
+        return self.simulation.now if self.simulation else utc_now
 
     @asynccontextmanager
     async def operators_client(self) -> AsyncIterator[KubeClient]:
@@ -430,7 +437,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         }
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
-                operator = tasks.create_task(run(Settings(**chosen)), name="operator")
+                operator = tasks.create_task(run(Settings(**chosen), world.now), name="operator")
                 yield operator
                 operator.cancel()
 

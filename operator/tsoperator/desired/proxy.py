@@ -1,11 +1,11 @@
 """A standalone proxy: its headless Service, Secrets and StatefulSet, and the plans that make or remove them."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_IP, DNS_FINALIZER, FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
@@ -43,15 +43,20 @@ from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, se
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
 
+POD_NOT_WAITED_FOR = "PodNotWaitedFor"
+"""The reason of the Event about a Pod that hangs, and that the removal of its proxy doesn't wait for any longer."""
+
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
+_LOST = 60.0  # s past the end of its grace period after which nothing waits for a Pod
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
     """The children of one proxy that are there; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor.
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* says, by UID, how many seconds ago the grace periods
+    of Pods ended that are still there.
     """
 
     services: Sequence[Object] = ()
@@ -59,6 +64,7 @@ class Children:
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
+    overdue: Mapping[str, float] = field(default_factory=dict)
 
     def secret(self, key: Key) -> Object | None:
         """Return the Secret named *key*; None if it isn't there."""
@@ -255,9 +261,10 @@ def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
-    StatefulSet (kubectl delete --cascade=orphan).
+    StatefulSet (kubectl delete --cascade=orphan). It waits for a minute at most for a Pod that has outlived its grace
+    period: the node of such a Pod is dead.
     """
-    if children.statefulsets or any(map(_is_managed, children.pods)):
+    if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
         return Plan(steps=going, requeue_after=_STILL_THERE)
     return Plan(
@@ -267,8 +274,36 @@ def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
             *unwanted(children.metrics),
         ],
+        notes=tuple(
+            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
+        ),
         release=FINALIZER,
         way_out=way_out(children.secrets),
+    )
+
+
+def awaited_pods(children: Children) -> list[Object]:
+    """Return the Pods that must end before the rest of a proxy is removed."""
+    return [pod for pod in children.pods if _is_managed(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
+
+
+def is_removed(children: Children) -> bool:
+    """Tell whether nothing is left of a proxy but Pods that nothing waits for."""
+    others = (children.services, children.statefulsets, children.secrets, children.metrics)
+    return not any(others) and not awaited_pods(children)
+
+
+def removal_message(pods: Sequence[Object]) -> str:
+    """Say that the removal of a proxy waits for *pods* to end."""
+    names = " and ".join(str(key_of(pod)) for pod in pods)
+    return f"it is being removed: waiting for Pod {names} to end" if names else "it is being removed"
+
+
+def _left_behind(pod: Object) -> str:
+    return (
+        f"Pod {key_of(pod)} should have ended more than a minute ago, so its node is probably dead: the operator "
+        "removed the rest of the proxy without waiting for it. The Pod goes when its node comes back, or when you "
+        "delete the Node"
     )
 
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
@@ -23,15 +24,16 @@ from tsoperator.api.objects import (
     has_finalizer,
     is_deleting,
     key_of,
+    uid,
 )
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
-from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, proxy_login
+from tsoperator.desired.proxy import Children, Proxy, is_removed, plan_removal, proxy_login
 from tsoperator.desired.secret import BY_DEVICE, device_of, login_url_of
 from tsoperator.desired.zones import Suffixes
-from tsoperator.runtime.apply import Applier, Failed
+from tsoperator.runtime.apply import Applier, Failed, utc_now
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
@@ -58,14 +60,19 @@ class Proxies:
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         suffixes: Callable[[], Suffixes] = Suffixes,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
+        """*clock* is monotonic, *now* is the wall clock.
+
+        *suffixes* tells which suffixes of MagicDNS names are known.
+        """
         self.cache = cache
         self.settings = settings
         self.suffixes = suffixes
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
+        self._now = now
         self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone; -inf: don't wait
         self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
@@ -79,13 +86,21 @@ class Proxies:
             labelled = self.cache.indexed(resource, index, str(owner))
             return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
 
+        pods = found(POD)
         return Children(
             services=found(SERVICE),
             statefulsets=found(STATEFULSET),
             secrets=found(SECRET),
-            pods=found(POD),
+            pods=pods,
             metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
+            overdue=self.overdue(pods),
         )
+
+    def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
+        """Return, by UID, how many seconds ago the grace periods of those of *pods* ended that should be gone."""
+        ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
+        late = {pod: (self._now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
+        return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
         """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*.
@@ -177,7 +192,7 @@ class Proxies:
         Raises KubeError, ControlError, Pending.
         """
         children = self.children(owner)
-        if children == NO_CHILDREN:
+        if is_removed(children):
             self.forget(owner)
             return DONE
         if not self.cache.sees(resource, owner.key.namespace):
@@ -194,7 +209,9 @@ class Proxies:
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
         plan = plan_removal(owner, children, tailnet)
-        await self._applier.apply({}, plan)
+        await self._applier.apply({}, replace(plan, notes=[]))
+        for note in plan.notes:
+            log.warning("%s %s: %s", resource.kind, owner.key, note.message)
         return Result(plan.requeue_after)
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:

@@ -15,6 +15,7 @@ from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outl
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    is_removed,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -205,6 +206,22 @@ def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
     plan = plan_removal(OWNER, replace(running(), statefulsets=[], pods=[left]))
     assert (plan.requeue_after is not None, plan.release) == (waits, "" if waits else FINALIZER)
     assert bool(deleted_devices(plan)) is not waits
+
+
+@pytest.mark.parametrize(("overdue", "waits"), [({}, True), ({"P": 59.0}, True), ({"P": 60.0}, False)])
+def test_removal_goes_on_without_a_pod_that_outlives_its_grace_period_by_a_minute(
+    overdue: dict[str, float], *, waits: bool
+) -> None:
+    left = pod(f"{NAME}-0", "P")
+    left["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": NAME}]
+    children = replace(running(), statefulsets=[], pods=[left], overdue=overdue)
+    plan = plan_removal(OWNER, children)
+    assert (plan.release, [note.reason for note in plan.notes]) == (
+        ("", []) if waits else (FINALIZER, ["PodNotWaitedFor"])
+    )
+    assert bool(deleted_devices(plan)) is not waits
+    assert not is_removed(children)
+    assert is_removed(Children(pods=[left], overdue=overdue)) is not waits
 
 
 def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go() -> None:

@@ -20,11 +20,13 @@ from tsoperator.desired.plan import DeleteDevice, Note, Plan, Refusal
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
     plan_proxy,
     plan_removal,
     proxy_devices,
     proxy_key,
     proxy_problem,
+    removal_message,
     replica_devices,
 )
 from tsoperator.desired.proxypod import connected_networks
@@ -38,6 +40,7 @@ CREATED = "ConnectorCreated"
 CREATING = "ConnectorCreating"
 FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
+TERMINATING = "ConnectorTerminating"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
@@ -181,7 +184,10 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
     if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
         return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}; {step.way_out}")
-    return step
+    if step.release:
+        return step
+    waits = _conditions(obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))
+    return replace(step, status={**_NO_STATUS, **(obj.get("status") or {}), "conditions": waits})
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:

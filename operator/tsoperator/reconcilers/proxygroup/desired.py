@@ -23,6 +23,7 @@ from tsoperator.desired.plan import Child, DeleteDevice, Deletion, Note, Plan, R
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
     device_deletions,
     leftovers,
     plan_removal,
@@ -30,6 +31,7 @@ from tsoperator.desired.proxy import (
     proxy_notes,
     proxy_outline,
     proxy_problem,
+    removal_message,
     unwanted,
     way_out,
 )
@@ -56,6 +58,7 @@ VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
 INVALID: Final = "ProxyGroupInvalid"
 FAILED: Final = "ProxyGroupCreationFailed"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
+TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
@@ -198,6 +201,9 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
         return emptied
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
     refusal = observed.tailnet.refusal
+    if not step.release:
+        waits = Problem(TERMINATING, removal_message(awaited_pods(observed.children)))
+        return replace(step, status=_status(group, observed, waits))
     if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
     words = f"{refusal.message}; or delete this ProxyGroup's devices there, then its Secrets, and it will go"

@@ -138,12 +138,14 @@ class ProxyGroupReconciler:
 
         ours = [each for each in [*labelled(SECRET), *named] if not is_anothers(each, owner)]
         secrets = {key_of(each): each for each in ours if each["kind"] == SECRET.kind}
+        pods = in_order(labelled(POD), name)
         return Children(
             services=[each for each in labelled(SERVICE) if not is_anothers(each, owner)],
             statefulsets=[each for each in ours if each["kind"] == STATEFULSET.kind],
             secrets=in_order(secrets.values(), name),
-            pods=in_order(labelled(POD), name),
+            pods=pods,
             metrics=[*labelled(SERVICE, BY_METRICS_OWNER), *labelled(SERVICEMONITOR, BY_METRICS_OWNER)],
+            overdue=self._proxies.overdue(pods),
         )
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:

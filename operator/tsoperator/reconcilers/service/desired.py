@@ -25,12 +25,14 @@ from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
     plan_proxy,
     plan_removal,
     proxy_device,
     proxy_devices,
     proxy_key,
     proxy_problem,
+    removal_message,
 )
 from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.statefulset import serves
@@ -43,6 +45,7 @@ from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
 from tsoperator.settings import Settings
 
+TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of the condition, by the effect of a finding about the device."""
 
@@ -275,6 +278,7 @@ def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     return replace(
         made,
         steps=[*made.steps, *step.steps],
+        notes=[*made.notes, *step.notes],
         requeue_after=earliest(made.requeue_after, step.requeue_after),
         way_out=step.way_out,
     )
@@ -332,6 +336,8 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
         step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
+    if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
+        return replace(step, status=not_ready(service, TERMINATING, removal_message(hanging)))
     if is_deleting(service):
         return step
     status = service.get("status") or {}

@@ -1,0 +1,59 @@
+"""Objects that are deleted while the node of their proxy is dead: its Pod hangs, and they must not hang with it."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+
+from tests.support.manifests import backend, connector, egress, ingress
+from tests.support.operator import Condition, World
+
+pytestmark = pytest.mark.simulated
+
+
+class Row(NamedTuple):
+    """An object, and the condition that says whether it is ready, if it has one."""
+
+    obj: Object
+    kind: str = ""
+    reason: str = ""
+
+
+ROWS = {
+    "Connector": Row(connector(exitNode=True), "ConnectorReady", "ConnectorTerminating"),
+    "Service": Row(egress(), "TailscaleProxyReady", "ProxyTerminating"),
+    "Ingress": Row(ingress()),
+}
+
+
+async def start(world: World, obj: Object) -> None:
+    """Make *obj*, and wait until its device has joined and nothing is left to do."""
+    await world.apply(backend(), obj)
+    await world.eventually(world.device_names)
+    await world.settled()
+
+
+async def condition(world: World, row: Row) -> Condition | None:
+    return await world.condition(row.obj, row.kind)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+async def test_a_deleted_object_goes_without_the_pod_of_a_dead_node(world: World, row: Row) -> None:
+    await start(world, row.obj)
+    world.sim.kubelet.kill_node("node1")
+    await world.delete(row.obj)
+    await asyncio.sleep(80)  # the grace period of the Pod, and less than a minute
+    assert not await world.gone(row.obj)
+    if row.kind:
+        shown = await condition(world, row)
+        assert shown is not None
+        assert (shown.status, shown.reason, "waiting for Pod tailscale/" in shown.message) == (
+            "False",
+            row.reason,
+            True,
+        )
+    await asyncio.sleep(20)
+    assert (await world.gone(row.obj), await world.device_names()) == (True, [])
+    assert "PodNotWaitedFor" in await world.events(row.obj)
+    assert [each.partition(" ")[0] for each in await world.leftovers(row.obj)] == ["pods"]
