@@ -92,6 +92,11 @@ class Tailnet:
         """Delete a device; return False if this tailnet has no such device. Raises ControlError, Pending."""
         return await self._upkeep.delete(step)
 
+    def end(self) -> None:
+        """Ask nothing any more, because the registration has ended; let nobody wait."""
+        self._calls.end()
+        self.devices.wake()
+
     def news_told(self, owner: Owner) -> None:
         """Forget the news that `view` returned last to *owner*, because *owner* has reported them."""
         self._upkeep.news_told(owner)
@@ -252,7 +257,7 @@ class Tailnets:
 
     def _end(self, name: str) -> None:
         if (tailnet := self._tailnets.pop(name, None)) is not None:
-            tailnet.devices.wake()
+            tailnet.end()
         if (task := self._running.pop(name, None)) is not None:
             task.cancel()
 

@@ -21,6 +21,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
+from tsoperator.tailnet.calls import NotAsked
 from tsoperator.tailnet.devices import Pace
 from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
 
@@ -210,6 +211,24 @@ async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> 
         await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
     lab.tailnets.unregister(LAB)
     await until(raised.value.until.cancelled)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "unregistered"])
+async def test_a_tailnet_whose_registration_has_ended_asks_nothing(
+    client: KubeClient, lab: Lab, is_replaced: bool
+) -> None:
+    lab.tailnets.register(lab.other)
+    if is_replaced:
+        lab.tailnets.register(tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK))
+    else:
+        lab.tailnets.unregister(LAB)
+    key = Key(OPERATOR_NAMESPACE, "ts-db-0")
+    login = Login(OWNER, "uid", [Replica(0, key, key, "db", ("tag:k8s",))], frozenset({0}), {}, is_new=True)
+    with pytest.raises(NotAsked):
+        await lab.other.auth_keys(login)
+    with pytest.raises(NotAsked):
+        await lab.other.carry_out(DeleteDevice(LAB, OWNER, "n9"))
+    assert not lab.control.keys
 
 
 async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
