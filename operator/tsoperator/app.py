@@ -12,7 +12,8 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -119,7 +120,9 @@ async def run(settings: Settings, now: Callable[[], datetime] = utc_now) -> None
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
-            [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
+            [Tailnet(own, client, cache, preflight)],
+            lambda name: cache.get(TAILNET, Key("", name)) is not None,
+            held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
         )
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))

@@ -66,7 +66,8 @@ class TailnetView:
 
     *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
     its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
-    be used. *holders* have the names that *devices* asked for, by the ID of the device that asked.
+    be used. *holders* have the names that *devices* asked for, by the ID of the device that asked. *pending* is raised
+    to wait until the operator has tried the tailnet's credentials; until then, nothing is known.
     """
 
     name: str = ""
@@ -77,6 +78,12 @@ class TailnetView:
     destination: Destination | None = None
     refusal: Refusal | None = None
     holders: Mapping[str, Holder] = field(default_factory=dict)
+    pending: Exception | None = None
+
+
+def untried(tailnet: str) -> str:
+    """Return words for an object that leaves, and whose devices in this *tailnet* wait for it to be tried."""
+    return f"its devices can't be deleted until the operator has tried the credentials of Tailnet {tailnet!r}"
 
 
 OWN_TAILNET = TailnetView()

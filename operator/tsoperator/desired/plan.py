@@ -62,11 +62,17 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class DeleteDevice:
-    """Delete a device from the tailnet called *tailnet*; the steps after it wait until that is done."""
+    """Delete a device from the tailnet in which it is; the steps after it wait until that is done.
 
-    tailnet: str
+    Its parent names the Tailnet called *tailnet*; None says that the parent is gone. *name* is the MagicDNS name of the
+    device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets don't say.
+    """
+
+    tailnet: str | None
     owner: Owner
     device: str
+    name: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

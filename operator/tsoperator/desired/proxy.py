@@ -32,6 +32,7 @@ from tsoperator.desired.secret import (
     config_patch,
     device_id_of,
     device_of,
+    login_url_of,
     must_keep_auth_key,
     needs_auth_key,
     proxy_secret,
@@ -254,10 +255,11 @@ def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     )
 
 
-def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
-    """Return the next step of removing the proxy of *owner*.
+def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
+    """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
-    Its Pods go first, then its devices in the *tailnet*, then the rest and our finalizer on the parent.
+    Its Pods go first, then its devices, then the rest and our finalizer on the parent. *tailnet* is None if the parent
+    is gone, so that nobody names one.
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
@@ -398,10 +400,16 @@ def _is_released(ordinal: int, statefulset: Object | None, proxy: Proxy, childre
     return seen and counts == {proxy.replica_count}
 
 
-def device_deletions(owner: Owner, secrets: Iterable[Object], tailnet: str) -> list[Step]:
-    """Return the deletions of the devices that these *secrets* report."""
-    devices = (device_of(secret, None).id for secret in secrets)
-    return [DeleteDevice(tailnet, owner, device) for device in devices if device]
+def device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:
+    """Return the deletions of the devices that these *secrets* of the proxy of *owner* report."""
+    url = login_url(secrets)
+    reported = (device_of(secret, None) for secret in secrets)
+    return [DeleteDevice(tailnet, owner, device.id, device.fqdn, url) for device in reported if device.id]
+
+
+def login_url(secrets: Iterable[Object]) -> str:
+    """Return where the proxy with these *secrets* logs in; empty if they don't say."""
+    return next(filter(None, map(login_url_of, secrets)), "")
 
 
 def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:

@@ -118,8 +118,8 @@ class DeviceUpkeep:
         match step:
             case ForgetFailure(_, owner, device, what):
                 self._forget_failure(owner, (device, what))
-            case DeleteDevice(_, owner, device):
-                await self._calls.result(owner, step, None, lambda: self._delete(device))
+            case DeleteDevice():
+                await self.delete(step)
             case FreeName(_, owner, hostname, _):
                 try:
                     await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
@@ -134,6 +134,10 @@ class DeviceUpkeep:
             case TakeName(_, owner, device, hostname, _):
                 failing = _name_refused(step, self._devices.known(device))
                 self._begin(owner, (device, NAME), hostname, lambda: self._take_name(step), failing)
+
+    async def delete(self, step: DeleteDevice) -> bool:
+        """Delete a device; return False if this tailnet has no such device. Raises ControlError, Pending."""
+        return await self._calls.result(step.owner, step, None, lambda: self._delete(step.device))
 
     def _begin(
         self,
@@ -193,9 +197,10 @@ class DeviceUpkeep:
     def _seconds(self, error: ControlError) -> float:
         return self._retry.later if isinstance(error, Refused) else self._retry.soon
 
-    async def _delete(self, device: str) -> None:
-        await self._tailnet.delete_device(device)
+    async def _delete(self, device: str) -> bool:
+        was_there = await self._tailnet.delete_device(device)
         self._devices.drop(device)
+        return was_there
 
     async def _set_tags(self, step: SetTags) -> Finding | None:
         device = self._devices.known(step.device)

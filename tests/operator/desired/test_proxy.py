@@ -228,7 +228,7 @@ def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_th
     children = replace(running(), statefulsets=[])
     plan = plan_removal(OWNER, children, "staging")
     assert plan.steps == [
-        DeleteDevice("staging", OWNER, "n1"),
+        DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
         Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
         Deletion(SECRET, children.secrets[0], unchanged=True),
     ]

@@ -13,7 +13,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView, untried
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import DeleteDevice, Note, Plan, Refusal
@@ -112,6 +112,8 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
         return _refused(obj, INVALID, f"this Connector is invalid: {connector.message}")
     if wrong := violations(connector):
         return _refused(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
+    if observed.tailnet.pending:
+        return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
         return _refused(obj, FAILED, observed.tailnet.refusal.message)
     chosen = _chosen_class(obj, observed.proxy_class)
@@ -182,8 +184,9 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     if not has_finalizer(obj, FINALIZER):
         return Plan()
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
-    if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
-        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}; {step.way_out}")
+    if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):
+        told = _refused(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
     if step.release:
         return step
     waits = _conditions(obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))

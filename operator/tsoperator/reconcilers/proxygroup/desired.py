@@ -14,7 +14,7 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView
+from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
 from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -149,6 +149,8 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
         return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+    if observed.tailnet.pending:
+        return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
         return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
     chosen = _chosen_class(group, observed.proxy_class, settings)
@@ -200,14 +202,13 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     if emptied := _emptied(group, observed):
         return emptied
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
-    refusal = observed.tailnet.refusal
     if not step.release:
         waits = Problem(TERMINATING, removal_message(awaited_pods(observed.children)))
         return replace(step, status=_status(group, observed, waits))
-    if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
+    if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
-    words = f"{refusal.message}; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
-    return _told(group, observed, Problem(NO_TAILNET, words))
+    told = _told(group, observed, Problem(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
+    return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
 def _emptied(group: Object, observed: Observed) -> Plan | None:
@@ -238,8 +239,9 @@ def _addresses(pod: Object) -> list[str]:
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on *group* why something could not be made for it, and tries again."""
-    problem = Problem(refusal.reason or FAILED, refusal.message)
+    """Return the plan that says on *group* why something could not be done for it, and tries again."""
+    reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
+    problem = Problem(refusal.reason or reason, refusal.message)
     return replace(_told(group, observed, problem), error=refusal.error)
 
 
@@ -330,11 +332,16 @@ def _metrics(proxy: Proxy, children: Children) -> list[Object]:
 
 def _refused(group: Object, observed: Observed, settings: Settings, problem: Problem) -> Plan:
     """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
-    steps: list[Step] = []
-    if observed.configmap is not None and not is_anothers(observed.configmap, group_owner(key_of(group).name)):
-        found = entries(observed.services, observed.configmap, settings.cluster_domain)
-        steps = configmap_steps(observed.configmap, observed.configmap, found, None)
-    return replace(_told(group, observed, problem), steps=steps)
+    return replace(_told(group, observed, problem), steps=_kept(group, observed, settings))
+
+
+def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
+    """Return the step by which the running proxies of *group* serve what Services ask for."""
+    live = observed.configmap
+    if live is None or is_anothers(live, group_owner(key_of(group).name)):
+        return []
+    found = entries(observed.services, live, settings.cluster_domain)
+    return configmap_steps(live, live, found, None)
 
 
 def _told(group: Object, observed: Observed, problem: Problem) -> Plan:

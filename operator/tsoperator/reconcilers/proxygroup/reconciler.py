@@ -23,7 +23,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    is_deleting,
     key_of,
 )
 from tsoperator.desired import unsupported
@@ -90,8 +89,6 @@ class ProxyGroupReconciler:
         owner = group_owner(name)
         named = self._named(name, replica_count(group))
         children, tailnet = self._children(name, named), desired.tailnet_name(group)
-        if is_deleting(group):
-            tailnet = self._proxies.home(tailnet, owner, children)
         proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
         is_static = has_static_endpoints(proxy_class)
         return desired.Observed(

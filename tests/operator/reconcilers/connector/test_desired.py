@@ -271,12 +271,27 @@ def test_a_connector_goes_after_its_devices_and_at_once_if_it_was_never_held() -
     assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
 
 
-def test_devices_of_another_tailnet_are_not_forgotten() -> None:
+def test_the_devices_of_a_connector_that_leaves_are_deleted_wherever_they_are() -> None:
     obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
-    assert (made.steps, made.release) == ((), "")
-    assert ready(made)[2].startswith(f"{UNUSABLE_WORDS}; if the control server is gone for good, delete Secret")
-    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
+    assert (deleted_devices(made), made.release, made.status) == (["n0"], FINALIZER, None)
+
+
+UNTRIED = TailnetView("other", pending=ValueError("waiting"))
+
+
+def test_a_connector_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+    obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
+    made = plan(obj, replace(joined(0), tailnet=UNTRIED))
+    words = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
+    assert (deleted_devices(made), ready(made)[2].startswith(words)) == (["n0"], True)
+    assert reasons_of(made) == ["ConnectorCreationFailed"]
+    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNTRIED)).status is None
+
+
+def test_a_connector_waits_silently_for_a_tailnet_that_nobody_has_tried() -> None:
+    observed = replace(joined(0), tailnet=UNTRIED)
+    assert plan(live_connector({**EXIT, "tailnet": "other"}), observed) == Plan(error=UNTRIED.pending)
 
 
 FIELDS = {

@@ -301,7 +301,10 @@ def test_a_surplus_replica_keeps_its_device_while_pods_mount_its_secrets(left: i
 def ended(*ordinals: int) -> list[object]:
     """The steps that end replicas: first their devices go, and then their Secrets."""
     found = [each for ordinal in ordinals for each in groups.joined(ordinal)]
-    devices = [DeleteDevice("lab", OWNER, f"nodeid-{ordinal}") for ordinal in ordinals]
+    devices = [
+        DeleteDevice("lab", OWNER, f"nodeid-{each}", f"foo-{each}.tail1234.ts.net", groups.SETTINGS.control_url)
+        for each in ordinals
+    ]
     return [*devices, *(Deletion(SECRET, each, unchanged=True) for each in found)]
 
 
@@ -393,13 +396,32 @@ def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
     assert (deleted_devices(new), new.release, new.way_out) == ([], FINALIZER, "")
 
 
-def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() -> None:
-    view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
+def test_a_group_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+    view = TailnetView("x", pending=ValueError("waiting"))
     made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
     status, reason, message = ready(made)
-    assert (status, reason, made.release, len(made.steps)) == ("False", "ProxyGroupTailnetUnavailable", "", 0)
-    assert message == "Tailnet 'x' is gone; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
-    assert plan_of(LEAVING, Observed(NEW, tailnet=view)).release == FINALIZER
+    assert (status, reason, deleted_devices(made)) == ("False", "ProxyGroupTailnetUnavailable", ["nodeid-0"])
+    assert message.startswith(
+        "its devices can't be deleted until the operator has tried the credentials of Tailnet 'x'"
+    )
+    assert plan_of(LEAVING, Observed(NEW, tailnet=view)).status is None
+
+
+def test_a_refused_deletion_of_devices_in_a_tailnet_that_is_unavailable_says_so() -> None:
+    view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
+    made = desired.failed(Observed(running(0), tailnet=view), LEAVING, Refusal("no", error=ValueError("no")))
+    assert ready(made) == ("False", "ProxyGroupTailnetUnavailable", "no")
+
+
+def test_a_group_that_waits_for_its_tailnet_serves_what_services_ask_for() -> None:
+    view = TailnetView("x", pending=ValueError("waiting"))
+    services = [groups.cluster_ip_service()]
+    made = plan_of(
+        live_group(), Observed(running(0, 1), configmap=configmap_of("foo"), services=services, tailnet=view)
+    )
+    (step,) = made.steps
+    assert isinstance(step, Patch)
+    assert (step.resource, made.status, made.error) == (CONFIGMAP, None, view.pending)
 
 
 def test_a_group_without_our_finalizer_is_let_go() -> None:
