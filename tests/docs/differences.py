@@ -39,7 +39,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        f"{_SERVICE}/test_rewrites.py a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute",
+        "operator/runtime/test_rewrites.py a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute",
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
