@@ -85,8 +85,8 @@ class Applier:
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
             parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
-            refused = failed(parent, refusal)
-            await self.report(await self._apply(parent, refused, whole=False), refused, failed)
+            refused = replace(failed(parent, refusal), whole=False)
+            await self.report(await self.apply(parent, refused), refused, failed)
             self.journal.failed(error, refused)
             raise
 
@@ -126,10 +126,6 @@ class Applier:
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
-        return await self._apply(parent, plan)
-
-    async def _apply(self, parent: Object, plan: Plan, *, whole: bool = True) -> Object:
-        """Do what `apply` says. A plan that isn't *whole* only reports a refusal."""
         self.journal.planned(parent, plan)
         writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
@@ -151,7 +147,7 @@ class Applier:
                 case _:
                     await self._run_errand(step)
         await self._tell(parent, plan.notes)
-        self.journal.carried_out(parent, plan, [write for write in writes if write], whole=whole)
+        self.journal.carried_out(parent, plan, [write for write in writes if write])
         return parent
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
