@@ -183,7 +183,8 @@ class Plan:
 
     *error* is raised when all that is done, so that the object is tried again. *way_out* tells the user what to do
     should a control server refuse one of the steps for good. *outline* is of the proxy that the object has, if it is to
-    have one.
+    have one. A plan that isn't *whole* leaves out what else may be wrong with the object: it waits for something, or
+    reports one refusal.
     """
 
     hold: str = ""
@@ -195,6 +196,7 @@ class Plan:
     error: Exception | None = None
     way_out: str = ""
     outline: Outline | None = None
+    whole: bool = True
 
 
 def earliest(*seconds: float | None) -> float | None:

@@ -87,8 +87,8 @@ class Applier:
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
             parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
-            refused = failed(parent, refusal)
-            parent, _ = await self._apply(parent, refused, whole=False)
+            refused = replace(failed(parent, refusal), whole=False)
+            parent, _ = await self._apply(parent, refused)
             await self.report(parent, refused, failed)
             self.journal.failed(error, refused)
             raise
@@ -139,11 +139,8 @@ class Applier:
             raise waiting
         return parent
 
-    async def _apply(self, parent: Object, plan: Plan, *, whole: bool = True) -> tuple[Object, Pending | None]:
-        """Do what `apply` says, and return the parent, and why it has to wait if the deletion of a device goes on.
-
-        A plan that isn't *whole* only reports a refusal.
-        """
+    async def _apply(self, parent: Object, plan: Plan) -> tuple[Object, Pending | None]:
+        """Do what `apply` says, and return the parent, and why it has to wait if the deletion of a device goes on."""
         waiting: Pending | None = None
         self.journal.planned(parent, plan)
         writes: list[Write | None] = []
@@ -172,7 +169,7 @@ class Applier:
                 case _:
                     await self._run_errand(step)
         await self._tell(parent, plan.notes)
-        self.journal.carried_out(parent, plan, [write for write in writes if write], whole=whole)
+        self.journal.carried_out(parent, plan, [write for write in writes if write])
         return parent, waiting
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:

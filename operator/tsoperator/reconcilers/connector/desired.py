@@ -118,7 +118,7 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
         return _refused(obj, FAILED, observed.tailnet.refusal.message)
     chosen = _chosen_class(obj, observed.proxy_class)
     if isinstance(chosen, ClassProblem):
-        return Plan() if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
+        return Plan(whole=False) if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
     spec, name = connector.spec, connector.metadata.name
     config = ProxyConfig(
         hostname=spec.hostname or f"{name}-connector",

@@ -145,7 +145,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     if grouped and not observed.has_proxy:
         return replace(plan_deletion(ingress, observed), notes=grouped)
     if not observed.knows_services:
-        return Plan(requeue_after=_UNSEEN)
+        return Plan(requeue_after=_UNSEEN, whole=False)
     missing = {*backend_names(ingress)} - observed.services.keys()
     if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
         return Plan(requeue_after=_TOGETHER)
@@ -161,7 +161,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
     if is_refused or isinstance(chosen, ClassProblem):
-        return Plan(notes=notes)
+        return Plan(notes=notes, whole=not isinstance(chosen, ClassProblem))
     own = owner(key_of(ingress))
     forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
     return Proxy(

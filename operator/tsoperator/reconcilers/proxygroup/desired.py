@@ -156,7 +156,7 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     chosen = _chosen_class(group, observed.proxy_class, settings)
     if isinstance(chosen, ClassProblem):
         refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
-        return replace(refused, status=None) if chosen.is_passing else refused
+        return replace(refused, status=None, whole=False) if chosen.is_passing else refused
     if wrong := violations(parsed, chosen):
         return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
     proxy = _proxy(parsed, chosen, observed, settings)

@@ -296,7 +296,7 @@ def _unsupported(service: Object) -> Plan:
 
 def _waiting_for_class(service: Object, problem: ClassProblem) -> Plan:
     if problem.is_passing:
-        return Plan()
+        return Plan(whole=False)
     note = Note("Normal" if problem.reason == "ProxyPending" else "Warning", problem.reason, problem.message)
     return Plan(status=not_ready(service, note.reason, note.message), notes=[note])
 

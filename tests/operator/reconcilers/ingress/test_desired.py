@@ -121,7 +121,7 @@ def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(
 ) -> None:
     plan = planned(live_ingress(annotations, host=host))
     assert (reasons_of(plan), words in plan.notes[0].message) == (reasons, True)
-    assert plan == Plan(notes=plan.notes)
+    assert plan == Plan(notes=plan.notes, whole=annotations != CLASS)
 
 
 def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_at_again() -> None:
@@ -130,7 +130,7 @@ def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_a
         (live_proxy_class("prod", ready=True, generation=2), []),
     ):
         plan = planned(live_ingress(CLASS), Observed(Children(), WEB, class_))
-        assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes), reasons)
+        assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes, whole=False), reasons)
 
 
 def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
@@ -376,7 +376,7 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
 
 def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:
     unseen = Observed(Children(), {}, knows_services=False)
-    assert planned(live_ingress(), unseen) == Plan(requeue_after=60)
+    assert planned(live_ingress(), unseen) == Plan(requeue_after=60, whole=False)
     assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
 
 
