@@ -133,7 +133,8 @@ def mounted(objects: DNSObjects) -> str:
 
 
 def _mounted(pod: Object, container: Object) -> str:
-    words = [word for each in container.get("args") or () for word in each.split("=", 1)]
+    arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = [word for each in arguments for word in each.split("=", 1)]
     conf = next((value for flag, value in pairwise(words) if flag in ("-conf", "--conf")), _CONF)
     folder = PurePosixPath(conf).parent
     mounts = container.get("volumeMounts") or ()
@@ -209,7 +210,7 @@ def _kind(objects: DNSObjects) -> Kind | Refusal:
 def _unseen(name: str) -> Refusal:
     message = (
         f"CoreDNS reads its Corefile from ConfigMap {NAMESPACE}/{name}, which the operator may not read: set {_VALUE} "
-        f"of the chart to {name}; docs/dns.md says how without Helm"
+        f"of the chart to {name}. Without Helm, do what docs/dns.md says"
     )
     return Refusal("NotPermitted", message)
 

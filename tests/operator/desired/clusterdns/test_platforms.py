@@ -104,7 +104,7 @@ MOUNTED = {
     "the first argument": workload("dns-base", "coredns-custom"),
     "of a DaemonSet": workload("dns-base", kind="DaemonSet"),
     "in one word": workload("dns-base", arguments=[f"-conf={CONF}"]),
-    "as CoreDNS looks by itself": workload("dns-base", arguments=[]),
+    "where CoreDNS looks by itself": workload("dns-base", arguments=[]),
 }
 
 
