@@ -70,10 +70,10 @@ def plan_removal(objects: DNSObjects, keep: Platform | None = None) -> Sequence[
 
 
 def _removals(objects: DNSObjects) -> Iterator[tuple[tuple[Key, str], Result]]:
-    for found in corefile_maps(objects):
-        key = key_of(found)
-        text = without_block(data_of(found).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE))
-        yield (key, COREFILE), _data(found, COREFILE, text, _restart(objects))
+    for each in corefile_maps(objects):
+        key = key_of(each)
+        text = without_block(data_of(each).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE))
+        yield (key, COREFILE), _data(each, COREFILE, text, _restart(objects))
     if found := configmap(objects, CUSTOM):
         yield (key_of(found), CUSTOM_KEY), _out_of_custom(found, _restart(objects))
     if found := configmap(objects, KUBE_DNS):
