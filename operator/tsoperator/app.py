@@ -106,7 +106,7 @@ async def run(settings: Settings, now: Callable[[], datetime] = utc_now) -> None
         aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
-        cache = Cache(sources(settings.namespace, settings.watch_namespaces))
+        cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
         registry.register(ProxyGauges(cache))

@@ -76,6 +76,8 @@ class Settings:
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
     zones: tuple[str, ...] = ()
     """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
+    cluster_dns_configmap: str = ""
+    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if it isn't one of those that we know."""
     cluster_dns: tuple[str, ...] = ()
     """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
@@ -140,6 +142,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
         zones=_zones(given, "OPERATOR_DNS_ZONES", own_domain),
+        cluster_dns_configmap=_object_name(given, "OPERATOR_CLUSTER_DNS_CONFIGMAP"),
         cluster_dns=_servers(given, "OPERATOR_CLUSTER_DNS") or cluster_dns(resolv_conf(), namespace),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=own_domain,

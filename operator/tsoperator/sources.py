@@ -7,6 +7,7 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
     CRD,
+    DAEMONSET,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
@@ -39,7 +40,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
@@ -50,11 +51,12 @@ from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 
 
-def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
+def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
     """Return what to watch.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
-    *watched* ones, or in all namespaces if *watched* is empty.
+    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
+    CoreDNS.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -95,7 +97,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
-        *_cluster_dns(),
+        *_cluster_dns(corefile),
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
@@ -103,9 +105,10 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     ]
 
 
-def _cluster_dns() -> Iterator[Source]:
-    """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
-    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+def _cluster_dns(corefile: str) -> Iterator[Source]:
+    """Yield what the cluster's DNS reads and runs. An installation that was made before may lack the rights."""
+    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in configmap_names(corefile)]
+    places += [(resource, Key(DNS_NAMESPACE, COREDNS)) for resource in (DEPLOYMENT, DAEMONSET)]
     for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
         selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
         yield Source(selection, optional=True, without=True)

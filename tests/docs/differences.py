@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
+_REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
 _COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
@@ -39,7 +40,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        "operator/runtime/test_rewrites.py a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute",
+        f"{_REWRITES} a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute",
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [

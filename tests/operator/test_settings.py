@@ -50,6 +50,7 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
         "10.96.0.10, [2001:db8::1]:53": ("10.96.0.10", "[2001:db8::1]:53"),
         "": (),
     },
+    ("OPERATOR_CLUSTER_DNS_CONFIGMAP", "cluster_dns_configmap"): {"dns-base": "dns-base", "": ""},
     ("OPERATOR_NAMESERVER_LOG_QUERIES", "nameserver_log_queries"): {"1/999999999": "1/999999999"},
     ("OPERATOR_DNS_ZONES", "zones"): {"ts.net, .Tail.Example.ORG.": ("ts.net", "tail.example.org")},
     ("OPERATOR_WATCH_NAMESPACES", "watch_namespaces"): {

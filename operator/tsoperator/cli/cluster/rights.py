@@ -7,7 +7,14 @@ from typing import Final, NamedTuple
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.installed import Installed
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, NODE_CACHES, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import (
+    CONFIGMAPS,
+    COREDNS,
+    CUSTOM,
+    NODE_CACHES,
+    OPENSHIFT_DNS,
+    OPENSHIFT_NAME,
+)
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
@@ -51,6 +58,7 @@ CLUSTER: Final = (
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
     *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),
+    *(Right("apps", plural, "list watch", COREDNS) for plural in ("deployments", "daemonsets")),
     Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_NAME),
 )
 """The rights on objects without a namespace, and on some wherever they are."""
@@ -113,6 +121,10 @@ def questions(installed: Installed) -> list[Question]:
         ((EVERYWHERE,), CLUSTER),
         ((installed.namespace,), (*OWN, token)),
     ]
+    if corefile := installed.cluster_dns_configmap:
+        places.append(((EVERYWHERE,), (Right("", "configmaps", "list watch", corefile),)))
+        if installed.manages_cluster_dns:
+            places.append(((DNS_NAMESPACE,), (Right("", "configmaps", "patch", corefile),)))
     if installed.manages_cluster_dns:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
         places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_NAME),)))

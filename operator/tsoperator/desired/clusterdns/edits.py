@@ -9,7 +9,6 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object, annotations, key_of, 
 from tsoperator.desired.clusterdns.openshift import servers_of, with_server, without_server
 from tsoperator.desired.clusterdns.platforms import (
     COREFILE,
-    COREFILES,
     CUSTOM,
     CUSTOM_KEY,
     KUBE_DNS,
@@ -20,6 +19,7 @@ from tsoperator.desired.clusterdns.platforms import (
     Kind,
     Platform,
     configmap,
+    corefile_maps,
     corefile_of,
     corefiles,
     data_of,
@@ -70,11 +70,10 @@ def plan_removal(objects: DNSObjects, keep: Platform | None = None) -> Sequence[
 
 
 def _removals(objects: DNSObjects) -> Iterator[tuple[tuple[Key, str], Result]]:
-    for name in COREFILES:
-        if found := configmap(objects, name):
-            key = key_of(found)
-            text = without_block(data_of(found).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE))
-            yield (key, COREFILE), _data(found, COREFILE, text, _restart(objects))
+    for each in corefile_maps(objects):
+        key = key_of(each)
+        text = without_block(data_of(each).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE))
+        yield (key, COREFILE), _data(each, COREFILE, text, _restart(objects))
     if found := configmap(objects, CUSTOM):
         yield (key_of(found), CUSTOM_KEY), _out_of_custom(found, _restart(objects))
     if found := configmap(objects, KUBE_DNS):

@@ -28,6 +28,10 @@ class DNSObjects:
     """ConfigMaps of namespace kube-system, at least those of `platforms.CONFIGMAPS`."""
     openshift: Object | None = None
     """The object ``default`` of OpenShift's ``dns.operator.openshift.io``."""
+    workloads: Sequence[Object] = ()
+    """The Deployment and the DaemonSet of CoreDNS, whose Pods mount the ConfigMap with the Corefile."""
+    corefile: str = ""
+    """The name of the ConfigMap with the Corefile, as the user says; it counts if the Pods don't tell it."""
 
     @property
     def all(self) -> Sequence[Object]:

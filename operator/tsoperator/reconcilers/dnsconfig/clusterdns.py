@@ -83,7 +83,7 @@ def outcome(
     status = zones_status(settings.zones, zones)
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
-    platform = find_platform(objects, wanted.platform, zones)
+    platform = find_platform(objects, wanted.platform, zones, [address])
     stub = StubDomain.of(zones, [address], settings.cluster_domain)
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}

@@ -10,6 +10,7 @@ from tsnameserver.records import CONFIGMAP_NAME
 from tsoperator.api.names import NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
     CONFIGMAP,
+    DAEMONSET,
     DEPLOYMENT,
     DNSCONFIG,
     POD,
@@ -26,7 +27,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
@@ -74,10 +75,12 @@ class DNSConfigReconciler:
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = Addresses()
-        children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        self._configmaps = configmap_names(settings.cluster_dns_configmap)
+        children = (SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
+            **dict.fromkeys((DEPLOYMENT, DAEMONSET), self._keys_for_workload),
             CONFIGMAP: self._keys_for_configmap,
             OPENSHIFT_DNS: lambda _: [*self._every_key()] or [_NO_DNSCONFIG],
             **dict.fromkeys((SUFFIXES, VERDICT), lambda _: self._every_key()),
@@ -196,12 +199,21 @@ class DNSConfigReconciler:
         """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
-        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
-        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)))
+        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in self._configmaps]
+        workloads = [self._cache.get(kind, Key(DNS_NAMESPACE, COREDNS)) for kind in (DEPLOYMENT, DAEMONSET)]
+        return DNSObjects(
+            [each for each in found if each],
+            self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)),
+            [each for each in workloads if each],
+            self._settings.cluster_dns_configmap,
+        )
+
+    def _keys_for_workload(self, workload: Object) -> Iterable[Key]:
+        return self._every_key() if key_of(workload) == Key(DNS_NAMESPACE, COREDNS) else self._parent_keys(workload)
 
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)
-        if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
+        if key.namespace == DNS_NAMESPACE and key.name in self._configmaps:
             return [*self._every_key()] or [_NO_DNSCONFIG]
         return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
 
