@@ -16,7 +16,7 @@ from tsoperator.reconcilers.service.places import Places, abandoned, await_newco
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.settings import Settings
 
-from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
+from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, serving, user_service
 from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
 from tests.support.objects import (
     children_of,
@@ -39,7 +39,7 @@ OWN = Place("ts-db-own", serves=True)
 
 def slice_of(service: Object, *pods: Object) -> Object:
     """The live EndpointSlice of a ClusterIP Service, with *pods*."""
-    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: pods})
+    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
     return stored(made)
 
 
@@ -232,6 +232,13 @@ def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> Non
     found = [each.obj for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)]
     assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
     assert upkeep(going, SETTINGS) == ()
+
+
+def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_may_change() -> None:
+    other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
+    steps = upkeep(Places([NEW_PLACE], [NEW_UP, other], GROUPS), SETTINGS)
+    assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
+    assert names(children_of(Plan(steps=steps))) == ["ts-db-new-ipv4"]
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
