@@ -23,6 +23,7 @@ from tests.support.objects import (
     condition_of,
     deleting,
     deletions_of,
+    down,
     egress_service,
     headless,
     held,
@@ -168,6 +169,13 @@ def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to
     slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
     places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
     assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
+
+
+def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
+    pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
+    places = Places([NEW_PLACE], [NEW_UP], {GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
+    (made,) = children_of(Plan(steps=upkeep(places, SETTINGS)))
+    assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
 
 
 def test_an_exposed_service_leaves_its_places_at_once() -> None:
