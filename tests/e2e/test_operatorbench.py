@@ -236,7 +236,7 @@ def test_a_proxy_reports_what_its_configmap_says() -> None:
     read = read_report(json.dumps(report(proxy, given)))
     assert read is not None
     assert read.ip4 == proxy.address
-    assert read_entries(json.dumps(given))["bench-db"].is_served_by(read.entries["bench-db"])
+    assert read_entries(json.dumps(given))["bench-db"].forwarded(read.entries["bench-db"])
 
 
 def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:

@@ -153,17 +153,23 @@ def failed(_pod: Object, refusal: Refusal) -> Plan:
 
 
 def _serving(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
-    """Return the names of the ClusterIP Services that have one of *addresses* among their endpoints."""
-    return {
-        labels(each).get(LABEL_SERVICE_NAME, "")
-        for each in slices
-        if not is_deleting(each)
-        and any(
-            (endpoint.get("conditions") or {}).get("ready") is not False
-            and not addresses.isdisjoint(endpoint["addresses"])
-            for endpoint in each.get("endpoints") or ()
-        )
-    }
+    """Return the names of the ClusterIP Services that have one of *addresses* among the endpoints of all their ports.
+
+    The ports that not all Pods serve are in EndpointSlices of their own.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for each in slices:
+        if not is_deleting(each):
+            key = labels(each).get(LABEL_SERVICE_NAME, ""), each["addressType"]
+            found[key] = found.get(key, True) and _leads_to(each, addresses)
+    return {service for (service, _), leads in found.items() if leads}
+
+
+def _leads_to(endpoint_slice: Object, addresses: frozenset[str]) -> bool:
+    return any(
+        (endpoint.get("conditions") or {}).get("ready") is not False and not addresses.isdisjoint(endpoint["addresses"])
+        for endpoint in endpoint_slice.get("endpoints") or ()
+    )
 
 
 def _is_same(one: str, other: str) -> bool:

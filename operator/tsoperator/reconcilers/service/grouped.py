@@ -87,10 +87,10 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings, *, i
     made = Plan(
         hold=FINALIZER,
         steps=[
+            *map(Child, slices),  # before the ports change: until then, nothing leads where it shouldn't
             Child(wanted),
             *unselected(live),
-            *map(Child, slices),
-            *removal(places, [name, *(key_of(each).name for each in there)]),
+            *removal(places, [name, *(key_of(each).name for each in there)], slices),
         ],
         requeue_after=grace_left(here, new, old, places, settings),
     )
@@ -219,7 +219,7 @@ def _lost(service: Object, places: Places) -> str:
     group, name = places.group(group_name(service)), entry_name(key_of(service))
     entry = group.entry(name)
     reported = [report.entries.get(name) for report in group.reports.values()]
-    current = [each for each in reported if each and entry and entry.is_served_by(each)]
+    current = [each for each in reported if each and entry and entry.forwarded(each)]
     if not current or not all(each.is_lost for each in current):
         return ""
     return (

@@ -16,13 +16,14 @@ from tsoperator.reconcilers.service.places import Places, abandoned, await_newco
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.settings import Settings
 
-from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
+from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, serving, user_service
 from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
 from tests.support.objects import (
     children_of,
     condition_of,
     deleting,
     deletions_of,
+    down,
     egress_service,
     headless,
     held,
@@ -39,7 +40,7 @@ OWN = Place("ts-db-own", serves=True)
 
 def slice_of(service: Object, *pods: Object) -> Object:
     """The live EndpointSlice of a ClusterIP Service, with *pods*."""
-    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: pods})
+    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
     return stored(made)
 
 
@@ -170,6 +171,13 @@ def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to
     assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
 
 
+def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
+    pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
+    places = Places([NEW_PLACE], [NEW_UP], {GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
+    (made,) = children_of(Plan(steps=upkeep(places, SETTINGS)))
+    assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
+
+
 def test_an_exposed_service_leaves_its_places_at_once() -> None:
     exposed = held(egress_service(EXPOSE, spec=CLUSTER_IP))
     assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == GOES
@@ -232,6 +240,13 @@ def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> Non
     found = [each.obj for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)]
     assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
     assert upkeep(going, SETTINGS) == ()
+
+
+def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_may_change() -> None:
+    other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
+    steps = upkeep(Places([NEW_PLACE], [NEW_UP, other], GROUPS), SETTINGS)
+    assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
+    assert names(children_of(Plan(steps=steps))) == ["ts-db-new-ipv4"]
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
