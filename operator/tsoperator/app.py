@@ -184,7 +184,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         IngressReconciler(proxies, applier, now=now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
-        ProxyGroupReconciler(proxies, applier, now),
+        ProxyGroupReconciler(proxies, applier),
         DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),

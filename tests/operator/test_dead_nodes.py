@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Object
 
-from tests.support.manifests import backend, connector, egress, ingress
+from tests.support.manifests import backend, connector, egress, ingress, proxy_group
 from tests.support.operator import Condition, World
 
 pytestmark = pytest.mark.simulated
@@ -22,6 +22,7 @@ class Row(NamedTuple):
 
 ROWS = {
     "Connector": Row(connector(exitNode=True), "ConnectorReady", "ConnectorTerminating"),
+    "ProxyGroup": Row(proxy_group("blue", replicas=1), "ProxyGroupReady", "ProxyGroupTerminating"),
     "Service": Row(egress(), "TailscaleProxyReady", "ProxyTerminating"),
     "Ingress": Row(ingress()),
 }

@@ -50,7 +50,8 @@ class Deletion:
     """The deletion of *obj*, and of no other object that has its name.
 
     *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only as it was
-    seen: a Secret in which a proxy has just reported its device fails with a Conflict.
+    seen: a Secret in which a proxy has just reported its device fails with a Conflict. A Pod has *grace* seconds to
+    end; None leaves it the time that it says itself.
     """
 
     resource: Resource
@@ -58,6 +59,7 @@ class Deletion:
     propagation: Literal["Background", "Foreground"] = "Background"
     release: str = ""
     unchanged: bool = False
+    grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

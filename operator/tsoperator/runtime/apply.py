@@ -230,6 +230,7 @@ class Applier:
                     uid=uid(obj),
                     resource_version=version,
                     propagation=deletion.propagation,
+                    grace=deletion.grace,
                 )
 
     async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
+from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -37,7 +37,7 @@ from tsoperator.desired.proxy import (
 )
 from tsoperator.desired.proxypod import egress_group
 from tsoperator.desired.replica import replicas_error
-from tsoperator.desired.secret import egress_report_of, static_endpoints_of
+from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
     CONFIG_SUFFIX,
@@ -74,8 +74,7 @@ _NO_DRAIN: Final = Note(
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
-_BUSY: Final = 30.0  # s until another look at proxies that should have reported by a watch event
-_PATIENCE: Final = 180.0  # s for proxies to report that they forward nothing; a kubelet takes two minutes at most
+_END: Final = 30  # s for a proxy of a group that is removed to end
 _FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
@@ -86,8 +85,7 @@ class Observed:
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
     ClusterIP Services of the egress Services that name the group. *node_ports* are the Services of type NodePort of all
-    groups; they and the *nodes* count if the class has static endpoints. *leaving_for* is for how many seconds the
-    group has been leaving.
+    groups; they and the *nodes* count if the class has static endpoints.
     """
 
     children: Children
@@ -98,7 +96,6 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     node_ports: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
-    leaving_for: float = 0.0
 
 
 def group_type(group: Object) -> str:
@@ -196,46 +193,23 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
 
 
 def plan_deletion(group: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named."""
+    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named.
+
+    The Pods are deleted before the StatefulSet, because only the first deletion of a Pod can give it less time to end.
+    It has no connections to drain: nothing leads to the group any longer. And its program may hang when it is stopped.
+    """
     if not has_finalizer(group, FINALIZER):
         return Plan()
-    if emptied := _emptied(group, observed):
-        return emptied
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
     if not step.release:
-        waits = Problem(TERMINATING, removal_message(awaited_pods(observed.children)))
-        return replace(step, status=_status(group, observed, waits))
+        pods = awaited_pods(observed.children)
+        ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
+        status = _status(group, observed, Problem(TERMINATING, removal_message(pods)))
+        return replace(step, steps=[*ending, *step.steps], status=status)
     if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
     told = _told(group, observed, Problem(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
-
-
-def _emptied(group: Object, observed: Observed) -> Plan | None:
-    """Return the plan that has the proxies of a group that leaves forward nothing; None once they don't.
-
-    A proxy that stops waits until no Service that it knows of leads to it, or leads nowhere, for six minutes at most.
-    A proxy that can't report any more is not waited for.
-    """
-    live, children = observed.configmap, observed.children
-    addresses = {key_of(pod): set(_addresses(pod)) for pod in children.pods if not is_deleting(pod)}
-    reports = ((key_of(each), egress_report_of(each)) for each in children.secrets)
-    busy = any(
-        report is not None and report.entries and {report.ip4, report.ip6} & addresses.get(key, set())
-        for key, report in reports
-    )
-    if (
-        not busy
-        or observed.leaving_for >= _PATIENCE
-        or live is None
-        or is_anothers(live, group_owner(key_of(group).name))
-    ):
-        return None
-    return Plan(steps=configmap_steps(live, live, entries((), live, ""), None), requeue_after=_BUSY)
-
-
-def _addresses(pod: Object) -> list[str]:
-    return [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
@@ -354,7 +328,8 @@ def _status(group: Object, observed: Observed, problem: Problem | None) -> Objec
     children = observed.children
     states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
     endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}
-    return status(group, running_devices(states, children.pods, endpoints), replica_count(group), problem)
+    devices = running_devices(states, children.pods, endpoints)
+    return status(group, devices, replica_count(group), problem, children.pods)
 
 
 def _chosen_class(

@@ -1,7 +1,6 @@
 """Looks, decides, acts and reports for one ProxyGroup at a time."""
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, PARENT_PROXYGROUP
@@ -33,7 +32,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
 from tsoperator.reconcilers.proxygroup.nodeports import SUFFIX, has_static_endpoints
-from tsoperator.runtime.apply import Applier, utc_now
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 
@@ -43,13 +42,11 @@ class ProxyGroupReconciler:
 
     name = "proxygroup"
 
-    def __init__(self, proxies: Proxies, applier: Applier, now: Callable[[], datetime] = utc_now) -> None:
-        """*now* is the wall clock."""
+    def __init__(self, proxies: Proxies, applier: Applier) -> None:
         self._proxies = proxies
         self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._now = now
         owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
         self.watches: Mapping[Resource, Mapper] = {
             PROXYGROUP: lambda group: (key_of(group),),
@@ -100,13 +97,7 @@ class ProxyGroupReconciler:
             self._proxies.tailnet(tailnet, owner, children),
             node_ports=self._node_ports() if is_static else (),
             nodes=self._cache.all(NODE) if is_static else (),
-            leaving_for=self._leaving_for(group),
         )
-
-    def _leaving_for(self, group: Object) -> float:
-        """Return for how many seconds *group* has been leaving."""
-        since = group["metadata"].get("deletionTimestamp")
-        return (self._now() - datetime.fromisoformat(since)).total_seconds() if since else 0.0
 
     def _node_ports(self) -> list[Object]:
         """Return the Services of type NodePort of all groups."""

@@ -1,6 +1,5 @@
 """What a ProxyGroup of type egress needs."""
 
-import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import render_entries, slim_configmap
+from tsoperator.desired.egressgroup import slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
 from tsoperator.desired.proxy import Children
@@ -37,7 +36,6 @@ from tests.support.objects import (
     deleted_devices,
     deleting,
     deletions_of,
-    egress_config,
     held,
     live_proxy_class,
     obj,
@@ -353,40 +351,16 @@ def test_a_group_that_leaves_waits_for_its_pods() -> None:
     made = plan_of(LEAVING, Observed(running(0, 1, statefulset=live)))
     assert (made.steps, made.release, made.requeue_after) == ([Deletion(STATEFULSET, live)], "", 5)
     owned = obj(POD, Key("tailscale", "foo-0"), ownerReferences=[{"kind": "StatefulSet"}])
-    waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[owned])))
+    waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[deleting(owned)])))
     assert (waiting.steps, waiting.release) == ([], "")
+    message = "it is being removed: waiting for Pod tailscale/foo-0 to end"
+    assert ready(waiting) == ("False", "ProxyGroupTerminating", message)
 
 
-def pod_at(address: str) -> Object:
-    return obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": address}]}})
-
-
-REPORT = {"podIPv4": "10.244.0.7", "services": {"default-db": {"ports": [], "tailnetTarget": {"fqdn": "db"}}}}
-
-
-IP = "10.244.0.7"
-FORWARDING: dict[str, tuple[Object, Object, float, bool]] = {
-    "forwards": (REPORT, pod_at(IP), 0, True),
-    "forwards, still": (REPORT, pod_at(IP), 179, True),
-    "does not report any more": (REPORT, pod_at(IP), 180, False),
-    "nothing more": ({**REPORT, "services": {}}, pod_at(IP), 0, False),
-    "another Pod's report": (REPORT, pod_at("10.244.0.8"), 0, False),
-    "stops": (REPORT, deleting(pod_at(IP)), 0, False),
-}
-
-
-@pytest.mark.parametrize(("report", "live", "seconds", "waits"), FORWARDING.values(), ids=FORWARDING)
-def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(
-    report: Object, live: Object, seconds: float, waits: bool
-) -> None:
-    state = groups.secrets(0, **{"egress-services": json.dumps(report)})
-    children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[live])
-    configmap = slim_configmap(egress_config("foo", "default-db"))
-    services = [groups.cluster_ip_service()]
-    made = plan_of(LEAVING, Observed(children, configmap=configmap, services=services, leaving_for=seconds))
-    emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})
-    assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if waits else (False, 5))
-    assert plan_of(LEAVING, Observed(children)).steps == [Deletion(STATEFULSET, statefulset(1))]
+def test_the_pods_of_a_group_that_leaves_are_deleted_first_and_have_little_time() -> None:
+    pods = [obj(POD, Key("tailscale", f"foo-{each}"), ownerReferences=[{"kind": "StatefulSet"}]) for each in (0, 1)]
+    made = plan_of(LEAVING, Observed(replace(running(0, 1, statefulset=statefulset(2)), pods=pods)))
+    assert made.steps == [*(Deletion(POD, each, grace=30) for each in pods), Deletion(STATEFULSET, statefulset(2))]
 
 
 def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
