@@ -72,11 +72,18 @@ def is_down(pod: Object) -> bool:
     Pods from before an update, or of some ProxyClasses, have no gate. When the gate opens, the kubelet answers a moment
     later. Until then the Pod isn't ready, but isn't down.
     """
-    found = {each["type"]: each for each in _conditions(pod.get("status") or {})}
-    is_open = found.pop(EGRESS_GATE, {}).get("status") == TRUE or not has_gate(pod)
-    return is_open and any(
-        each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES for each in found.values()
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_unready = any(
+        each["type"] in _READY and each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES
+        for each in conditions
     )
+    return is_unready and (not has_gate(pod) or is_open(pod))
+
+
+def is_open(pod: Object) -> bool:
+    """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.children import owner_of
@@ -23,7 +23,7 @@ from tsoperator.desired.egressgroup import (
     served_service,
 )
 from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.pod import answers_health_checks, has_gate
+from tsoperator.desired.pod import answers_health_checks, has_gate, is_open
 
 OPENED: Final = "ServicesLeadToPod"
 FAILED: Final = "EgressGateFailed"
@@ -101,9 +101,7 @@ def group_of(child: Object) -> str:
 
 def is_waiting(pod: Object) -> bool:
     """Tell whether *pod* waits for its gate to open. Once open it stays open, until another Pod takes its place."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    is_open = any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
-    return bool(group_of(pod)) and has_gate(pod) and not is_open and not is_deleting(pod)
+    return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 
 def question(pod: Object, observed: Observed, cluster_domain: str) -> Question | None:

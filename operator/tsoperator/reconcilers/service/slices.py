@@ -58,7 +58,7 @@ def families(service: Object) -> list[int]:
 def pod_address(pod: Object, version: int) -> str:
     """Return the address of *pod* in one family; empty if it has none."""
     found = (each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
-    return next((ip for ip in found if ip_address(ip).version == version), "")
+    return next((ip for ip in found if (":" in ip) is (version == 6)), "")
 
 
 def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> dict[Port, list[Object]]:
