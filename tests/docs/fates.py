@@ -129,8 +129,6 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "headscale oauth-clients create …": "no Headscale is in reach that has OAuth clients",
     "kubectl delete --filename charts/tailscale-operator/files/crds": _ALL_OTHERS,
     "kubectl delete namespace tailscale": _ALL_OTHERS,
-    "kubectl get nodes": "it only shows the nodes",
-    "kubectl delete node worker-2": _ALL_OTHERS,
     "helm history tailscale-operator --namespace tailscale": "it only shows what Helm has kept",
     "kubectl --namespace tailscale patch service nameserver --patch …": "it mends what only an older release left",
 }
