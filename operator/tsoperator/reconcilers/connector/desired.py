@@ -7,6 +7,7 @@ from typing import Any
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
 from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
+from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -30,7 +31,7 @@ from tsoperator.desired.proxy import (
     replica_devices,
 )
 from tsoperator.desired.proxypod import connected_networks
-from tsoperator.desired.replica import replicas_error
+from tsoperator.desired.replica import hostnames_error, replicas_error
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
@@ -97,7 +98,25 @@ def violations(connector: Connector) -> list[str]:
         found.append("hostname and hostnamePrefix exclude each other: remove one of them")
     if len(name) > _LABEL_MAX:
         found.append(f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another")
+    elif error := _hostname_error(connector):
+        found.append(error)
     return found
+
+
+def _hostname_error(connector: Connector) -> str:
+    """Say that the devices of *connector* would have hostnames that are too long; empty if they wouldn't."""
+    spec = connector.spec
+    if spec.hostname_prefix:
+        return hostnames_error(spec.hostname_prefix, spec.replicas)
+    if len(name := _hostname(connector)) <= DNS_LABEL_MAX:
+        return ""
+    field = "spec.hostnamePrefix" if spec.replicas > 1 else "spec.hostname"
+    return f"its hostname {name} must have at most {DNS_LABEL_MAX} characters, not {len(name)}: set {field}"
+
+
+def _hostname(connector: Connector) -> str:
+    """Return the hostname of the devices of *connector*, if it gives no prefix."""
+    return connector.spec.hostname or f"{connector.metadata.name}-connector"
 
 
 def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, settings: Settings) -> Proxy | Plan:
@@ -121,7 +140,7 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
         return Plan(whole=False) if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
     spec, name = connector.spec, connector.metadata.name
     config = ProxyConfig(
-        hostname=spec.hostname or f"{name}-connector",
+        hostname=_hostname(connector),
         server_url=observed.tailnet.login_url,
         routes=advertised(_routes(spec), exit_node=spec.exit_node),
         app_connector=spec.app_connector is not None,

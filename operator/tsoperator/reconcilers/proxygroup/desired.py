@@ -36,7 +36,7 @@ from tsoperator.desired.proxy import (
     way_out,
 )
 from tsoperator.desired.proxypod import egress_group
-from tsoperator.desired.replica import replicas_error
+from tsoperator.desired.replica import hostnames_error, replicas_error
 from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
@@ -125,6 +125,8 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
         found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
     if error := replicas_error(group.spec.replicas):
         found.append(f"{error}, or make another ProxyGroup beside it")
+    if group.spec.hostname_prefix and (error := hostnames_error(group.spec.hostname_prefix, group.spec.replicas)):
+        found.append(error)
     pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
     container = pod.tailscale_container if pod else None
     if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:

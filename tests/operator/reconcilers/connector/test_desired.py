@@ -199,8 +199,28 @@ def test_a_bad_connector_is_told_why_and_keeps_what_runs(spec: Object, words: st
 
 
 def test_a_name_that_is_too_long_for_labels_is_told() -> None:
-    assert not desired.violations(parsed(live_connector(name="a" * 63)))
-    assert "63 characters, not 64" in desired.violations(parsed(live_connector(name="a" * 64)))[0]
+    for length, wrong in ((63, []), (64, ["its name must have at most 63 characters, not 64: make it anew"])):
+        found = desired.violations(parsed(live_connector({**EXIT, "hostname": "gate"}, name="a" * length)))
+        assert [each.partition(" with")[0] for each in found] == wrong
+
+
+@pytest.mark.parametrize(
+    ("length", "spec", "words"),
+    [
+        (53, {"replicas": 2}, ""),
+        (54, {}, f"its hostname {'a' * 54}-connector must have at most 63 characters, not 64: set spec.hostname"),
+        (54, {"replicas": 2}, "not 64: set spec.hostnamePrefix"),
+        (54, {"hostnamePrefix": "gate"}, ""),
+        (9, {"hostnamePrefix": "p" * 61, "replicas": 10}, ""),
+        (9, {"hostnamePrefix": "p" * 61, "replicas": 11}, f"its last hostname {'p' * 61}-10 must have at most 63"),
+        (9, {"hostnamePrefix": "p" * 62, "replicas": 0}, "characters, not 64: shorten spec.hostnamePrefix"),
+    ],
+)
+def test_a_connector_whose_devices_would_share_a_cut_hostname_is_refused(length: int, spec: Object, words: str) -> None:
+    refusal = plan(live_connector({**EXIT, **spec}, name="a" * length))
+    _, reason, message = ready(refusal)
+    assert (reason == "ConnectorInvalid", words in message) == (bool(words), True)
+    assert bool(refusal.steps) is not bool(words)
 
 
 def test_an_exit_node_may_say_a_default_route_itself() -> None:

@@ -158,6 +158,7 @@ def class_with(**container: object) -> Object:
 LONG, LONGEST = "a" * 50, "a" * 49
 CLASSY, OTHER_IMAGE = live_group({"proxyClass": "prod"}), class_with(image="example.org/k8s-proxy:v1")
 LONG_AND_CLASSY = live_group({"proxyClass": "prod"}, name=LONG)
+LONG_PREFIX = live_group({"hostnamePrefix": "p" * 62, "replicas": 2})
 NO_CLASS = "ProxyClass 'prod' does not exist: create it, or "
 BAD = {
     "unparsable": Bad("ProxyGroupInvalid", "this ProxyGroup is invalid: spec.replicas", live_group({"replicas": "x"})),
@@ -165,6 +166,7 @@ BAD = {
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
     "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
+    "long hostnames": Bad("ProxyGroupInvalid", f"{'p' * 62}-1 must have at most 63 characters, not 64", LONG_PREFIX),
     "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, OTHER_IMAGE),
     "all that is wrong": Bad("ProxyGroupInvalid", "with another; its ProxyClass has", LONG_AND_CLASSY, OTHER_IMAGE),
     "no class": Bad(CREATING, f"{NO_CLASS}change spec", CLASSY, event=False),
@@ -188,6 +190,8 @@ def test_other_images_and_the_longest_name_are_fine() -> None:
     fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
     assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
+    longest = proxy_of(live_group({"hostnamePrefix": "p" * 61, "replicas": 10}), NOTHING).replicas[-1].hostname
+    assert len(longest) == 63
 
 
 def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
