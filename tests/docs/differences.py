@@ -107,7 +107,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
     ],
     "The StatefulSet of a group keeps its Pod template": [
-        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_before_stay_until_they_have_to_change",
+        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
         f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_one_serves_and_is_led_to",

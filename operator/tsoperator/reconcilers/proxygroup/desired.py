@@ -74,7 +74,7 @@ _NO_DRAIN: Final = Note(
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
-_END: Final = 30  # s for a proxy of a group that is removed to end
+_END: Final = 30  # s that the Pods of a group have to end when the group is removed
 _FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
@@ -197,8 +197,9 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
 def plan_deletion(group: Object, observed: Observed) -> Plan:
     """Return the next step of removing what was made for *group*. The garbage collector removes what is not named.
 
-    The Pods are deleted before the StatefulSet, because only the first deletion of a Pod can give it less time to end.
-    It has no connections to drain: nothing leads to the group any longer. And its program may hang when it is stopped.
+    The operator deletes the Pods before the StatefulSet, because only the first deletion of a Pod can shorten its time
+    to end. The Pods need little time, as no Service leads to the group any longer. Without this limit, a Pod whose
+    program hangs when it is stopped would hold up the removal.
     """
     if not has_finalizer(group, FINALIZER):
         return Plan()

@@ -30,15 +30,14 @@ from tsoperator.reconcilers.proxygroup.children import group_child
 from tsoperator.settings import Settings
 
 _END: Final = 60
-"""Seconds for a proxy to see that new connections go elsewhere, which takes some 15 seconds, and then to end.
+"""The seconds in which a proxy has to see that new connections go elsewhere, which takes some 15 seconds, and to end.
 
-The program of a proxy may hang when it is stopped. Then it runs until these seconds are over, and a rollout waits.
+The program of a proxy may hang when it is stopped. Then a rollout waits until these seconds are over.
 """
 
-_END_OF_BEFORE: Final = 360
-"""The seconds that our earlier versions gave it."""
+_EARLIER_END: Final = 360
+"""The seconds that earlier versions of this operator gave a proxy."""
 
-_METADATA_END: Final = {True: 360, False: 10}
 _DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
 _LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"
 _GRACE: Final = "terminationGracePeriodSeconds"
@@ -62,7 +61,7 @@ def group_statefulset(
         made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
     if live is None:
         return made
-    return next((each for each in _of_before(made) if _is_kept(live, each)), made)
+    return next((each for each in _earlier_forms(made) if _is_kept(live, each)), made)
 
 
 def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
@@ -84,7 +83,7 @@ def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drain
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
-        "deletionGracePeriodSeconds": _METADATA_END[drains],  # without effect, but existing Pods have it
+        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
     }
     spec = {
         "replicas": proxy.replica_count,
@@ -157,14 +156,17 @@ def _is_measured(proxy_class: ProxyClassSpec) -> bool:
     return proxy_class.metrics is not None and proxy_class.metrics.enable
 
 
-def _of_before(statefulset: Object) -> list[Object]:
-    """Return *statefulset* as operators of before make it.
+def _earlier_forms(statefulset: Object) -> list[Object]:
+    """Return *statefulset* as other operators make it, if the Pods have time to drain.
 
-    Our earlier versions give its Pods six minutes to end. Some Go operators give them 30 seconds and no readiness gate.
+    Earlier versions of this operator give the Pods six minutes to end. Some Go operators give them 30 seconds, and no
+    readiness gate.
     """
     pod = statefulset["spec"]["template"]["spec"]
+    if _GRACE not in pod:
+        return []
     of_go = {name: value for name, value in pod.items() if name not in _OURS}
-    return [_with_pod(statefulset, each) for each in ({**pod, _GRACE: _END_OF_BEFORE}, of_go) if each != pod]
+    return [_with_pod(statefulset, each) for each in ({**pod, _GRACE: _EARLIER_END}, of_go)]
 
 
 def _with_pod(statefulset: Object, pod: Object) -> Object:
@@ -173,12 +175,12 @@ def _with_pod(statefulset: Object, pod: Object) -> Object:
 
 
 def _is_kept(live: Object, wanted: Object) -> bool:
-    """Tell whether the Pods of *live* are as in *wanted*, which an operator of before made.
+    """Tell whether another operator made the Pods of *live*, in the form *wanted*, and nothing about them has changed.
 
     Such Pods stay as they are until something else about them has to change, because any change would restart them.
     """
     pods = [each["spec"]["template"]["spec"] for each in (live, wanted)]
-    is_ours, wants_ours = (pod.get(_GRACE) in (_END, _END_OF_BEFORE) for pod in pods)
+    is_ours, wants_ours = (pod.get(_GRACE) in (_END, _EARLIER_END) for pod in pods)
     digest = annotations(live).get(ANNOTATION_DIGEST)
     return (
         is_ours == wants_ours

@@ -150,7 +150,7 @@ def adopted() -> Object:
     return stored(write_for(whole(live=gos()), gos()))
 
 
-def of_before() -> Object:
+def earlier() -> Object:
     """A StatefulSet of an earlier version of this operator."""
     made = whole()
     pods_of(made)["terminationGracePeriodSeconds"] = 360
@@ -165,13 +165,13 @@ GRACE: dict[str, tuple[Object | None, int, int | None]] = {
     "adopted, edited": (adopted(), 3, 60),
     "ours": (live(whole()), 2, 60),
     "ours, edited by somebody": (live(whole(), digest="ours", terminationGracePeriodSeconds=30), 2, 60),
-    "of before": (of_before(), 2, 360),
-    "of before, edited": (of_before(), 3, 60),
+    "earlier": (earlier(), 2, 360),
+    "earlier, edited": (earlier(), 3, 60),
 }
 
 
 @pytest.mark.parametrize(("live", "replicas", "seconds"), GRACE.values(), ids=GRACE)
-def test_pods_of_the_go_operator_and_of_before_stay_until_they_have_to_change(
+def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change(
     live: Object | None, replicas: int, seconds: int | None
 ) -> None:
     pods = pods_of(whole({"replicas": replicas}, live=live))
@@ -179,7 +179,7 @@ def test_pods_of_the_go_operator_and_of_before_stay_until_they_have_to_change(
     assert pods.get("readinessGates") == (GATES if seconds else None)
 
 
-@pytest.mark.parametrize("live", [adopted(), of_before()], ids=["adopted", "of before"])
+@pytest.mark.parametrize("live", [adopted(), earlier()], ids=["adopted", "earlier"])
 def test_a_statefulset_of_another_version_is_left_alone(live: Object) -> None:
     assert write_for(whole(live=live), live) is None
 
