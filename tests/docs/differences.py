@@ -30,6 +30,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
         _EVERY_VARIABLE,
     ],
+    "An egress Service with a proxy of its own is ready": [
+        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serves",
+        f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
+    ],
+    "A name of a device that would have more than 63 characters": [
+        f"{_CONNECTOR}/test_desired.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
+        f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
+    ],
     "When you delete or edit an object that the operator has made": [
         "operator/contract/test_children.py a_child_that_is_deleted_comes_back_under_its_name",
         "operator/contract/test_children.py a_child_that_is_edited_is_put_right",

@@ -59,6 +59,20 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
+@pytest.mark.full
+@pytest.mark.timeout(600, func_only=True)
+def test_a_service_that_is_ready_is_reached_at_the_first_try(
+    cluster: Cluster, client: Object, namespace: str, outside: Peer
+) -> None:
+    for number in range(20):
+        service = egress_service(namespace, f"first-{number}", tailnet_ip=outside.address)
+        cluster.apply(service)
+        ready = ["wait", f"service/first-{number}", "--for=condition=TailscaleProxyReady", "--timeout=110s"]
+        cluster.bed.kubectl("-n", namespace, *ready, timeout=120)
+        url = f"http://first-{number}.{namespace}.svc.cluster.local:{WEB_PORT}/"
+        assert cluster.curl(client, "--max-time", "10", url) == GREETING  # WireGuard may take five seconds
+
+
 def test_a_writer_that_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
     cluster.apply(service)

@@ -98,12 +98,15 @@ HELD = [
 
 
 HOLDER = Holder(replace(DEVICE, node_id="n9"))
-OURS = [f"held by device {FQDN} (n9), a proxy of Service default/one, so that", "give one of these two objects another"]
+OF_ANOTHER = [
+    f"held by device {FQDN} (n9), a proxy of Service default/one, so that",
+    "give one of these two objects another",
+]
 
 
 @pytest.mark.parametrize(
     ("holders", "words"),
-    [({"n1": HOLDER}, HELD), ({"n1": replace(HOLDER, parent="Service default/one")}, OURS), ({}, FREE)],
+    [({"n1": HOLDER}, HELD), ({"n1": replace(HOLDER, parent="Service default/one")}, OF_ANOTHER), ({}, FREE)],
 )
 def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Holder], words: list[str]) -> None:
     seen = replace(view(NUMBERED), holders=holders)

@@ -14,7 +14,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
-from tsoperator.desired import advice
+from tsoperator.desired import advice, unsupported
 from tsoperator.desired.annotations import ignored
 from tsoperator.desired.children import Owner, first
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
@@ -137,7 +137,8 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     If it can't be served, a running proxy stays as it is.
     """
     if is_deleting(ingress):
-        return plan_deletion(ingress, observed)
+        notes = unsupported.blocked_notes(ingress, hostname(ingress))
+        return replace(plan_deletion(ingress, observed), notes=notes)
     if not is_ours(ingress, settings):
         notes = class_notes(ingress, settings, class_exists=observed.class_exists)
         return replace(plan_deletion(ingress, observed), notes=notes)

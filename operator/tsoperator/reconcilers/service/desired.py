@@ -14,6 +14,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
+from tsoperator.desired import unsupported
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.clusternames import is_opted_out, name_notes
@@ -339,7 +340,7 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
         return replace(step, status=not_ready(service, TERMINATING, removal_message(hanging)))
     if is_deleting(service):
-        return step
+        return replace(step, notes=unsupported.blocked_notes(service, hostname(service)))
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.
