@@ -89,8 +89,11 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 """
 
 
-async def run(settings: Settings) -> None:
-    """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
+async def run(settings: Settings, dns_prober: dnsprobes.Prober | None = None) -> None:
+    """Run the operator until cancelled; *dns_prober* asks the nameserver and the cluster's DNS.
+
+    Raises KubeError and ListenError, and LeadershipLost in an exception group.
+    """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
     to_kubernetes, to_control_server = _request_observers(registry)
@@ -124,7 +127,7 @@ async def run(settings: Settings) -> None:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dnsprobes.Prober(ask)
+        dns_prober = dns_prober or dnsprobes.Prober(ask)
         registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
