@@ -191,7 +191,7 @@ class Kubelet:
         if is_deleting(pod) and not grace:
             state = ContainerState(ready=False)
         else:
-            state = running.proxy.step() if running.proxy else ContainerState()
+            state = _unpulled(pod) or (running.proxy.step() if running.proxy else ContainerState())
         state = replace(state, restarts=state.restarts + running.restarts)
         host = self._nodes.address(running.node)
         self._store.merge(POD, *key, {"status": _status(pod, host, running.addresses, state)}, "status")
@@ -239,6 +239,16 @@ class Kubelet:
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
         return number
+
+
+def _unpulled(pod: Object) -> ContainerState | None:
+    """Return the state of a Pod with an image that no registry has: that of a domain under .invalid; else None."""
+    for container in pod["spec"].get("containers", ()):
+        image = container.get("image", "")
+        if image.partition("/")[0].endswith(".invalid"):
+            message = f'Back-off pulling image "{image}": no such host'
+            return ContainerState(ready=False, waits="ImagePullBackOff", message=message)
+    return None
 
 
 def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:

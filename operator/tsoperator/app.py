@@ -91,10 +91,13 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 """
 
 
-async def run(settings: Settings, now: Callable[[], datetime] = utc_now) -> None:
-    """Run the operator until cancelled; *now* is the wall clock.
+async def run(
+    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.Prober | None = None
+) -> None:
+    """Run the operator until cancelled.
 
-    Raises KubeError and ListenError, and LeadershipLost in an exception group.
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. Raises KubeError
+    and ListenError, and LeadershipLost in an exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -131,7 +134,7 @@ async def run(settings: Settings, now: Callable[[], datetime] = utc_now) -> None
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dnsprobes.Prober(ask)
+        dns_prober = dns_prober or dnsprobes.Prober(ask)
         registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)

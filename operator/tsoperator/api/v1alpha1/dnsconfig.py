@@ -110,9 +110,9 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """NameserverReady: whether the nameserver is there. ClusterDNSReady: whether the cluster's own DNS asks it.
-    ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the nameserver
-    lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
+    """NameserverReady: whether a Pod of the nameserver is ready and answers. ClusterDNSReady: whether the cluster's own
+    DNS asks it. ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the
+    nameserver lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
     """What to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)

@@ -6,7 +6,7 @@ out what it has written in mode Managed. It writes nothing else.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tsoperator.api.conditions import TRUE, condition
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
@@ -24,6 +24,8 @@ from tsoperator.settings import Settings
 OVERWRITTEN: Final = "StubDomainOverwritten"
 """The reason to give if another writer keeps undoing the operator's writes."""
 
+PENDING: Final = "NameserverPending"
+"""The reason to give until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
 """What the writes are for that take the stub domain out."""
 
@@ -47,6 +49,13 @@ _MAY_NOT_REMOVE: Final = Refusal(
 _LOOK_AGAIN: Final = 10.0  # s
 
 Write = Patch | Creation | Deletion
+
+
+class Nameserver(NamedTuple):
+    """The *address* of the nameserver, and the *problem* that it has; empty if a Pod of it is ready and answers."""
+
+    address: str
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +82,30 @@ class Outcome:
 
 
 def outcome(
-    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], address: str, settings: Settings
+    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], nameserver: Nameserver, settings: Settings
 ) -> Outcome:
-    """Return what a DNSConfig needs of the cluster's DNS so that it asks the nameserver at *address* for *zones*.
+    """Return what a DNSConfig needs of the cluster's DNS so that it asks the *nameserver* for *zones*.
 
-    *objects* is None if the API server doesn't let the operator see them.
+    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only for a
+    nameserver that works. A stub domain that is there stays.
     """
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
-    platform = find_platform(objects, wanted.platform, zones, [address])
-    stub = StubDomain.of(zones, [address], settings.cluster_domain)
+    platform = find_platform(objects, wanted.platform, zones, [nameserver.address])
+    stub = StubDomain.of(zones, [nameserver.address], settings.cluster_domain)
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):
             status |= {"snippet": snippet(platform, stub)}
     if not is_managed:
         return replace(removal(objects, settings), status=status)
-    return replace(_managed(platform, stub, objects, settings), status=status)
+    managed = _managed(platform, stub, objects, settings)
+    if managed.steps and nameserver.problem:
+        message = f"the operator writes the stub domain as soon as the nameserver works: {nameserver.problem}"
+        managed = Outcome(result=Refusal(PENDING, message))
+    return replace(managed, status=status)
 
 
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> Outcome:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     CONDITION_CLUSTER_DNS_CONFIGURED,
@@ -80,6 +80,7 @@ _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CO
 """The conditions that a DNSConfig has only while they say something."""
 
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
+_UNASKED: Final = "the operator hasn't asked the nameserver yet"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -95,6 +96,8 @@ class Observed:
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
     verdicts: Sequence[Verdict] | None = None
     """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
+    nameserver: Verdict | None = None
+    """What came of asking the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES
@@ -120,7 +123,8 @@ def cluster_dns(
     zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
     if not zones or not address:
         return clusterdns.Outcome()
-    return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
+    nameserver = clusterdns.Nameserver(address, _problem(observed, settings))
+    return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
 
 
 def plan(
@@ -236,7 +240,7 @@ def _address(observed: Observed) -> str:
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
     """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
-    conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions = [_nameserver_ready(obj, observed, settings)]
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
@@ -246,6 +250,33 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
         message = _words_for(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
     return conditions
+
+
+def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Object:
+    """Return the condition that says whether a Pod of the nameserver is ready and answers.
+
+    A new leader hasn't asked the nameserver yet. Until it has, the condition stays True if it was.
+    """
+    problem = _problem(observed, settings)
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
+    if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):
+        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", _generation(obj))
+    return condition(CONDITION_NAMESERVER_READY, False, clusterdns.PENDING, problem, _generation(obj))
+
+
+def _problem(observed: Observed, settings: Settings) -> str:
+    """Say why the nameserver doesn't work; empty if a Pod of it is ready and answers."""
+    if not _has_ready_pod(observed):
+        return (
+            "no Pod of the nameserver is ready: if that lasts, see why with "
+            f"kubectl -n {settings.namespace} describe pods -l {LABEL_APP}={NAMESERVER}"
+        )
+    return _UNASKED if observed.nameserver is None else observed.nameserver.message
+
+
+def _has_ready_pod(observed: Observed) -> bool:
+    return bool(((observed.deployment or {}).get("status") or {}).get("readyReplicas"))
 
 
 def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) -> Object:
@@ -261,7 +292,7 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) 
 def _notes(dns: clusterdns.Outcome) -> list[Note]:
     """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
     wrong = dns.result if isinstance(dns.result, Unwritten) else None
-    notes = [Note("Warning", wrong.reason, wrong.message)] if wrong else []
+    notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []
     if dns.overwritten and (wrong is None or wrong.message != dns.overwritten):
         notes.append(Note("Warning", clusterdns.OVERWRITTEN, dns.overwritten))
     if dns.restart:

@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -38,8 +38,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
 from tsoperator.reconcilers.dnsconfig.address import Addresses
-from tsoperator.reconcilers.dnsconfig.answers import Verdict
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Found, Prober
 from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
@@ -88,11 +87,11 @@ class DNSConfigReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the DNSConfig named *key*."""
-        verdicts = self._prober.follow(self._question())
+        found = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return await self._forget()
-        observed = self._observe(obj, verdicts)  # look
+        observed = self._observe(obj, found)  # look
         dnsconfig = DNSConfig.parse(obj)
         wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
         dns = clusterdns.heeding(wanted, await self._reverts(wanted, observed.dns))
@@ -171,7 +170,7 @@ class DNSConfigReconciler:
         self._addresses.refuse(address)
         return Plan()
 
-    def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
+    def _observe(self, obj: Object, found: Found | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
         service, dns = self._cache.get(SERVICE, nameserver), self._dns()
@@ -182,7 +181,8 @@ class DNSConfigReconciler:
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
             dns=dns,
-            verdicts=verdicts,
+            verdicts=found.cluster if found else None,
+            nameserver=found.nameserver if found else None,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
             suffixes=self._suffixes(),
         )

@@ -13,6 +13,7 @@ from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, R
 from tsoperator.desired.plan import Creation, Deletion, Patch
 from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.dnsconfig.clusterdns import (
+    Nameserver,
     Outcome,
     condition_of,
     heeding,
@@ -40,10 +41,15 @@ def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
 
 
 def wanted(
-    mode: str = "Managed", dns: DNSObjects | None = None, may: bool = True, zone: str = ZONE, **fields: str
+    mode: str = "Managed",
+    dns: DNSObjects | None = None,
+    may: bool = True,
+    zone: str = ZONE,
+    problem: str = "",
+    **fields: str,
 ) -> Outcome:
     asked = ClusterDNS.model_validate({"mode": mode, **fields})
-    return outcome(asked, dns or coredns(), [zone], ADDRESS, MAY if may else MAY_NOT)
+    return outcome(asked, dns or coredns(), [zone], Nameserver(ADDRESS, problem), MAY if may else MAY_NOT)
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
@@ -69,6 +75,8 @@ CASES = {
     "written": Told(wanted(), 1, None),
     "written before": Told(wanted(dns=MANAGED), 0, None),
     "written before, without the right": Told(wanted(dns=MANAGED, may=False), 0, None),
+    "written before, for a nameserver that is away": Told(wanted(dns=MANAGED, problem="no Pod"), 0, None),
+    "a nameserver that isn't ready": Told(wanted(problem="no Pod"), 0, "NameserverPending"),
     "no right": Told(wanted(may=False), 0, "NotPermitted"),
     "no reload": Told(wanted(dns=coredns(WITHOUT_RELOAD)), 1, None, "rollout restart deployment coredns"),
     "NodeLocal DNSCache": Told(wanted(dns=coredns(node_local_dns={"Corefile": NODE_CACHE})), 1, "NodeCacheInFront"),
@@ -176,13 +184,15 @@ def test_the_status_says_what_the_clusters_dns_is_and_what_to_write(mode: str) -
 
 
 def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
-    found = [outcome(ClusterDNS(), coredns(), [ZONE], ADDRESS, settings(zones=zones)) for zones in ((), (ZONE,))]
+    found = [
+        outcome(ClusterDNS(), coredns(), [ZONE], Nameserver(ADDRESS), settings(zones=zones)) for zones in ((), (ZONE,))
+    ]
     assert [each.status["zonesFrom"] for each in found] == ["Tailnets", "Setting"]
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
 def test_what_may_not_be_seen_is_looked_at_again(mode: str, reason: str | None) -> None:
-    found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], ADDRESS, MAY)
+    found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], Nameserver(ADDRESS), MAY)
     assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None
 
