@@ -26,6 +26,7 @@ from tsoperator.desired.plan import Note, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -187,6 +188,8 @@ def plan(
         return wanted
     if isinstance(keys, Refusal):
         return failed(ingress, keys)
+    if awaits_keys(keys, observed.children):
+        return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     device = proxy_device(observed.children)

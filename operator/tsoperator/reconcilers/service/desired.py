@@ -24,6 +24,7 @@ from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -176,14 +177,17 @@ def _planned(
 ) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
+    kept = upkeep(observed.places, settings)
     if isinstance(keys, Refusal):
-        return failed(service, keys)
+        return replace(failed(service, keys), steps=kept)
+    if awaits_keys(keys, observed.children):
+        return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        gone = replace(made, steps=[*made.steps, *removal(observed.places)])
+        gone = replace(made, steps=[*removal(observed.places), *made.steps])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
         ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
@@ -311,7 +315,7 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
-        step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
+        step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
     if is_deleting(service):
         return step
     status = service.get("status") or {}
