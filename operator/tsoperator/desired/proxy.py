@@ -181,6 +181,11 @@ def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
 
+def awaits_keys(keys: Keys, children: Children) -> bool:
+    """Tell whether a proxy that isn't there yet waits for auth keys, so that there is nothing to report of it."""
+    return keys.pending is not None and not children.statefulsets
+
+
 def proxy_notes(proxy: Proxy, children: Children, keys: Keys) -> Sequence[Note]:
     """Return the Events for the replicas that ask for an auth key, as they are planned with *keys*."""
     return login_notes(_asking(proxy, children), keys.by_ordinal)
@@ -211,7 +216,8 @@ def plan_proxy(
 ) -> Plan:
     """Return what brings the *children* of *proxy* up to date, and its devices.
 
-    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
+    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned. Steps that the
+    control server may hold up come after those that don't need it.
     """
     service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
     statefulset = next((obj for obj in children.statefulsets if key_of(obj) == proxy.key), None)
@@ -222,22 +228,24 @@ def plan_proxy(
     measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     left = leftovers(proxy, children, statefulset)
+    is_complete = all_secrets_come(proxy, children, keys)
     return Plan(
         hold=FINALIZER,
         steps=[
-            *devices.before,
             Child(_headless_service(proxy)),
-            *_secret_steps(proxy, children, keys),
-            *_statefulset_steps(proxy, children, settings, statefulset, service),
+            *leaving,
             *map(Child, measured),
+            *unwanted(children.metrics, measured),
+            *devices.before,
+            *_secret_steps(proxy, children, keys),
+            *(_statefulset_steps(proxy, children, settings, statefulset, service) if is_complete else ()),
             *devices.after,
             *device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *leaving,
-            *unwanted(children.metrics, measured),
             *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        error=keys.pending,
         way_out=way_out(left.gone),
         outline=proxy_outline(proxy, children),
     )
@@ -258,8 +266,8 @@ def proxy_outline(proxy: Proxy, children: Children) -> Outline:
 def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
     """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
-    Its Pods go first, then its devices, then the rest and our finalizer on the parent. *tailnet* is None if the parent
-    is gone, so that nobody names one.
+    Its Pods go first, then all that needs nothing of the control server, then its devices, and last its Secrets and our
+    finalizer on the parent. *tailnet* is None if the parent is gone, so that nobody names one.
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
@@ -271,10 +279,10 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
         return Plan(steps=going, requeue_after=_STILL_THERE)
     return Plan(
         steps=[
-            *device_deletions(owner, children.secrets, tailnet),
             *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
-            *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
             *unwanted(children.metrics),
+            *device_deletions(owner, children.secrets, tailnet),
+            *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
         notes=tuple(
             Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
@@ -344,6 +352,8 @@ def _headless_service(proxy: Proxy) -> Object:
 def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secret of each replica, or bring its config up to date."""
     for replica in proxy.replicas:
+        if replica.ordinal in keys.awaited:
+            continue
         secrets = children.secrets_of(replica)
         config = config_for_now(proxy.config_of(replica), secrets)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
@@ -370,6 +380,12 @@ def _statefulset_steps(
     if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
         return []  # the headless Service, which this plan makes, will tell
     return [Child(overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6)))]
+
+
+def all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
+    """Tell whether the Pods of all replicas find their Secrets: none that is missing waits for an auth key."""
+    awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
+    return all(children.secrets_of(each).config is not None for each in awaited)
 
 
 def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:

@@ -153,15 +153,17 @@ class Proxies:
     async def auth_keys(self, parent: Object, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
         """Return the auth keys that a *wanted* proxy of *parent* needs, minting them if necessary, or why not.
 
-        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError, Pending.
+        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError.
         """
         if isinstance(wanted, Plan):
             return NO_KEYS
         login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
-        if login.in_need:
-            self._home(wanted.tailnet, wanted.owner, children)
         try:
+            if login.in_need:
+                self._home(wanted.tailnet, wanted.owner, children)
             return await self._tailnets.at(wanted.tailnet).auth_keys(login)
+        except Pending as pending:
+            return Keys(awaited=login.in_need, pending=pending)
         except Exception as error:
             if refusal := refusal_of(error):
                 return refusal
@@ -169,7 +171,11 @@ class Proxies:
 
     async def report(self, owner: Owner, parent: Object, plan: Plan, failed: Failed) -> Result:
         """Report what *plan* says of *parent* as `Applier.report` does; forget its *owner* if *plan* releases it."""
-        result = await self._applier.report(parent, plan, failed)
+        try:
+            result = await self._applier.report(parent, plan, failed)
+        except Pending:  # raised when all is reported
+            self._tailnets.news_told(owner)
+            raise
         self._tailnets.news_told(owner)
         if plan.release:
             self.forget(owner)

@@ -81,7 +81,7 @@ class Tailnet:
         )
 
     async def auth_keys(self, login: Login) -> Keys:
-        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError, Pending."""
+        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError."""
         return await self._auth_keys.obtain(login)
 
     async def carry_out(self, step: ControlStep) -> None:

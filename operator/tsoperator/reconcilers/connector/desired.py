@@ -22,6 +22,7 @@ from tsoperator.desired.proxy import (
     Children,
     Proxy,
     awaited_pods,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_devices,
@@ -189,6 +190,8 @@ def _planned(
         return wanted if isinstance(wanted, Plan) else Plan()
     if isinstance(keys, Refusal):
         return failed(obj, keys)
+    if awaits_keys(keys, observed.children):
+        return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     status = _status(obj, connector.spec, replica_devices(wanted, observed.children))

@@ -23,6 +23,7 @@ from tsoperator.desired.plan import Child, DeleteDevice, Deletion, Note, Plan, R
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    all_secrets_come,
     awaited_pods,
     device_deletions,
     leftovers,
@@ -249,7 +250,8 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
     """Return what brings the children and the *devices* of a group up to date, in the order in which they are needed.
 
     A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
-    account comes first: if somebody else has its name, nothing else is made.
+    account comes first: if somebody else has its name, nothing else is made. Steps that the control server may hold up
+    come after those that don't need it.
     """
     children = observed.children
     live = next(iter(children.statefulsets), None)
@@ -268,21 +270,22 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
         hold=FINALIZER,
         steps=[
             *(() if is_new else config),
-            *devices.before,
             *map(Child, node_ports),
             *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
-            *secret_steps(proxy, children, keys),
             *(config if is_new else ()),
-            *([Child(statefulset)] if statefulset else []),
             *map(Child, measured),
-            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *unwanted(children.metrics, measured),
+            *devices.before,
+            *secret_steps(proxy, children, keys),
+            *([Child(statefulset)] if statefulset and all_secrets_come(proxy, children, keys) else []),
             *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
             *devices.after,
+            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        error=keys.pending,
         way_out=way_out(left.gone),
         outline=proxy_outline(proxy, children),
     )

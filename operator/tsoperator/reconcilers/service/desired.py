@@ -27,6 +27,7 @@ from tsoperator.desired.proxy import (
     Children,
     Proxy,
     awaited_pods,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -184,14 +185,17 @@ def _planned(
 ) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
+    kept = upkeep(observed.places, settings)
     if isinstance(keys, Refusal):
-        return failed(service, keys)
+        return replace(failed(service, keys), steps=kept)
+    if awaits_keys(keys, observed.children):
+        return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        gone = replace(made, steps=[*made.steps, *removal(observed.places)])
+        gone = replace(made, steps=[*removal(observed.places), *made.steps])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
         name = leads_to(service, observed.children, observed.places, settings)
@@ -336,11 +340,11 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
-        step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
+        step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
     if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
         return replace(step, status=not_ready(service, TERMINATING, removal_message(hanging)))
     if is_deleting(service):
-        return replace(step, notes=unsupported.blocked_notes(service, hostname(service)))
+        return replace(step, notes=(*step.notes, *unsupported.blocked_notes(service, hostname(service))))
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.

@@ -103,7 +103,7 @@ def moved_out(service: Object, current: str, made: Plan, places: Places, setting
     left = grace_left(egress.pointed_at(service, settings), new, old, places, settings)
     return replace(
         made,
-        steps=[*made.steps, *map(Child, slices), *gone],
+        steps=[*map(Child, slices), *gone, *made.steps],
         requeue_after=earliest(made.requeue_after, left),
     )
 

@@ -315,6 +315,11 @@ def test_a_connector_waits_silently_for_a_tailnet_that_nobody_has_tried() -> Non
     assert plan(live_connector({**EXIT, "tailnet": "other"}), observed) == Plan(error=UNTRIED.pending)
 
 
+def test_a_new_connector_whose_keys_are_awaited_says_nothing_yet() -> None:
+    keys = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+    assert plan(live_connector(EXIT), keys=keys) == Plan(error=keys.pending)
+
+
 FIELDS = {
     "subnetRouter": st.none() | st.fixed_dictionaries({"advertiseRoutes": st.lists(st.text(max_size=20))}),
     "appConnector": st.none() | st.just({}),

@@ -223,6 +223,13 @@ def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(keys: Keys, rea
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
 
 
+AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+
+
+def test_a_new_ingress_whose_key_is_awaited_says_nothing_yet() -> None:
+    assert planned(live_ingress(), keys=AWAITED) == Plan(error=AWAITED.pending)
+
+
 def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events() -> None:
     news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}

@@ -22,7 +22,18 @@ from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.egressgroup import slim_configmap
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
+from tsoperator.desired.plan import (
+    Creation,
+    DeleteDevice,
+    Deletion,
+    FreeName,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    SetTags,
+    write_for,
+)
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
@@ -66,8 +77,9 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     assert made.hold == FINALIZER
     assert [f"{each['kind']} {key_of(each).name}" for each in children_of(made)] == [
         *("ServiceAccount foo", "Role foo", "RoleBinding foo"),
+        "ConfigMap foo-egress-config",
         *("Secret foo-0-config", "Secret foo-0", "Secret foo-1-config", "Secret foo-1"),
-        *("ConfigMap foo-egress-config", "StatefulSet foo"),
+        "StatefulSet foo",
     ]
     for each in children_of(made):
         assert each["metadata"]["labels"].items() >= OWNER.labels.items()
@@ -75,11 +87,23 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
-def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
+def test_a_new_group_whose_keys_are_awaited_gets_all_but_secrets_and_pods() -> None:
+    keys = Keys(awaited=frozenset({0, 1}), pending=ValueError("waiting"))
+    observed = Observed(Children(), services=[groups.cluster_ip_service()])
+    made = plan_of(live_group(), observed, keys=keys)
+    kinds = [each["kind"] for each in children_of(made)]
+    assert (kinds, made.error) == (["ServiceAccount", "Role", "RoleBinding", "ConfigMap"], keys.pending)
+    assert "egress-services" in children_of(made)[-1]["binaryData"]
+    assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
+
+
+def test_what_the_devices_need_is_asked_for_before_and_after_the_secrets_are_made() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
-    assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
+    secret = next(each for each in children_of(made) if each["kind"] == "Secret")
+    asked = made.steps.index(FreeName("", OWNER, "foo-1", ("tag:k8s",)))
+    assert asked < made.steps.index(Creation(secret))
     assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
 
 
@@ -221,9 +245,9 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
 def test_entries_of_a_configmap_that_is_there_come_before_what_may_be_refused() -> None:
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     group = live_group({"replicas": 3})
-    first, second, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
+    first, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
     assert isinstance(first, Patch)
-    assert (first.resource, second) == (CONFIGMAP, FreeName("", OWNER, "foo-2", ("tag:k8s",)))
+    assert first.resource == CONFIGMAP
     (only,) = plan_of(group, observed, keys=Refusal("no tags", error=ValueError())).steps
     assert isinstance(only, Patch)
     assert list(only.body["binaryData"]) == ["egress-services"]

@@ -11,6 +11,7 @@ from tsoperator.api.device import Device
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
+    ENDPOINTSLICE,
     NODE,
     POD,
     PROXYGROUP,
@@ -36,7 +37,8 @@ from tests.support.cluster import kube_client, put, running, until
 from tests.support.groups import Replica, entries, ready_group
 from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
 from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
-from tests.support.operator import World, running_operator
+from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.othertailnet import NAME, other_tailnet
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 READY = "ProxyGroupReady"
@@ -181,6 +183,53 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
     await world.becomes(lambda: entry_names(world), ["default-db"])
     await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
     assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]
+
+
+async def serves_and_ends(world: World, count: int) -> None:
+    """See that a group with so many Pods serves a new Service at once, and that it is gone at once."""
+    await world.apply(service := group_egress("new", "foo"))
+
+    async def endpoints() -> int:
+        found = (await world.api.list(ENDPOINTSLICE, NAMESPACE, "tailscale.com/parent-resource=new")).items
+        return sum(len(each["endpoints"] or ()) for each in found)
+
+    async with asyncio.timeout(10):
+        await world.becomes(endpoints, count)
+        await world.delete(service)
+        await world.eventually(lambda: world.gone(service))
+    assert await entry_names(world) == []
+
+
+@pytest.mark.simulated
+async def test_a_control_server_that_hangs_does_not_hold_the_services_of_a_group(world: World) -> None:
+    await world.apply(FOO)
+    await whole(world)
+    world.control.latency = 3600
+    await world.change(FOO, {"spec": {"replicas": 3}})
+    await serves_and_ends(world, 2)
+    await world.change(FOO, {"spec": {"replicas": 1}})
+    await world.becomes(lambda: world.find(POD, "foo-1"), None)
+    await world.becomes(lambda: devices(world), ["foo-0"])
+    await serves_and_ends(world, 1)  # while the device of a surplus replica is being deleted
+    assert len(world.control.devices) == 2
+
+
+@pytest.mark.simulated
+async def test_a_tailnet_that_nobody_has_looked_at_does_not_hold_the_services_of_a_group(cluster: World) -> None:
+    group = proxy_group("foo", tailnet=NAME)
+    async with other_tailnet(cluster) as lab:
+        async with running_operator(cluster):
+            await cluster.apply(lab.secret(), lab.tailnet(), group)
+            await whole(cluster, group)
+        lab.control.latency = 3600
+        async with running_operator(cluster):
+            await serves_and_ends(cluster, 2)
+            await cluster.delete(group)
+            await cluster.becomes(lambda: cluster.find(STATEFULSET, "foo"), None)
+            await cluster.becomes(lambda: cluster.reason(group, READY), "ProxyGroupTailnetUnavailable")
+            lab.control.heal()
+            await cluster.eventually(lambda: cluster.gone(group), 90)
+        assert lab.device_names() == []
 
 
 KEY, LABELS = Key("", "foo"), group_owner("foo").labels

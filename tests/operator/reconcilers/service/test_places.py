@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.desired.plan import Deletion, Patch, Plan
+from tsoperator.desired.login import Keys
+from tsoperator.desired.plan import Deletion, Patch, Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
@@ -197,6 +198,20 @@ def test_what_cannot_be_served_leaves_all_places_as_they_are(
     plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
     assert condition_of(plan)["reason"] == reason
     assert (names(children_of(plan)), gone(plan)) == (["ts-db-old-ipv4"], [])
+
+
+KEYS: dict[str, Keys | Refusal] = {
+    "awaited": Keys(awaited=frozenset({0}), pending=ValueError("waiting")),
+    "refused": Refusal("no", error=ValueError("no")),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_proxy_that_gets_no_key_yet_holds_no_place_at_a_group(keys: Keys | Refusal) -> None:
+    service, observed = pointed_at("ts-db-old", EGRESS), Observed(Children(), places=moving([OLD_PLACE], [], {}))
+    plan = desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS, keys)
+    assert names(children_of(plan)) == ["ts-db-old-ipv4"]
+    assert plan.error == (keys.pending if isinstance(keys, Keys) else keys.error)
 
 
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
