@@ -9,7 +9,7 @@ from tsoperator.desired.clusterdns.platforms import CUSTOM_KEY, Kind
 from tsoperator.desired.clusterdns.results import DNSObjects, StubDomain
 from tsoperator.desired.clusterdns.snippets import snippet
 
-from tests.operator.desired.clusterdns.objects import OPENSHIFT, configmap, platform_of
+from tests.operator.desired.clusterdns.objects import OPENSHIFT, OWNER, configmap, platform_of
 
 FOLDER = Path(__file__).parents[4] / "coredns"
 STUB = StubDomain(("ts.net",), ("NAMESERVER_IP",))
@@ -49,4 +49,4 @@ def test_a_pasted_snippet_is_never_taken_out() -> None:
         configmap("kube-dns", stubDomains=json.dumps(yaml.safe_load(made_for(Kind.KUBE_DNS)))),
     ]
     spec = {"servers": yaml.safe_load(made_for(Kind.OPENSHIFT))}
-    assert plan_removal(DNSObjects(pasted, {**OPENSHIFT, "spec": spec})) == []
+    assert plan_removal(DNSObjects(pasted, {**OPENSHIFT, "spec": spec}), OWNER) == []
