@@ -110,7 +110,7 @@ def outcome(
 
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> Outcome:
     """Return how our stub domain gets out of the cluster's DNS, but for the object of *keep*."""
-    found = plan_removal(objects, keep)
+    found = plan_removal(objects, settings.namespace, keep)
     for each in found:
         if isinstance(each, Refusal):
             return Outcome(result=each)
@@ -129,7 +129,7 @@ def _managed(
         return Outcome(result=platform)
     if isinstance(stub, Refusal):
         return Outcome(result=stub)
-    found = plan_edit(platform, objects, stub)
+    found = plan_edit(platform, objects, stub, settings.namespace)
     if isinstance(found, Refusal):
         return Outcome(result=found)
     if isinstance(found, Change) and not settings.manage_cluster_dns:

@@ -10,6 +10,8 @@ from tsoperator.desired.clusterdns.platforms import Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
+OWNER = "tailscale"
+"""The namespace of the operator."""
 SAMPLES = Path(__file__).parent / "samples"
 CONF, FOLDERS = "/etc/coredns/Corefile", ("/etc/coredns/", "/etc/coredns/custom")
 OPENSHIFT: Object = {"kind": "DNS", "metadata": {"name": "default"}, "spec": {}}

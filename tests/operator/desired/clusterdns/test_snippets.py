@@ -15,7 +15,7 @@ from tsoperator.desired.clusterdns.snippets import snippet
 from tsoperator.desired.zones import Suffixes, stub_zones
 
 from tests.docs.pages import PAGES, ROOT, fences, name_of
-from tests.operator.desired.clusterdns.objects import OPENSHIFT, configmap, platform_of
+from tests.operator.desired.clusterdns.objects import OPENSHIFT, OWNER, configmap, platform_of
 
 DOMAIN, ADDRESS = "tail1234.ts.net", "10.96.21.68"
 STUB = StubDomain((DOMAIN,), (ADDRESS,))
@@ -91,4 +91,4 @@ def test_a_pasted_snippet_is_never_taken_out() -> None:
         configmap("kube-dns", stubDomains=json.dumps(yaml.safe_load(made_for(Kind.KUBE_DNS)))),
     ]
     spec = {"servers": yaml.safe_load(made_for(Kind.OPENSHIFT))}
-    assert plan_removal(DNSObjects(pasted, {**OPENSHIFT, "spec": spec})) == []
+    assert plan_removal(DNSObjects(pasted, {**OPENSHIFT, "spec": spec}), OWNER) == []

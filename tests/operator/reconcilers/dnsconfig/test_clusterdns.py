@@ -170,6 +170,17 @@ def test_mode_manual_takes_out_what_was_written_and_nothing_else() -> None:
     assert wanted("Manual", coredns("a {")).result is None
 
 
+def test_the_stub_domain_of_another_operator_is_left_alone() -> None:
+    lab = replace(MAY, namespace="lab")
+    managed = ClusterDNS.model_validate({"mode": "Managed"})
+    found = outcome(managed, MANAGED, [ZONE], Nameserver("10.96.4.4"), lab)
+    assert (found.steps, reason_of(found)) == ((), "ZoneTaken")
+    assert removal(MANAGED, lab).steps == []
+    (step,) = outcome(managed, MANAGED, ["lab.example.org"], Nameserver("10.96.4.4"), lab).steps
+    assert isinstance(step, Patch)
+    assert step.body["data"]["Corefile"].startswith(MANAGED.configmaps[0]["data"]["Corefile"])
+
+
 def test_a_damaged_stub_domain_is_not_taken_out() -> None:
     damaged = coredns(MANAGED.configmaps[0]["data"]["Corefile"].replace("# END", "# end"))
     assert (removal(damaged, MAY).steps, reason_of(removal(damaged, MAY))) == ((), "BlockDamaged")
