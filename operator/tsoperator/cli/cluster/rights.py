@@ -64,7 +64,7 @@ CLUSTER: Final = (
 """The rights on objects without a namespace, and on some wherever they are."""
 
 CLUSTER_DNS: Final = (
-    *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
+    *(Right("", "configmaps", "get patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
     Right("", "configmaps", "create"),
     Right("", "configmaps", "delete", CUSTOM),
 )
@@ -124,10 +124,10 @@ def questions(installed: Installed) -> list[Question]:
     if corefile := installed.cluster_dns_configmap:
         places.append(((EVERYWHERE,), (Right("", "configmaps", "list watch", corefile),)))
         if installed.manages_cluster_dns:
-            places.append(((DNS_NAMESPACE,), (Right("", "configmaps", "patch", corefile),)))
+            places.append(((DNS_NAMESPACE,), (Right("", "configmaps", "get patch", corefile),)))
     if installed.manages_cluster_dns:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
-        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_NAME),)))
+        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "get patch", OPENSHIFT_NAME),)))
     return [
         Question(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places

@@ -1,12 +1,16 @@
 """Another writer that reverts what the operator writes into the configuration of the cluster's DNS."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from clustersim.furniture import COREFILE
+from tsoperator.api.objects import Object
+from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.rewrites import LONGEST
 
-from tests.operator.reconcilers.dnsconfig.test_managed import COREDNS, MANUAL, configured, delete, managed, told
+from tests.operator.reconcilers.dnsconfig.test_managed import COREDNS, MANUAL, configured, delete, managed, told, write
+from tests.support.cluster import running
 from tests.support.operator import World
 from tests.support.rivals import Rival
 
@@ -54,3 +58,25 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
         assert "take the lines of the operator out" in await told(world, "StubDomainOverwritten")
         await delete(world)
         assert await writes(world, other, 120) <= 4
+
+
+CUSTOM: Object = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "coredns-custom"}}
+
+
+@pytest.mark.simulated
+async def test_the_operator_writes_rarely_while_another_writer_deletes_the_configmap_that_it_made(world: World) -> None:
+    async def prune() -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            with suppress(NotFound):
+                await world.delete(CUSTOM)
+
+    await write(world, f"{COREFILE}import /etc/coredns/custom/*.server\n")
+    await world.apply(managed())
+    await told(world, "StubDomainWritten")
+    async with running(prune()):
+        written = await world.writes_during(asyncio.sleep(60))
+        assert "key tailnet.server of ConfigMap kube-system/coredns-custom" in await told(
+            world, "StubDomainOverwritten"
+        )
+    assert written["tsoperator", "create", "configmaps"] <= 12
