@@ -55,6 +55,8 @@ class Tailnet:
         self._calls = Calls()
         self._auth_keys = AuthKeys(kube, client, self._calls)
         self._upkeep = DeviceUpkeep(client, self.devices, self._calls, cache)
+        preflight.listen(self.devices.retry)
+        preflight.listen(self._upkeep.retry)
 
     async def run(self) -> None:
         """Follow the devices, make calls, and look whether the tailnet is set up, until cancelled."""
@@ -147,6 +149,7 @@ class Tailnets:
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
         self._name_listeners: list[Callable[[], None]] = []
+        self._finding_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
 
@@ -213,6 +216,8 @@ class Tailnets:
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
+        for told in self._finding_listeners:
+            tailnet.preflight.listen(told)
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
@@ -343,6 +348,12 @@ class Tailnets:
         self._name_listeners.append(listener)
         for each in self._tailnets.values():
             each.devices.listen_to_names(listener)
+
+    def listen_to_findings(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a look finds a tailnet set up in another way than before."""
+        self._finding_listeners.append(listener)
+        for each in self._tailnets.values():
+            each.preflight.listen(listener)
 
     def all(self, resource: Resource) -> list[Object]:
         """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""

@@ -31,7 +31,7 @@ NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
 
 _SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by a part of a call's path
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
-_AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
+_AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
 _PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"
