@@ -70,12 +70,12 @@ log = logging.getLogger("tsoperator")
 LEASE_NAME = "tailscale-operator"
 
 _REFUSED = Backoff(first=1, cap=300)
-_UNKNOWN_CLIENT = Backoff(first=1, cap=60)
+_BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
-    Unauthorized: _UNKNOWN_CLIENT,
-    CredentialsUnreadable: _UNKNOWN_CLIENT,
+    Unauthorized: _BAD_CREDENTIALS,
+    CredentialsUnreadable: _BAD_CREDENTIALS,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object

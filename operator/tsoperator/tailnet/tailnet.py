@@ -281,8 +281,8 @@ class Tailnets:
         """Delete a device from the tailnet in which it is. Raises ControlError, Pending.
 
         Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may have the
-        device. No other device has its ID at the same URL, so only the right tailnet deletes it. If none of them has
-        it, see `_see_that_it_is_gone`.
+        device. No other device has its ID at the same URL, so only the right tailnet deletes it. The device is gone if
+        it was certainly in a tailnet that doesn't have it any more.
         """
         if step.device in self._deleted.get(step.owner, ()):
             return
@@ -296,20 +296,15 @@ class Tailnets:
             if await each.delete(step):
                 self._deleted[step.owner].add(step.device)
                 return
-        self._see_that_it_is_gone(step, asked)
+            if _was_in(each, step):
+                return
+        self._check_that_it_is_gone(step, asked)
 
-    def _see_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
-        """See that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
+    def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
+        """Check that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
 
-        It is gone if it was certainly in one of them. Headscale has one tailnet at a URL. Tailscale has many, but a
-        MagicDNS domain belongs to one. Where no device tells the domain, the tailnet that the parent names counts if
-        all others have been asked, too.
+        Nobody knows in which one it was. So the one that the parent names counts, if all others have been asked, too.
         """
-        if _is_headscales(step.device) and any(each.client.url == step.url for each in asked):
-            return
-        _await_lists(asked)
-        if any(each.devices.has_domain_of([step.name]) for each in asked):
-            return
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
         for name in self._held():
             if name not in self._tailnets:
@@ -394,6 +389,17 @@ def _may_have(tailnet: Tailnet, step: DeleteDevice) -> bool:
         return tailnet.name == step.tailnet or (step.tailnet is None and not _is_headscales(step.device))
     known = tailnet.devices.known(step.device)  # the URL of its Tailnet may have been changed
     return known is not None and bool(step.name) and lookup_name(known.name) == lookup_name(step.name)
+
+
+def _was_in(tailnet: Tailnet, step: DeleteDevice) -> bool:
+    """Tell whether the device of *step* was certainly in *tailnet*, which doesn't have it any more. Raises Pending.
+
+    Headscale has one tailnet at a URL. Tailscale has many, but each MagicDNS domain belongs to one of them.
+    """
+    if _is_headscales(step.device) and tailnet.client.url == step.url:
+        return True
+    _await_lists([tailnet])
+    return tailnet.devices.has_domain_of([step.name])
 
 
 def _is_headscales(device_id: str) -> bool:
