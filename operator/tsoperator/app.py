@@ -56,21 +56,31 @@ from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    NotSupported,
+    Unauthorized,
+)
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
 
 LEASE_NAME = "tailscale-operator"
 
-_REFUSED = Backoff(first=1, cap=3600)
+_REFUSED = Backoff(first=1, cap=300)
+_BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
+    Unauthorized: _BAD_CREDENTIALS,
+    CredentialsUnreadable: _BAD_CREDENTIALS,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
-triggers a retry at once.
+triggers a retry at once, and so does a look that finds the tailnet set up in another way than before.
 
 After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
 call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
@@ -116,11 +126,7 @@ async def run(
         registry.register(GroupGauges(cache, settings.namespace))
         events = EventRecorder(client, instance=settings.pod_name)
 
-        def observe_own(method: str, status: str) -> None:
-            to_control_server(method, status)
-            preflight.observe(status)
-
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)],
@@ -150,6 +156,7 @@ async def run(
             times=_GATHER,
             feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
+        tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
             await manager.run(
