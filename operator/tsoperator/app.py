@@ -119,11 +119,7 @@ async def run(
         aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
-        cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
-        registry.register(CacheMetrics(cache))
-        registry.register(ProxyDevices(cache))
-        registry.register(ProxyGauges(cache))
-        registry.register(GroupGauges(cache, settings.namespace))
+        cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)
 
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
@@ -145,9 +141,7 @@ async def run(
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
-        parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now
-        )
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
             reconcilers(parts),
@@ -182,16 +176,15 @@ class Parts(NamedTuple):
     prober: Prober
     node_ports: NodePorts
     dns_prober: dnsprobes.Prober
-    now: Callable[[], datetime]
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted, now=now)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier, now=now),
+        IngressReconciler(proxies, applier, now=applier.now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
@@ -226,6 +219,16 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
+    """Return an empty cache, with the metrics of what it will hold."""
+    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
+    registry.register(CacheMetrics(cache))
+    registry.register(ProxyDevices(cache))
+    registry.register(ProxyGauges(cache))
+    registry.register(GroupGauges(cache, settings.namespace))
+    return cache
 
 
 def _registry() -> CollectorRegistry:
