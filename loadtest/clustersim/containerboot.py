@@ -126,7 +126,7 @@ class Proxy:
         self._tailnets = tailnets
         self._tailnet: Tailnet = tailnets.main
         self._namespace: str = pod["metadata"]["namespace"]
-        self._uid: str = pod["metadata"]["uid"]
+        self.uid: str = pod["metadata"]["uid"]
         env = environment(pod, container)
         self._state = env[STATE_SECRET]
         self._config_mount = mount_of(pod, container, env[CONFIG_DIR])
@@ -161,6 +161,11 @@ class Proxy:
             moved = looks and self._tailnet.version != self._tailnet_version
             return moved or self._tailnet.devices.get(self.device.node_id) != self.device
         return bool(self._file) and self._rejected is None and self._config.hostname not in self._tailnet.silent
+
+    def lose_connection(self, seconds: float) -> None:
+        """Let its device go offline, *seconds* ago, if it is still there."""
+        if self.device is not None and self.device.node_id in self._tailnet.devices:
+            self._tailnet.disconnect(self.device.node_id, seconds)
 
     def is_routed(self) -> bool:
         """Tell whether a proxy that is to stop waits yet: for the Services of its group to lead elsewhere."""
@@ -213,7 +218,7 @@ class Proxy:
         self._tailnet = self._tailnets.at(self._config.server_url)
         state = self._read(self._state) or {}
         patch = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
-        patch |= {"tailscale_capver": str(CAPABILITY_VERSION), "pod_uid": self._uid}
+        patch |= {"tailscale_capver": str(CAPABILITY_VERSION), "pod_uid": self.uid}
         if self._config.auth_key and state.get("reissue_authkey") != self._config.auth_key:
             patch["reissue_authkey"] = None
         self._write(patch)

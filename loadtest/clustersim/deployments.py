@@ -37,8 +37,9 @@ class Deployments:
         self._report(obj)
 
     def _pods(self, obj: Object) -> list[Object]:
+        """Return the Deployment's Pods but those that are being deleted, which count for nothing."""
         pods = self._store.list(POD, obj["metadata"]["namespace"], obj["spec"]["selector"].get("matchLabels"))
-        return [pod for pod in pods if controlled_by(pod, obj["metadata"]["uid"])]
+        return [pod for pod in pods if controlled_by(pod, obj["metadata"]["uid"]) and not is_deleting(pod)]
 
     def _roll(self, obj: Object) -> None:
         """Delete Pods of another template and those past the wanted number, and create the missing ones."""
@@ -48,14 +49,13 @@ class Deployments:
         outdated = [pod for pod in pods if pod not in current]
         replicas = obj["spec"].get("replicas", 1)
         for pod in outdated + current[replicas:]:
-            if not is_deleting(pod):
-                self._store.delete(POD, *key_of(pod), uid=pod["metadata"]["uid"])
+            self._store.delete(POD, *key_of(pod), uid=pod["metadata"]["uid"])
         metadata = {"generateName": f"{obj['metadata']['name']}-{revision}-", "labels": {HASH_LABEL: revision}}
         for _ in range(replicas - len(current)):
             self._store.create(POD, pod_from_template(obj, DEPLOYMENT, metadata, {}))
 
     def _report(self, obj: Object) -> None:
-        pods = [pod for pod in self._pods(obj) if not is_deleting(pod)]  # those of another template are being deleted
+        pods = self._pods(obj)  # those of another template are being deleted
         ready = sum(is_ready(pod) for pod in pods)
         replicas = obj["spec"].get("replicas", 1)
         enough = ready >= replicas

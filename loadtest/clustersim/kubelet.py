@@ -1,27 +1,27 @@
-"""The nodes: every Pod gets a place and addresses and runs; a proxy Pod plays the official image besides.
+"""The kubelets: every Pod gets a node and addresses and runs; a proxy Pod plays the official image besides.
 
-A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster.
+A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
+node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network
 from itertools import cycle
 
 from clustersim.conditions import timestamp, with_condition
 from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_container
 from clustersim.controller import Key, key_of
-from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, NODE, POD, SECRET, Object, Resource
+from clustersim.nodes import NODE_NAME, Nodes
+from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
 from clustersim.services import FAMILIES
 from clustersim.store import ApiError, Change, Store
 from clustersim.tailnet import Tailnet, Tailnets
 
-NODE_NAME = "node1"
-NODE_ADDRESS = "192.0.2.10"
 PODS4 = IPv4Network("10.244.0.0/16")
 PODS6 = IPv6Network("2001:db8:244::/64")
 _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
@@ -29,6 +29,8 @@ TAILNET_POLL = 0.1
 """Seconds between looks at what the control server has done to the proxies' devices."""
 SECOND = 0.01
 """Seconds that a second takes to a Pod that ends."""
+OFFLINE_AFTER = 60.0
+"""Seconds after the death of a node until the control server takes note that the devices there are offline."""
 _DRAINING = 10
 """The seconds, of those, that a proxy goes on after its preStop hook has seen that no Service leads to it."""
 
@@ -42,15 +44,17 @@ async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES
 
 @dataclass(slots=True)
 class RunningPod:
-    """What the node holds of a Pod: its number, from which its addresses follow, their families, and its proxy if it
-    is one.
+    """What the *node* holds of a Pod: its number, from which its addresses follow, their families, how often the
+    node has started it again, and its proxy if it is one. *end* is the task that ends it.
     """
 
     key: Key
+    node: str
     number: int
     families: Sequence[str]
+    restarts: int = 0
     proxy: Proxy | None = None
-    ending: bool = False
+    end: asyncio.Task[None] | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -59,7 +63,7 @@ class RunningPod:
 
 
 class Kubelet:
-    """Runs all Pods of the cluster on one node."""
+    """Runs all Pods of the cluster, on one node unless more are added."""
 
     def __init__(
         self, store: Store, tailnets: Tailnets, families: Sequence[str] = FAMILIES, second: float = SECOND
@@ -74,6 +78,8 @@ class Kubelet:
         self._readers: dict[tuple[Resource, Key], set[str]] = {}
         self._numbers = cycle(range(2, PODS4.num_addresses - 1))
         self._numbers_taken: set[int] = set()
+        self._nodes = Nodes(store)
+        self._deaths: dict[str, list[asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Run every Pod until cancelled."""
@@ -83,17 +89,46 @@ class Kubelet:
 
     def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
         """Return the HTTP status and headers that the Pod with *address* answers with at *port*; None if none does."""
-        proxies = (running.proxy for running in self._running.values() if address in running.addresses)
+        proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None
+
+    def add_node(self, name: str) -> None:
+        """Add a node, on which new Pods are put from now on, too."""
+        self._nodes.add(name)
+        self._look_at(self._store.list(POD))
+
+    def kill_node(self, name: str) -> None:
+        """Let a node die with all that runs on it. The control plane is not told, and finds out as in a cluster."""
+        self._store.silent_nodes.add(name)
+        dead = [running for running in self._running.values() if running.node == name]
+        for running in dead:
+            if running.end is not None:
+                running.end.cancel()
+        proxies = [running.proxy for running in dead if running.proxy is not None]
+        self._deaths[name] = [
+            self._tasks.create_task(self._nodes.miss(name)),
+            self._tasks.create_task(self._lose_devices(proxies)),
+        ]
+
+    def revive_node(self, name: str) -> None:
+        """Start a node that has died: it ends its Pods that were deleted, and starts the others again."""
+        for task in self._deaths.pop(name):
+            task.cancel()
+        self._store.silent_nodes.discard(name)
+        self._nodes.welcome(name)
+        for pod in self._nodes.pods(name):
+            was = self._stop(pod["metadata"]["uid"])
+            if is_deleting(pod):
+                self._store.delete(POD, *key_of(pod), propagation="", grace=0)
+            elif was is not None:
+                self._start(pod).restarts = pod["status"]["containerStatuses"][0]["restartCount"] + 1
+        self._look_at(self._store.list(POD))
 
     async def follow_cluster(self) -> None:
         """Run what is there, then follow Pods and what proxies mount."""
         with self._store.subscribe(POD, SECRET, CONFIGMAP) as changes:
-            if self._store.find(NODE, "", NODE_NAME) is None:
-                self._store.create(NODE, node())
-            for pod in self._store.list(POD):
-                self._sync(pod["metadata"]["uid"], key_of(pod))
+            self.add_node(NODE_NAME)
             async for change in changes:
                 self._follow(change)
 
@@ -101,9 +136,25 @@ class Kubelet:
         """Tell each proxy whose device was renamed or removed in the tailnet."""
         while True:
             await asyncio.sleep(TAILNET_POLL)
-            for uid, running in list(self._running.items()):
+            for running in list(self._alive()):
                 if running.proxy is not None and running.proxy.is_outdated():
-                    self._sync(uid, running.key)
+                    self._sync(running.proxy.uid, running.key)
+
+    async def _lose_devices(self, proxies: Sequence[Proxy]) -> None:
+        """Let the devices of *proxies*, whose node has died, go offline unless other Pods have them by then."""
+        await asyncio.sleep(OFFLINE_AFTER)
+        used = {running.proxy.device.node_id for running in self._alive() if running.proxy and running.proxy.device}
+        for proxy in proxies:
+            if proxy.device is not None and proxy.device.node_id not in used:
+                proxy.lose_connection(OFFLINE_AFTER)
+
+    def _alive(self) -> Iterator[RunningPod]:
+        """Yield the Pods on nodes that run."""
+        return (each for each in self._running.values() if each.node not in self._store.silent_nodes)
+
+    def _look_at(self, pods: Iterable[Object]) -> None:
+        for pod in pods:
+            self._sync(pod["metadata"]["uid"], key_of(pod))
 
     def _follow(self, change: Change) -> None:
         uid, key = change.object["metadata"]["uid"], key_of(change.object)
@@ -127,18 +178,21 @@ class Kubelet:
 
     def _run_pod(self, pod: Object) -> None:
         key = key_of(pod)
-        if not pod["spec"].get("nodeName"):
-            pod = self._store.merge(POD, *key, {"spec": {"nodeName": NODE_NAME}})
+        if not pod["spec"].get("nodeName") and (name := self._nodes.place_for(pod)):
+            pod = self._store.merge(POD, *key, {"spec": {"nodeName": name}})
+        if pod["spec"].get("nodeName", "") in self._store.silent_nodes | {""}:
+            return
         running = self._running.get(pod["metadata"]["uid"]) or self._start(pod)
         grace = pod["metadata"].get("deletionGracePeriodSeconds")
         if is_deleting(pod) and not grace:
             state = ContainerState(ready=False)
         else:
             state = running.proxy.step() if running.proxy else ContainerState()
-        self._store.merge(POD, *key, {"status": _status(pod, running.addresses, state)}, "status")
-        if grace and not running.ending:
-            running.ending = True
-            self._tasks.create_task(self._end(running, pod))
+        state = replace(state, restarts=state.restarts + running.restarts)
+        host = self._nodes.address(running.node)
+        self._store.merge(POD, *key, {"status": _status(pod, host, running.addresses, state)}, "status")
+        if grace and running.end is None:
+            running.end = self._tasks.create_task(self._end(running, pod))
 
     async def _end(self, running: RunningPod, pod: Object) -> None:
         """Let a Pod that is deleted run its preStop hook, for as long as its grace period lasts; then remove it."""
@@ -154,7 +208,7 @@ class Kubelet:
     def _start(self, pod: Object) -> RunningPod:
         """Give a new Pod addresses that no Pod has, and its proxy."""
         uid = pod["metadata"]["uid"]
-        running = RunningPod(key_of(pod), self._free_number(), self._families)
+        running = RunningPod(key_of(pod), pod["spec"]["nodeName"], self._free_number(), self._families)
         container = proxy_container(pod)
         if container is not None:
             addresses = {"podIP": running.addresses[0], "podIPs": [{"ip": each} for each in running.addresses]}
@@ -165,14 +219,16 @@ class Kubelet:
         self._running[uid] = running
         return running
 
-    def _stop(self, uid: str) -> None:
+    def _stop(self, uid: str) -> RunningPod | None:
+        """Forget a Pod, and return what was held of it."""
         running = self._running.pop(uid, None)
         if running is None:
-            return
+            return None
         self._numbers_taken.discard(running.number)
         if running.proxy is not None:
             for resource, name in running.proxy.sources:
                 self._readers[resource, Key(running.key.namespace, name)].discard(uid)
+        return running
 
     def _free_number(self) -> int:
         """Return the next number round the network, so that an address isn't soon used again."""
@@ -181,18 +237,11 @@ class Kubelet:
         return number
 
 
-def node() -> Object:
-    """Return the Node, ready."""
-    addresses = [{"type": "InternalIP", "address": NODE_ADDRESS}, {"type": "Hostname", "address": NODE_NAME}]
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
-    return {
-        "metadata": {"name": NODE_NAME, "labels": {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}},
-        "status": {"addresses": addresses, "conditions": with_condition((), ready)},
-    }
+def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:
+    """Return the Pod's status, on the node with the address *host*.
 
-
-def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> Object:
-    """Return the Pod's status; conditions of others are kept, and readiness gates are waited for."""
+    Conditions of others are kept, and readiness gates are waited for.
+    """
     old = pod.get("status", {})
     started = old.get("startTime") or timestamp()
     conditions = old.get("conditions", [])
@@ -204,12 +253,14 @@ def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> O
         "ContainersReady": state.ready,
         "Ready": state.ready and gates <= true,
     }
+    waits = "ReadinessGatesNotReady" if state.ready else "ContainersNotReady"
     for kind, holds in facts.items():
-        conditions = with_condition(conditions, {"type": kind, "status": str(holds)})
+        reason = {} if holds or not kind.endswith("Ready") else {"reason": waits}
+        conditions = with_condition(conditions, {"type": kind, "status": str(holds), **reason})
     status = {
         "phase": "Pending" if state.waits == CREATING else "Running",
         "conditions": conditions,
-        "hostIP": NODE_ADDRESS,
+        "hostIP": host,
         "startTime": started,
         "containerStatuses": [
             _container_status(container, state, started) for container in pod["spec"].get("containers", ())

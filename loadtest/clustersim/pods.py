@@ -59,15 +59,23 @@ def is_deleting(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-def grace_seconds(pod: Object) -> int:
-    """Return for how long a Pod that is deleted may go on: without a preStop hook it ends at once here."""
-    hooked = any((container.get("lifecycle") or {}).get("preStop") for container in pod["spec"].get("containers", ()))
-    return int(pod["spec"].get("terminationGracePeriodSeconds", 30)) if hooked and pod["spec"].get("nodeName") else 0
+def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
+    """Return for how long a Pod that is deleted may go on: *asked* by the request, else as the Pod itself says.
+
+    Without a preStop hook it ends at once here, unless its node *is_silent*, so that nothing ends it.
+    """
+    spec = pod["spec"]
+    if not spec.get("nodeName"):
+        return 0
+    if asked is not None:
+        return asked
+    hooked = any((container.get("lifecycle") or {}).get("preStop") for container in spec.get("containers", ()))
+    return int(spec.get("terminationGracePeriodSeconds", 30)) if hooked or is_silent else 0
 
 
-def is_ready(pod: Object) -> bool:
-    """Tell whether the Pod's Ready condition is True."""
-    conditions = pod.get("status", {}).get("conditions", ())
+def is_ready(obj: Object) -> bool:
+    """Tell whether the Ready condition of a Pod or Node is True."""
+    conditions = obj.get("status", {}).get("conditions", ())
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import yaml
 
-from clustersim import crds, kubelet, workloads
+from clustersim import crds, workloads
 from clustersim.apiserver import ApiServer
 from clustersim.control import Control
 from clustersim.faults import Faults
 from clustersim.furniture import definition, furnish
 from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
+from clustersim.kubelet import Kubelet
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
@@ -51,7 +53,8 @@ class SimOptions:
 class ClusterSim:
     """A cluster that runs: where it is, what is in it, and what can go wrong with it.
 
-    Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services.
+    Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
+    *kubelet*, nodes are added, die and come back. *now* is the wall clock of the API server, by the event loop's time.
     """
 
     api_url: str
@@ -63,6 +66,8 @@ class ClusterSim:
     kinds: Kinds
     tailnets: Tailnets
     health_proxy_url: str
+    kubelet: Kubelet
+    now: Callable[[], datetime]
 
     @property
     def writes(self) -> Counter[Request]:
@@ -105,8 +110,13 @@ class ClusterSim:
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
     """Run a cluster while the context lasts."""
     options = options or SimOptions()
+    now = _clock()
     store = Store(
-        options.namespaces, window=options.history, families=options.families, service_families=options.service_families
+        options.namespaces,
+        window=options.history,
+        families=options.families,
+        service_families=options.service_families,
+        clock=now,
     )
     kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
     furnish(store, kinds, options.operator_namespace)
@@ -114,7 +124,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     faults, traffic = Faults(store), Traffic()
     server = ApiServer(store, kinds, faults, traffic, options.bookmark_interval)
     tailnets = Tailnets(control)
-    nodes = kubelet.Kubelet(store, tailnets, options.families)
+    nodes = Kubelet(store, tailnets, options.families)
     async with (
         HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
@@ -125,9 +135,18 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         if options.controllers:
             programs.append(tasks.create_task(workloads.run(store)))
             programs.append(tasks.create_task(nodes.run()))
-        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url)
+        yield ClusterSim(
+            api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url, nodes, now
+        )
         for program in programs:
             program.cancel()
+
+
+def _clock() -> Callable[[], datetime]:
+    """Return a wall clock that goes on with the time of the event loop."""
+    loop, start = asyncio.get_running_loop(), datetime.now(UTC)
+    began = loop.time()
+    return lambda: start + timedelta(seconds=loop.time() - began)
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ Synchronous, for one event loop. Objects that it returns are shared: never chang
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from clustersim import defaults, validation
@@ -45,6 +45,8 @@ class Store:
         self._history = History(window)
         self._allocator = Allocator(families, service_families)
         self._clock = clock
+        self.silent_nodes: set[str] = set()
+        """The nodes without a kubelet that runs: nothing ends a Pod there that is deleted."""
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
 
@@ -157,8 +159,10 @@ class Store:
         if uid and uid != old["metadata"]["uid"]:
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(resource, name, cause)
-        wanted = (grace_seconds(old) if resource == POD else 0) if grace is None else grace
-        marked = self._marked(old, _deletion_finalizers(old, propagation), wanted if resource == POD else 0)
+        wanted = 0
+        if resource == POD:
+            wanted = grace_seconds(old, grace, old["spec"].get("nodeName") in self.silent_nodes)
+        marked = self._marked(old, _deletion_finalizers(old, propagation), wanted)
         if resource == NAMESPACE:
             return self._delete_namespace(old, marked)
         if _is_gone(marked):
@@ -233,11 +237,13 @@ class Store:
 
     def _marked(self, obj: Object, finalizers: Sequence[str], grace: int) -> Object:
         metadata = {**obj["metadata"], "finalizers": [*finalizers]}
-        metadata["deletionGracePeriodSeconds"] = min(grace, metadata.get("deletionGracePeriodSeconds", grace))
         if "deletionTimestamp" not in metadata:
-            metadata["deletionTimestamp"] = self._now()
+            metadata |= {"deletionTimestamp": self._now(grace), "deletionGracePeriodSeconds": grace}
             if "generation" in metadata:
                 metadata["generation"] += 1
+        elif (less := grace - metadata["deletionGracePeriodSeconds"]) < 0:
+            ends = datetime.fromisoformat(metadata["deletionTimestamp"]) + timedelta(seconds=less)
+            metadata |= {"deletionTimestamp": _rfc3339(ends), "deletionGracePeriodSeconds": grace}
         _tidy(metadata)
         return {**obj, "metadata": metadata}
 
@@ -280,8 +286,12 @@ class Store:
         self.revision += 1
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
 
-    def _now(self) -> str:
-        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _now(self, later: float = 0) -> str:
+        return _rfc3339(self._clock() + timedelta(seconds=later))
+
+
+def _rfc3339(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _content(obj: Object) -> Object:

@@ -17,6 +17,7 @@ from clustersim.control import Control
 from clustersim.furniture import COREDNS, chart
 from clustersim.health import HealthProxy
 from clustersim.merge import merge_patch
+from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
 from tsoperator.api.objects import POD, Object, Resource, key_of
@@ -54,7 +55,7 @@ _FURNITURE = {
     "proxies",
     "kubernetes",
     "kube-root-ca.crt",
-    kubelet.NODE_NAME,
+    NODE_NAME,
 }  # what stands in the namespaces all the time
 _RBAC = "rbac.authorization.k8s.io"
 _PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
@@ -191,7 +192,7 @@ async def prepare(kubeconfig: Path) -> None:
     namespace = {"metadata": {"name": NAMESPACE}}
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)
-        await _create(client, objects.NODE, kubelet.node())
+        await _create(client, objects.NODE, node())
         for furniture, obj in chart(NAMESPACE):
             await _create(client, furniture, obj)
         for definition in definitions:
@@ -310,7 +311,7 @@ def _stands(resource: objects.Resource, obj: Object) -> bool:
 def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:
     """Place *pod* on the node."""
     key = key_of(pod)
-    target = {"apiVersion": "v1", "kind": "Node", "name": kubelet.NODE_NAME}
+    target = {"apiVersion": "v1", "kind": "Node", "name": NODE_NAME}
     metadata = {"namespace": key.namespace, "name": key.name, "uid": pod["metadata"]["uid"]}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     return client.create(Resource("", "v1", f"pods/{key.name}/binding", "Binding"), binding)

@@ -1,7 +1,9 @@
 """What the operator reads of a Pod."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from tsoperator.api.conditions import FALSE, TRUE
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
 
@@ -9,6 +11,9 @@ HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The variable by which a proxy is told to answer health checks."""
 
 _ENDED = ("exitCode", "startedAt", "finishedAt")
+_READY = ("Ready", "ContainersReady")
+_CONDITION = ("type", "status", "reason")
+_WAITS_FOR_GATES = "ReadinessGatesNotReady"  # the kubelet's reason if a Pod isn't ready, though its containers are
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp")
 
 
@@ -16,8 +21,8 @@ def slim(pod: Object) -> Object:
     """Return what the cache keeps of a Pod, which is a tenth of it.
 
     This is its identity, its labels, the kinds of its owners, its addresses, how often its containers have restarted,
-    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate, its
-    condition, and `HEALTH_CHECK`.
+    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate,
+    `HEALTH_CHECK`, and the conditions that say whether the gate is open and the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
@@ -25,7 +30,7 @@ def slim(pod: Object) -> Object:
     restarts = [_restarts(each) for each in status.get("containerStatuses") or ()]
     gated = has_gate(pod)
     spec = {"spec": {"readinessGates": [{"conditionType": EGRESS_GATE}], "containers": _containers(pod)}}
-    conditions = {"conditions": [each for each in status.get("conditions") or () if each["type"] == EGRESS_GATE]}
+    conditions = {"conditions": _conditions(status)}
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
@@ -40,6 +45,15 @@ def slim(pod: Object) -> Object:
     }
 
 
+def _conditions(status: Object) -> list[Object]:
+    """Return what is read of the conditions in the *status* of a Pod that has our readiness gate."""
+    return [
+        {name: each[name] for name in _CONDITION if name in each}
+        for each in status.get("conditions") or ()
+        if each["type"] in (EGRESS_GATE, *_READY)
+    ]
+
+
 def _restarts(status: Object) -> Object:
     ended = (status.get("lastState") or {}).get("terminated") or {}
     kept = {name: ended[name] for name in _ENDED if name in ended}
@@ -50,6 +64,26 @@ def has_gate(pod: Object) -> bool:
     """Tell whether *pod*, slim or whole, waits for our readiness gate before it is ready."""
     gates = (pod.get("spec") or {}).get("readinessGates") or ()
     return any(gate["conditionType"] == EGRESS_GATE for gate in gates)
+
+
+def is_down(pod: Object) -> bool:
+    """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
+
+    When the gate opens, the kubelet answers a moment later. Until then the Pod isn't ready, but isn't down.
+    """
+    found = {each["type"]: each for each in _conditions(pod.get("status") or {})}
+    is_open = found.pop(EGRESS_GATE, {}).get("status") == TRUE
+    return is_open and any(
+        each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES for each in found.values()
+    )
+
+
+def in_service(pods: Sequence[Object]) -> Sequence[Object]:
+    """Return those of *pods* that aren't down. If all are down, return them all: one that is cut off may still serve.
+
+    The API server then hears of none of them, and so can't tell which ones work.
+    """
+    return [pod for pod in pods if not is_down(pod)] or pods
 
 
 def answers_health_checks(pod: Object) -> bool:

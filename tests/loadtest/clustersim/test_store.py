@@ -1,5 +1,7 @@
 """The store's rules for writing objects."""
 
+from datetime import UTC, datetime
+
 import pytest
 from clustersim.objects import (
     CONFIGMAP,
@@ -176,3 +178,12 @@ def test_a_pod_that_runs_with_a_hook_has_time_to_end(spec: Object, grace: int | 
         assert store.delete(POD, "default", "a", grace=400) == last
         store.delete(POD, "default", "a", grace=0)
     assert store.find(POD, "default", "a") is None
+
+
+def test_the_deletion_time_of_a_pod_is_when_its_grace_period_ends() -> None:
+    store = Store(clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    spec = {**HOOKED, "nodeName": "node1"}
+    store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+    given = {None: "2030-01-01T00:00:30Z", 40: "2030-01-01T00:00:30Z", 20: "2030-01-01T00:00:20Z"}
+    for grace, time in given.items():
+        assert store.delete(POD, "default", "a", grace=grace)["metadata"]["deletionTimestamp"] == time

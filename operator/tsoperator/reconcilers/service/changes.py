@@ -36,6 +36,7 @@ from tsoperator.desired.egressgroup import (
     replica_count,
     served_service,
 )
+from tsoperator.desired.pod import is_down
 from tsoperator.desired.secret import egress_report_of
 from tsoperator.runtime.cache import Cache
 
@@ -52,7 +53,7 @@ class GroupChanges:
         return self._all(key_of(group).name) if self._is_news(PROXYGROUP, group, _group_facts) else ()
 
     def of_pod(self, pod: Object) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if *pod*, one of its Pods, came, leaves, or has other addresses."""
+        """Return all Services of a ProxyGroup if *pod*, one of its Pods, came, leaves, moved, went down or is back."""
         group = _group_of(pod)
         return self._all(group) if group and self._is_news(POD, pod, _pod_facts) else ()
 
@@ -121,7 +122,7 @@ def _group_facts(group: Object) -> object:
 
 
 def _pod_facts(pod: Object) -> object:
-    return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod)
+    return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod), is_down(pod)
 
 
 def _served_by(entry: str) -> list[Key]:

@@ -8,6 +8,7 @@ from typing import Final
 from tsoperator.api.names import GROUP, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
 from tsoperator.api.objects import ENDPOINTSLICE, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.egressgroup import Entry, ProxyReport, entries_of
+from tsoperator.desired.pod import in_service
 
 VERSIONS: Final = (4, 6)
 """The IP versions."""
@@ -53,7 +54,8 @@ def pod_address(pod: Object, version: int) -> str:
 def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> list[Object]:
     """Return the Pods of *group* which serve *entry*, called *name*, at their address of one family, by name.
 
-    Whether Kubernetes counts the Pod as ready doesn't matter, because that waits for its Services.
+    Kubernetes counts a new Pod as ready only when its Services lead to it, so a Pod need not be ready. But one that is
+    down is left out if others serve.
     """
 
     def serves(pod: Object) -> bool:
@@ -63,7 +65,7 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
         reported = report.ip4 if version == 4 else report.ip6
         return address == reported and entry.is_served_by(report.entries.get(name))
 
-    return [pod for pod in group.pods if serves(pod)]
+    return [*in_service([pod for pod in group.pods if serves(pod)])]
 
 
 def leading_pods(group: Group, serving: Sequence[Object], led: Collection[str]) -> list[Object]:

@@ -5,7 +5,7 @@ from tsoperator.api.objects import Object
 from tsoperator.reconcilers.proxygroup.status import running_devices, status
 
 from tests.operator.reconcilers.proxygroup.groups import live_group, secrets
-from tests.support.objects import pod
+from tests.support.objects import down, pod
 
 DEVICE = {"hostname": "foo-0", "tailnetIPs": ["100.64.0.10"]}
 FQDN = "foo-0.tail1234.ts.net."
@@ -31,6 +31,13 @@ def test_a_device_counts_if_its_pod_reported_its_name(
 ) -> None:
     pods = [] if uid is None else [pod("foo-0", uid)]
     assert running_devices(secrets(0, **state)[:1], pods, {}) == devices
+
+
+def test_a_device_does_not_count_while_its_pod_is_down_unless_all_are() -> None:
+    states = [secrets(ordinal, **UP)[0] for ordinal in range(2)]
+    lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
+    for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
+        assert len(running_devices(states, pods, {})) == count
 
 
 CREATING, READY, AVAILABLE = "ProxyGroupCreating", "ProxyGroupReady", "ProxyGroupAvailable"

@@ -17,7 +17,7 @@ from tsoperator.reconcilers.service.slices import (
 )
 
 from tests.operator.reconcilers.service.places import BOTH, ENTRY, IPS, PLACE, group, place, pod, report
-from tests.support.objects import deleting, endpoint, stored
+from tests.support.objects import deleting, down, endpoint, stored
 
 IP4, IP6 = "10.0.0.1", "2001:db8::1"
 FEWER_PORTS = replace(ENTRY, ports=frozenset())
@@ -51,6 +51,9 @@ CASES = {
     "IPv6 alone": Case(one(pod(0, IP6), ip6=IP6), 0, 1),
     "IPv6 not reported": Case(one(pod(0, IP4, IP6), ip4=IP4), 1),
     "report of a Pod that is gone": Case(group(pods=[]), 0),
+    "one of two down": Case(group(pods=[down(pod(0, IP4)), pod(1, "10.0.0.2")]), 1),
+    "both down": Case(group(pods=[down(pod(0, IP4)), down(pod(1, "10.0.0.2"))]), 2),
+    "down, and the other one doesn't serve": Case(group(1, pods=[down(pod(0, IP4)), pod(1, "10.0.0.2")]), 1),
 }
 
 
@@ -58,6 +61,11 @@ CASES = {
 def test_a_proxy_serves_what_it_reports_at_its_pods_address(case: Case) -> None:
     found = [len(serving_pods(case.group, "default-db", case.entry, version)) for version in (4, 6)]
     assert found == [case.serving4, case.serving6]
+
+
+def test_a_pod_that_is_down_gets_no_connections_if_another_one_serves() -> None:
+    pods = [down(pod(0, IP4)), pod(1, "10.0.0.2")]
+    assert serving_pods(group(pods=pods), "default-db", ENTRY, 4) == [pods[1]]
 
 
 @pytest.mark.parametrize(
