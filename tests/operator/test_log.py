@@ -40,7 +40,8 @@ async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: py
         assert "minting an auth key" in caplog.text
         made, ready = told(caplog, about)
         assert made == f"made StatefulSet tailscale/{proxy.name} (hostname default-db)"
-        assert ready == f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
+        joined = f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
+        assert ready == f"changed Service default/db (spec.type, spec.externalName); {joined}"
         await annotated(cluster, "ProxyInvalid", tags="db")
         [refused] = told(caplog, about)
         assert '"db" is not a valid tag: write one such as tag:k8s' in refused

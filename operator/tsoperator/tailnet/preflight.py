@@ -36,15 +36,16 @@ _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
 class Findings:
     """The result of a look.
 
-    *passed* says by check whether it passed; it leaves out the checks that could not be made. *notes* are to be
-    reported. *server* is the kind of control server.
+    *passed* says by check whether it passed; it leaves out the checks that could not be made. *wrong* has a message for
+    each check that failed. *news* are further notes to report. *server* is the kind of control server.
 
     The checks are ``api`` (it answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the OAuth
     scopes) and ``tags`` (the OAuth client has one).
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
+    wrong: dict[str, str] = field(default_factory=dict)
+    news: list[Note] = field(default_factory=list)
     server: str = ""
 
     @property
@@ -55,7 +56,12 @@ class Findings:
     def note(self, check: str, message: str) -> None:
         """Note that *check* has failed."""
         self.passed[check] = False
-        self.notes.append(Note("Warning", "PreflightFailed", message))
+        self.wrong[check] = message
+
+    @property
+    def notes(self) -> list[Note]:
+        """What is to be reported."""
+        return [*(Note("Warning", "PreflightFailed", message) for message in self.wrong.values()), *self.news]
 
 
 Subject = Callable[[], Awaitable[Object | None]]
@@ -189,7 +195,7 @@ class Preflight:
             "devices and no Funnel either, so Ingresses and Funnel can't work. Egress, exposed Services, Connectors "
             "and their names do"
         )
-        findings.notes.append(Note("Normal", UNSUPPORTED, message))
+        findings.news.append(Note("Normal", UNSUPPORTED, message))
 
     async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
         """Tell the findings; the log has those that were *told* before already."""

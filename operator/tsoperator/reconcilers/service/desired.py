@@ -46,6 +46,7 @@ from tsoperator.settings import Settings
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of the condition, by the effect of a finding about the device."""
 
+_READY = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
@@ -186,8 +187,9 @@ def _planned(
         gone = replace(made, steps=[*made.steps, *removal(observed.places)])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
-        ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
         name = leads_to(service, observed.children, observed.places, settings)
+        starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
+        ready = pending or (_starting(wanted.key, name) if starts else _READY)
         moved = moved_out(service, wanted.key.name, made, observed.places, settings)
         pointed = _pointed(service, name, moved, ready, observed.reverts, settings)
         shown = told(pointed, service, _unreached(service, wanted, observed.tailnet), settings)
@@ -195,6 +197,11 @@ def _planned(
         left = grouped.without_conditions(shown.status["conditions"])
         shown = replace(shown, status={**shown.status, "conditions": left})
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+
+
+def _starting(proxy: Key, leads_to: str) -> Object:
+    """Return the condition of an egress Service that leads elsewhere until its *proxy* serves, if it *leads_to* any."""
+    return condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.starting(proxy, leads_to))
 
 
 def _unreached(service: Object, proxy: Proxy, tailnet: TailnetView) -> list[Note]:
@@ -240,8 +247,9 @@ def own_name(service: Object, children: Children, settings: Settings) -> str:
 
 
 def leads_to(service: Object, children: Children, places: Places, settings: Settings) -> str:
-    """Return the name of the place to which an egress *service* should lead now."""
-    new, old = places.new_and_old(current_place(service, children, places, settings))
+    """Return the name of the place to which an egress *service* should lead now; empty if it should lead to none."""
+    is_own = mode_of(service, settings) is not Mode.GROUP
+    new, old = places.new_and_old(current_place(service, children, places, settings), is_own=is_own)
     return led_to(egress.pointed_at(service, settings), new, old)
 
 

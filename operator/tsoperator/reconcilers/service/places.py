@@ -69,11 +69,11 @@ class Places:
         found = (each for each in self.services if labels(each)[PROXY_GROUP] == group)
         return first(each for each in found if not is_deleting(each))
 
-    def new_and_old(self, current: str) -> tuple[Place, list[Place]]:
-        """Return the place called *current*, and all others."""
+    def new_and_old(self, current: str, *, is_own: bool = False) -> tuple[Place, list[Place]]:
+        """Return the place called *current*, and all others; *is_own* tells whether it is that of its own proxy."""
         found = [Place(key_of(each).name, serves(each, self.slices)) for each in self.services]
         found += [self.own] if self.own else []
-        new = next((each for each in found if each.name == current), Place(current, serves=False))
+        new = next((each for each in found if each.name == current), Place(current, serves=False, is_headless=is_own))
         return new, [each for each in found if each.name != current]
 
     def is_abandoned(self, name: str, settings: Settings) -> bool:

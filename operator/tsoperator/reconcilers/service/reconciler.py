@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from tsoperator.api.names import PARENT_SERVICE
+from tsoperator.api.names import LABEL_SERVICE_NAME, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
+    labels,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
@@ -108,13 +109,12 @@ class ServiceReconciler:
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
-        """Return what *service* has at ProxyGroups. Its own proxy is a place too, while it moves between both."""
-        found = self._view.of(service, owner)
+        """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""
+        name = desired.own_name(service, children, self._settings)
+        found = replace(self._view.of(service, owner), own=self._view.own_place(children, name))
         if mode is not Mode.GROUP and not found.services:
             self._timers.ages(owner.key, (), self._clock())
             return found
-        name = desired.own_name(service, children, self._settings)
-        found = replace(found, own=self._view.own_place(children, name))
         if mode is Mode.GROUP and found.own is None:
             self._proxies.forget(owner)
         facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
@@ -181,12 +181,19 @@ class ServiceReconciler:
         return keys
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Map the EndpointSlices of a place at a ProxyGroup, and those of a proxy that moves, to the parent."""
+        """Map the EndpointSlices of a place at a ProxyGroup to the parent, and those of its own proxy while it waits.
+
+        It waits for its own proxy while it doesn't lead there, and while it moves.
+        """
         if grouped_owner_of(endpoint_slice):
             return self._parent_keys(endpoint_slice)
         owner = owner_of(endpoint_slice)
-        moves = owner is not None and bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
-        return self._parent_keys(endpoint_slice) if moves else ()
+        parent = self._cache.get(SERVICE, owner.key) if owner and owner.type == PARENT_SERVICE else None
+        if parent is None or not egress.asks(parent):
+            return ()
+        leads = egress.pointed_at(parent, self._settings) == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
+        moves = bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
+        return self._parent_keys(endpoint_slice) if moves or not leads else ()
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)

@@ -93,12 +93,16 @@ class PlacesView:
         return replace(found, ports=self._ports(service, name, made.at(name)))
 
     def own_place(self, children: Children, name: str) -> Place | None:
-        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it."""
+        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it.
+
+        The proxy reports the name of its device once it forwards connections.
+        """
         if not (children.services or children.statefulsets or children.secrets):
             return None
         device = proxy_device(children)
         slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, name)
-        return Place(name, device is not None and bool(device.id) and any(ready_addresses(slices)))
+        serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
+        return Place(name, serves, is_headless=True)
 
     def forget(self, service: Key) -> None:
         """Forget what is remembered for *service*: it is given ports at a ProxyGroup anew, or needs none any more."""

@@ -61,6 +61,7 @@ def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec:
     assert egress.strays(service, PROXY, SETTINGS) == fields
     patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []
     assert egress.rewrite(service, PROXY, SETTINGS) == patches
+    assert egress.rewrite(service, "", SETTINGS) == []
 
 
 def test_reverts_are_told_with_what_ends_them() -> None:

@@ -151,24 +151,27 @@ async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it
 
 
 OWNER = Owner("svc", Key("default", "db"))
+JOINED: dict[str, str | Object] = {"device_id": "n1", "device_fqdn": "default-db.tail1234.ts.net."}
 
 
 @pytest.mark.parametrize(
     ("device", "addresses", "place"),
     [
-        ({"device_id": "n1"}, ["10.0.0.1"], Place("ts-db", serves=True)),
-        ({}, ["10.0.0.1"], Place("ts-db", serves=False)),
-        ({"device_id": "n1"}, [], Place("ts-db", serves=False)),
+        (JOINED, ["10.0.0.1"], Place("ts-db", serves=True, is_headless=True)),
+        (JOINED, ["2001:db8::1"], Place("ts-db", serves=True, is_headless=True)),
+        ({"device_id": "n1"}, ["10.0.0.1"], Place("ts-db", serves=False, is_headless=True)),
+        (JOINED, [], Place("ts-db", serves=False, is_headless=True)),
         (None, [], None),
     ],
 )
 async def test_its_own_proxy_serves_once_it_has_joined_and_is_ready(
     seen: Seen, device: dict[str, str | Object] | None, addresses: list[str], place: Place | None
 ) -> None:
+    family = "IPv6" if any(":" in ip for ip in addresses) else "IPv4"
     made = endpoint_slice("ts-db", *(endpoint(ip) for ip in addresses))
     labels = {**made["metadata"]["labels"], **OWNER.labels}
     metadata = {"namespace": NAMESPACE, "name": "ts-db-x", "labels": labels}
-    await seen.world.apply({**made, "metadata": metadata, "addressType": "IPv4", "ports": []})
+    await seen.world.apply({**made, "metadata": metadata, "addressType": family, "ports": []})
     await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
