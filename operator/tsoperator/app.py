@@ -4,6 +4,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -36,7 +38,7 @@ from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
@@ -89,8 +91,14 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 """
 
 
-async def run(settings: Settings) -> None:
-    """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
+async def run(
+    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.Prober | None = None
+) -> None:
+    """Run the operator until cancelled.
+
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. Raises KubeError
+    and ListenError, and LeadershipLost in an exception group.
+    """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
     to_kubernetes, to_control_server = _request_observers(registry)
@@ -101,7 +109,7 @@ async def run(settings: Settings) -> None:
         aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
-        cache = Cache(sources(settings.namespace, settings.watch_namespaces))
+        cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
         registry.register(ProxyGauges(cache))
@@ -115,7 +123,9 @@ async def run(settings: Settings) -> None:
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
-            [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
+            [Tailnet(own, client, cache, preflight)],
+            lambda name: cache.get(TAILNET, Key("", name)) is not None,
+            held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
         )
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
@@ -124,12 +134,14 @@ async def run(settings: Settings) -> None:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dnsprobes.Prober(ask)
+        dns_prober = dns_prober or dnsprobes.Prober(ask)
         registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
-        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
+        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        parts = Parts(
+            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now
+        )
         manager = Manager(
             cache,
             reconcilers(parts),
@@ -163,19 +175,20 @@ class Parts(NamedTuple):
     prober: Prober
     node_ports: NodePorts
     dns_prober: dnsprobes.Prober
+    now: Callable[[], datetime]
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted, now=now)
     return [
         ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier),
+        IngressReconciler(proxies, applier, now=now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
+        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),

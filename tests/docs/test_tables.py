@@ -18,9 +18,9 @@ NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
 """Reasons that have the name of their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
-    EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata
-    PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor
-    StatefulSet
+    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort
+    PartialObjectMetadata PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount
+    ServiceMonitor StatefulSet
 
     CoreDNS CoreDNSCustom KubeDNS OpenShift
 

@@ -42,6 +42,7 @@ COREFILE = f"""\
     loadbalance
 }}
 """
+OURS = "# BEGIN tailnet stub domain"
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
@@ -97,10 +98,15 @@ def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
 
 @pytest.fixture
 def managed(cluster: Cluster) -> Iterator[str]:
-    """What CoreDNS reads in mode Managed."""
+    """What CoreDNS reads in mode Managed.
+
+    The mode is Manual before the Corefile is put back. Else the operator would take the test for another writer.
+    """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Managed")
     yield written(cluster)
+    ask_for(cluster, mode="Manual")
+    eventually(lambda: OURS not in corefile(cluster), "no stub domain")
     write(cluster, COREFILE)
 
 
@@ -163,9 +169,49 @@ def test_edits_of_others_are_kept_and_ours_is_put_back(cluster: Cluster, managed
 def test_an_edit_at_the_same_time_is_kept(cluster: Cluster, managed: str) -> None:
     for number in range(20):
         theirs = THEIRS.replace("example", f"example{number}")
-        write(cluster, theirs + COREFILE)  # without ours, which the operator puts back at once
-        eventually(lambda: "tailnet" in corefile(cluster), "our stub domain", 30)
+        ask_for(cluster, mode="Manual")
+        eventually(lambda: OURS not in corefile(cluster), "no stub domain", 30)
+        ask_for(cluster, mode="Managed")
+        write(cluster, theirs + COREFILE)  # while the operator writes, or just before or after that
+        eventually(lambda: OURS in corefile(cluster), "our stub domain", 30)
         assert corefile(cluster).startswith(theirs)
+
+
+def test_another_writer_that_removes_the_stub_domain_is_named_until_it_stops(cluster: Cluster, managed: str) -> None:
+    def is_told() -> bool:
+        if OURS in corefile(cluster):
+            write(cluster, COREFILE)
+        return reason(cluster) == "StubDomainOverwritten"
+
+    eventually(is_told, "the reason StubDomainOverwritten")
+    told = condition(cluster.look(DNSCONFIG), "ClusterDNSConfigured")["message"]
+    assert told.startswith(
+        "kubectl-patch keeps undoing the operator's changes of key Corefile of ConfigMap kube-system/"
+    )
+    assert written(cluster) == managed
+
+
+def test_an_image_that_does_not_start_leaves_the_corefile_alone(cluster: Cluster) -> None:
+    write(cluster, COREFILE)
+    ask_for(cluster, mode="Manual")
+    cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": 0}}})
+    eventually(lambda: not cluster.nameservers(), "no nameserver")
+    image = {"repo": "registry.invalid/tsnameserver", "tag": "v1"}
+    try:
+        nameserver = {"replicas": None, "image": image}
+        cluster.patch(DNSCONFIG, {"spec": {"nameserver": nameserver, "clusterDNS": {"mode": "Managed"}}})
+        becomes(cluster, reason, "NameserverPending")
+        pods = partial(cluster.listed, "pods", labels={"app": "nameserver"})
+        eventually(
+            lambda: "ErrImagePull" in str(pods()) or "ImagePullBackOff" in str(pods()), "an image that is missing"
+        )
+        assert condition(cluster.look(DNSCONFIG), "NameserverReady")["reason"] == "NameserverPending"
+        assert corefile(cluster) == COREFILE
+    finally:
+        cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": None, "image": None}}})
+    assert OURS in written(cluster)
+    ask_for(cluster, mode="Manual")
+    becomes(cluster, corefile, COREFILE)
 
 
 def test_a_broken_corefile_is_left_alone_and_told(cluster: Cluster, managed: str) -> None:

@@ -1,7 +1,12 @@
 """Kinds that are installed, and that this version does nothing for, say so."""
 
+import shlex
+
+import pytest
+
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.waiting import eventually
+from tests.e2e.workloads import exposed_service
 
 POLICY = "ProxyGroupPolicy"  # the only kind of these that is in namespaces
 SPECS: dict[str, Object] = {
@@ -22,6 +27,25 @@ def test_a_kind_that_is_not_supported_says_so(cluster: Cluster, namespace: str) 
     finally:
         for obj in objs:
             cluster.delete(obj["kind"], "ours", obj["metadata"].get("namespace", ""))
+
+
+@pytest.mark.full
+def test_the_command_in_the_event_ends_a_deletion_that_waits_for_the_other_operator(
+    cluster: Cluster, namespace: str
+) -> None:
+    service = exposed_service(namespace, "ha", {"ports": [{"port": 80}]}, expose="true", proxy_group="gone")
+    service["metadata"]["finalizers"] = ["tailscale.com/service-pg-finalizer"]
+    cluster.apply(service)
+    cluster.delete("service", "ha", namespace)
+    message = eventually(lambda: blocked(cluster, namespace), "an Event that says what to do")
+    cluster.bed.kubectl(*shlex.split(message.partition(": kubectl ")[2]))
+    eventually(lambda: cluster.get("service", "ha", namespace) is None, "the Service's end")
+
+
+def blocked(cluster: Cluster, namespace: str) -> str:
+    """Return the message of the Event that says why a deletion waits; empty without one."""
+    events = cluster.listed("events", namespace)
+    return next((each["message"] for each in events if each["reason"] == "DeletionBlocked"), "")
 
 
 def unsupported(kind: str, namespace: str) -> Object:

@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tsoperator.api.names import ANNOTATION_CLUSTER_DNS
-from tsoperator.api.objects import Object, annotations, key_of
+from tsoperator.api.names import (
+    ANNOTATION_CLUSTER_DNS,
+    ANNOTATION_LAST_CLUSTER_IP,
+    LABEL_PARENT_TYPE,
+    PARENT_INGRESS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Object, annotations, key_of, labels
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Note
 
@@ -28,6 +34,15 @@ class Way(Enum):
     """A proxy ends TLS in front of a Service, and takes no connections from the cluster."""
     INGRESS = auto()
     """A proxy ends TLS in front of an Ingress, and takes connections from the cluster if it is told to."""
+
+
+def way_of(child: Object) -> Way:
+    """Return how the proxies behind *child*, the Service in front of them, connect the cluster and the tailnet."""
+    if labels(child).get(PROXY_GROUP):
+        return Way.EGRESS_GROUP
+    if ANNOTATION_LAST_CLUSTER_IP in annotations(child):
+        return Way.FORWARDED
+    return Way.INGRESS if labels(child).get(LABEL_PARENT_TYPE) == PARENT_INGRESS else Way.EGRESS
 
 
 class Leads(Enum):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.conditions import FALSE, TRUE
-from tsoperator.api.names import EGRESS_GATE
-from tsoperator.api.objects import Object
+from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGROUP
+from tsoperator.api.objects import Object, labels
 
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The variable by which a proxy is told to answer health checks."""
@@ -21,14 +21,14 @@ def slim(pod: Object) -> Object:
     """Return what the cache keeps of a Pod, which is a tenth of it.
 
     This is its identity, its labels, the kinds of its owners, its addresses, how often its containers have restarted,
-    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate,
-    `HEALTH_CHECK`, and the conditions that say whether the gate is open and the Pod is ready.
+    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate and
+    `HEALTH_CHECK`; of a Pod of a ProxyGroup, the conditions that say whether the gate is open and the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     owners = [{"kind": owner["kind"]} for owner in metadata.get("ownerReferences") or ()]
     restarts = [_restarts(each) for each in status.get("containerStatuses") or ()]
-    gated = has_gate(pod)
+    gated, grouped = has_gate(pod), labels(pod).get(LABEL_PARENT_TYPE) == PARENT_PROXYGROUP
     spec = {"spec": {"readinessGates": [{"conditionType": EGRESS_GATE}], "containers": _containers(pod)}}
     conditions = {"conditions": _conditions(status)}
     return {
@@ -40,13 +40,13 @@ def slim(pod: Object) -> Object:
             "podIP": status.get("podIP", ""),
             "podIPs": status.get("podIPs") or [],
             "containerStatuses": restarts,
-            **(conditions if gated else {}),
+            **(conditions if grouped else {}),
         },
     }
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return what is read of the conditions in the *status* of a Pod that has our readiness gate."""
+    """Return what is read of the conditions in the *status* of a Pod of a ProxyGroup."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()
@@ -69,13 +69,21 @@ def has_gate(pod: Object) -> bool:
 def is_down(pod: Object) -> bool:
     """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
 
-    When the gate opens, the kubelet answers a moment later. Until then the Pod isn't ready, but isn't down.
+    Pods from before an update, or of some ProxyClasses, have no gate. When the gate opens, the kubelet answers a moment
+    later. Until then the Pod isn't ready, but isn't down.
     """
-    found = {each["type"]: each for each in _conditions(pod.get("status") or {})}
-    is_open = found.pop(EGRESS_GATE, {}).get("status") == TRUE
-    return is_open and any(
-        each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES for each in found.values()
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_unready = any(
+        each["type"] in _READY and each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES
+        for each in conditions
     )
+    return is_unready and (not has_gate(pod) or is_open(pod))
+
+
+def is_open(pod: Object) -> bool:
+    """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:

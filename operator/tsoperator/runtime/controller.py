@@ -158,6 +158,8 @@ class Controller:
             result = await self._bounded(key)
         except Pending as pending:
             pending.until.add_done_callback(lambda _: self._queue.add(key))
+            if pending.requeue_after is not None:
+                self._queue.requeue(key, pending.requeue_after)
             return Outcome.REQUEUE
         except Exception as error:  # noqa: BLE001 (an error of one key must not stop the others)
             return self._failed(key, error)

@@ -4,7 +4,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -76,10 +75,13 @@ class TailnetClient:
         """Read the list of Tailscale Services, to see that the OAuth client may. Raises NotSupported."""
         (await self._call("GET", _SERVICES)).check()
 
-    async def delete_device(self, device_id: str) -> None:
-        """Delete the device with that node ID. It is no error if there is no such device any more."""
-        with suppress(Missing):
+    async def delete_device(self, device_id: str) -> bool:
+        """Delete the device with that node ID; return False if the tailnet has no such device."""
+        try:
             (await self._call("DELETE", _device_path(device_id))).check()
+        except Missing:
+            return False
+        return True
 
     async def set_tags(self, device_id: str, tags: Sequence[str]) -> None:
         """Replace the tags of the device with that node ID by *tags*. Raises Missing."""

@@ -85,6 +85,14 @@ async def test_a_pod_says_that_it_waits_for_its_gates(world: World, spec: Object
     assert (found["ContainersReady"], found["Ready"]) == (None, reason)
 
 
+async def test_a_pod_whose_image_no_registry_has_waits_for_it(world: World) -> None:
+    spec = {"containers": [{"name": "c", "image": "registry.invalid/c:v1"}]}
+    world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": spec})
+    await until(world.store, lambda: "containerStatuses" in pod_status(world, "a"))
+    (container,) = pod_status(world, "a")["containerStatuses"]
+    assert (container["state"]["waiting"]["reason"], is_ready(world, "a")) == ("ImagePullBackOff", False)
+
+
 async def test_a_proxy_reports_its_name_once_it_finds_the_one_that_it_leads_to(world: World) -> None:
     world.tailnet.has_all_targets = False
     start(world, **{"TS_TAILNET_TARGET_FQDN": "DB.tail1234.ts.net."})

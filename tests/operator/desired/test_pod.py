@@ -1,6 +1,7 @@
 import pytest
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
+from tsoperator.desired.egressgroup import group_owner
 from tsoperator.desired.pod import answers_health_checks, has_gate, in_service, is_down, slim
 
 from tests.support.objects import down, with_conditions
@@ -52,8 +53,9 @@ def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Objec
 
 
 CHECKED = {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}
+UNGATED: Object = {**WHOLE, "metadata": {**WHOLE["metadata"], "labels": group_owner("egress").labels}}
 GATED: Object = {
-    **WHOLE,
+    **UNGATED,
     "spec": {
         "nodeName": "worker",
         "readinessGates": [{"conditionType": "example.org/a"}, {"conditionType": EGRESS_GATE}],
@@ -74,7 +76,7 @@ GATED: Object = {
 
 
 def test_of_a_pod_with_our_gate_is_kept_what_opens_it_and_whether_the_pod_is_ready() -> None:
-    made, plain = slim(GATED), slim(WHOLE)
+    made, plain = slim(GATED), slim(UNGATED)
     assert made["spec"] == {
         "readinessGates": [{"conditionType": EGRESS_GATE}],
         "containers": [{"env": [CHECKED]}],
@@ -82,6 +84,7 @@ def test_of_a_pod_with_our_gate_is_kept_what_opens_it_and_whether_the_pod_is_rea
     ready, gate = made["status"].pop("conditions")
     assert ready == {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
     assert gate == {"type": EGRESS_GATE, "status": "True"}
+    assert plain["status"].pop("conditions") == [{"type": "Ready", "status": "True"}]
     assert made["status"] == plain["status"]
     assert made["metadata"] == plain["metadata"]
     assert slim(slim(GATED)) == slim(GATED)
@@ -129,6 +132,12 @@ def test_a_pod_is_down_if_it_is_not_ready_though_its_gate_has_opened(
 ) -> None:
     pod = with_conditions(GATED, *conditions)
     assert is_down(pod) is is_down(slim(pod)) is wanted
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_pod_without_a_gate_is_down_if_it_is_not_ready(ready: str) -> None:
+    pod = with_conditions(UNGATED, ("Ready", ready, ""), ("ContainersReady", "True", ""))
+    assert is_down(pod) is is_down(slim(pod)) is (ready == "False")
 
 
 def test_pods_that_are_down_are_in_service_only_if_all_are() -> None:

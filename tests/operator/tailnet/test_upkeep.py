@@ -352,7 +352,8 @@ async def test_a_proxy_of_this_cluster_keeps_its_name_and_no_other_secret_is_rea
 ) -> None:
     for number in range(1, 21):  # the holder is the first device
         secret = whole_secret(f"ts-{number}-0", {"device_id": f"n{number:06d}CNTRL"})
-        sim.store.create(kinds.SECRET, {**secret, "metadata": {"namespace": "tailscale", "name": f"ts-{number}-0"}})
+        metadata = {"namespace": "tailscale", "name": f"ts-{number}-0", "labels": OTHER.labels}
+        sim.store.create(kinds.SECRET, {**secret, "metadata": metadata})
     cache = Cache(
         [Source(Selection(SECRET, OPERATOR_NAMESPACE), {BY_DEVICE: by_device}, lambda secret: Counted(slim(secret)))]
     )
@@ -360,5 +361,5 @@ async def test_a_proxy_of_this_cluster_keeps_its_name_and_no_other_secret_is_rea
         await cache.synced()
         device = [await tailnet.join(offline=600) for _ in range(2)][1]
         Counted.reads = 0
-        await held(tailnet, take_name(device), "is another proxy of this cluster")
+        await held(tailnet, take_name(device), "a proxy of Service default/other; to have it, give one")
         assert Counted.reads <= 1

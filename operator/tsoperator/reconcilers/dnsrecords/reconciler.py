@@ -211,7 +211,7 @@ class DNSRecordsReconciler:
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
-        if not service or not owner_of(endpoint_slice):
+        if not service or not (owner_of(endpoint_slice) or grouped_owner_of(endpoint_slice)):
             return ()
         return self._noting([Key(self._settings.namespace, service)])
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from tsoperator.api.names import (
     ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
     ANNOTATION_MAGIC_DNSNAME,
     ANNOTATION_TAILNET_FQDN,
-    LABEL_PARENT_TYPE,
     LABEL_SERVICE_TYPE,
-    PARENT_INGRESS,
     PROXY_GROUP,
     SERVICE_TYPE_EGRESS,
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
-from tsoperator.desired.clusternames import Leads, Way, naming
+from tsoperator.desired.clusternames import Leads, Way, naming, way_of
 from tsoperator.desired.endpoints import ready_addresses
+from tsoperator.desired.nameclaims import UNCONTESTED, Claim, holding, noted_claim
 from tsoperator.settings import Settings
 
 
@@ -42,11 +42,17 @@ class NamedProxy:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A name and its addresses, in order."""
+    """A name and its addresses, in order.
+
+    *claim* decides who has the name if several proxies answer to it. The record *serves* if somebody answers at the
+    addresses: a cluster IP may have no endpoint.
+    """
 
     name: str
     ip4: tuple[str, ...]
     ip6: tuple[str, ...]
+    claim: Claim = UNCONTESTED
+    serves: bool = True
 
     @property
     def has_addresses(self) -> bool:
@@ -56,24 +62,31 @@ class Record:
 
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""
-    way = _way_of(proxy.service)
+    way = way_of(proxy.service)
     name = _name(proxy, way, settings)
     parent = proxy.parent or _noted_parent(proxy.service)
     leads = naming(parent, way).leads if name else None
     if leads is None:
         return None
+    claim = noted_claim(proxy.service, proxy.parent, name)
     if leads is Leads.PROXY:
-        return Record(name, *in_order(ready_addresses(proxy.slices)))
-    return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)))
+        return Record(name, *in_order(ready_addresses(proxy.slices)), claim)
+    serves = leads is Leads.BACKEND or any(ready_addresses(proxy.slices))
+    return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)), claim, serves)
 
 
-def _way_of(service: Object) -> Way:
-    """Return how the proxies behind *service* connect the cluster and the tailnet."""
-    if labels(service).get(PROXY_GROUP):
-        return Way.EGRESS_GROUP
-    if ANNOTATION_LAST_CLUSTER_IP in annotations(service):
-        return Way.FORWARDED
-    return Way.INGRESS if labels(service).get(LABEL_PARENT_TYPE) == PARENT_INGRESS else Way.EGRESS
+def shared(records: Sequence[Record]) -> Record:
+    """Return the record of one name, for which there are these *records*, at least one.
+
+    Those that forward the same ports as the one that has the name share it, as far as somebody answers there.
+    """
+    first, *others = records
+    if not others:
+        return first
+    ports = holding(each.claim for each in records).ports
+    sharing = [each for each in records if each.claim.ports == ports]
+    chosen = [each for each in sharing if each.serves] or sharing
+    return Record(first.name, *in_order(address for each in chosen for address in each.ip4 + each.ip6))
 
 
 def _noted_parent(service: Object) -> Object:
@@ -101,7 +114,9 @@ def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
     if grouped:
         asks = _is_grouped_egress(proxy.service) and bool(proxy.leads or given.get(PROXY_GROUP))
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
-        return _folded(noted or fqdn) if asks and fqdn else ""  # noted: where the proxies were last told to lead
+        if not noted and ANNOTATION_LAST_TAILNET_TARGET_FQDN not in annotations(proxy.service):
+            noted = fqdn  # the Go operator notes no name
+        return _folded(noted) if asks and fqdn else ""  # where the proxies were last told to lead
     if way is Way.FORWARDED:
         asks = True  # the name goes with the proxy's Service; until then it leads to the right place
     elif way is Way.INGRESS:

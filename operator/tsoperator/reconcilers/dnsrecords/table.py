@@ -8,7 +8,7 @@ from zlib import crc32
 from tsnameserver.records import MAX_SHARDS
 
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.dnsrecords.records import Record, in_order
+from tsoperator.reconcilers.dnsrecords.records import Record, shared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +73,12 @@ class Table:
         return True
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """Return all records; proxies that have the same name share one record."""
+        """Return all records, one of each name."""
         for number in range(MAX_SHARDS):
             if number not in self._buckets:
-                self._buckets[number] = bucket_of(map(self._shared, self._proxies[number].values()))
+                self._buckets[number] = bucket_of(
+                    shared([self._records[proxy] for proxy in proxies]) for proxies in self._proxies[number].values()
+                )
         return tuple(self._buckets[number] for number in range(MAX_SHARDS))
 
     def _touched(self, name: str) -> dict[str, set[Key]]:
@@ -84,9 +86,3 @@ class Table:
         number = bucket_number(name)
         self._buckets.pop(number, None)
         return self._proxies[number]
-
-    def _shared(self, proxies: set[Key]) -> Record:
-        first, *others = (self._records[proxy] for proxy in proxies)
-        if not others:
-            return first
-        return Record(first.name, *in_order(address for each in (first, *others) for address in each.ip4 + each.ip6))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY
-from tsoperator.api.objects import Object, key_of, uid
+from tsoperator.api.objects import Object, is_deleting, key_of, uid
 from tsoperator.desired.pod import in_service
 from tsoperator.desired.secret import device_of, reporting_pod_of
 
@@ -43,9 +43,13 @@ def running_devices(
     return [device for pod, device in found if pod in running]
 
 
-def status(group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None) -> Object:
-    """Return the status of *group*, which should have that many *replicas* and has these *devices*."""
-    running = f"{len(devices)}/{replicas} ProxyGroup pods running"
+def status(
+    group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None, pods: Sequence[Object] = ()
+) -> Object:
+    """Return the status of *group*, which should have that many *replicas* and has these *devices* and *pods*."""
+    ending = " and ".join(str(key_of(pod)) for pod in pods if is_deleting(pod))
+    waits = f"; waiting for Pod {ending} to end" if ending else ""
+    running = f"{len(devices)}/{replicas} ProxyGroup pods running{waits}"
     whole = bool(devices) and len(devices) == replicas
     problem = problem or _incomplete(len(devices), replicas, running)
     conditions = [

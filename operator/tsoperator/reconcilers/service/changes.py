@@ -38,6 +38,7 @@ from tsoperator.desired.egressgroup import (
 )
 from tsoperator.desired.pod import is_down
 from tsoperator.desired.secret import egress_report_of
+from tsoperator.reconcilers.service.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.runtime.cache import Cache
 
 
@@ -92,6 +93,11 @@ class GroupChanges:
         return {
             served_service(each) if any(by_serving_group(each)) else key_of(each) for some in found for each in some
         }
+
+    def sharing(self, cluster_ip: Object) -> set[Key]:
+        """Return the Services whose ClusterIP Services have a port of the proxies that *cluster_ip* has, or had."""
+        found = (self._cache.indexed(SERVICE, BY_PROXY_PORT, port) for port in by_proxy_port(cluster_ip))
+        return {served_service(each) for some in found for each in some}
 
     def _all(self, group: str) -> set[Key]:
         placed = map(served_service, self._cache.indexed(SERVICE, BY_SERVING_GROUP, group))

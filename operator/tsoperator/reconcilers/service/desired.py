@@ -14,24 +14,29 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
+from tsoperator.desired import unsupported
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.clusternames import is_opted_out, name_notes
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.nameclaims import Claim, taken_notes
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
     proxy_devices,
     proxy_key,
     proxy_problem,
+    removal_message,
 )
-from tsoperator.desired.secret import ReportedDevice
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
@@ -40,9 +45,9 @@ from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
+TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of the condition, by the effect of a finding about the device."""
 
@@ -54,7 +59,8 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Observed:
     """What a Service's plan depends on besides the Service.
 
-    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names.
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
+    that has the name of the device in the cluster's DNS, if the Service can't use it.
     """
 
     children: Children
@@ -63,6 +69,7 @@ class Observed:
     reverts: Reverts = NO_REVERTS
     places: Places = NOWHERE
     has_dnsconfig: bool = False
+    holder: Claim | None = None
 
 
 def owner(key: Key) -> Owner:
@@ -152,15 +159,16 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
             hostname(service), observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
         ),
         tags=tags(service, settings),
-        magic_dns_name=_magic_dns_name(service, proxy_device(observed.children), settings),
+        magic_dns_name=_magic_dns_name(service, observed, settings),
         proxy_class=chosen,
     )
 
 
-def _magic_dns_name(service: Object, device: ReportedDevice | None, settings: Settings) -> str:
-    """Return the name by which Pods find a valid *service* whose proxy reports *device*; empty if they don't."""
+def _magic_dns_name(service: Object, observed: Observed, settings: Settings) -> str:
+    """Return the name by which Pods find a valid *service*; empty if they don't."""
     if not exposure.asks(service, settings):
-        return "" if is_opted_out(service) else egress.magic_dns_name(service)
+        return "" if is_opted_out(service) or observed.holder else egress.magic_dns_name(service)
+    device = proxy_device(observed.children)
     return device.fqdn if device and exposure.cluster_naming(service, settings).leads else ""
 
 
@@ -177,14 +185,17 @@ def _planned(
 ) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
+    kept = upkeep(observed.places, settings)
     if isinstance(keys, Refusal):
-        return failed(service, keys)
+        return replace(failed(service, keys), steps=kept)
+    if awaits_keys(keys, observed.children):
+        return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        gone = replace(made, steps=[*made.steps, *removal(observed.places)])
+        gone = replace(made, steps=[*removal(observed.places), *made.steps])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
         name = leads_to(service, observed.children, observed.places, settings)
@@ -192,7 +203,9 @@ def _planned(
         ready = pending or (_starting(wanted.key, name) if starts else _READY)
         moved = moved_out(service, wanted.key.name, made, observed.places, settings)
         pointed = _pointed(service, name, moved, ready, observed.reverts, settings)
-        shown = told(pointed, service, _unreached(service, wanted, observed.tailnet), settings)
+        shown = told(
+            pointed, service, [*_unreached(service, wanted, observed.tailnet), *_taken(service, observed)], settings
+        )
     if not observed.places.services and shown.status:
         left = grouped.without_conditions(shown.status["conditions"])
         shown = replace(shown, status={**shown.status, "conditions": left})
@@ -210,6 +223,11 @@ def _unreached(service: Object, proxy: Proxy, tailnet: TailnetView) -> list[Note
     if found or not egress.lacks_route(service, accepts_routes=proxy.config.accept_routes):
         return []
     return [Note("Warning", "RoutesNotAccepted", egress.routes_not_accepted(service), once=True)]
+
+
+def _taken(service: Object, observed: Observed) -> list[Note]:
+    """Return an Event if another object has the name that Pods would use for an egress *service*."""
+    return taken_notes(service, observed.holder) if observed.has_dnsconfig else []
 
 
 def _exposed(
@@ -255,7 +273,9 @@ def leads_to(service: Object, children: Children, places: Places, settings: Sett
 
 def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     """Return what a *service* needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
-    made = grouped.plan(service, owner(key_of(service)), observed.places, settings)
+    made = grouped.plan(service, owner(key_of(service)), observed.places, settings, is_named=observed.holder is None)
+    if observed.places.ports is not None:
+        made = told(made, service, _taken(service, observed), settings)
     own = observed.places.own
     if own is None or not observed.places.is_abandoned(own.name, settings):
         return made
@@ -263,6 +283,7 @@ def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     return replace(
         made,
         steps=[*made.steps, *step.steps],
+        notes=[*made.notes, *step.notes],
         requeue_after=earliest(made.requeue_after, step.requeue_after),
         way_out=step.way_out,
     )
@@ -280,7 +301,7 @@ def _unsupported(service: Object) -> Plan:
 
 def _waiting_for_class(service: Object, problem: ClassProblem) -> Plan:
     if problem.is_passing:
-        return Plan()
+        return Plan(whole=False)
     note = Note("Normal" if problem.reason == "ProxyPending" else "Warning", problem.reason, problem.message)
     return Plan(status=not_ready(service, note.reason, note.message), notes=[note])
 
@@ -319,9 +340,11 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
-        step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
+        step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
+    if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
+        return replace(step, status=not_ready(service, TERMINATING, removal_message(hanging)))
     if is_deleting(service):
-        return step
+        return replace(step, notes=(*step.notes, *unsupported.blocked_notes(service, hostname(service))))
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.

@@ -9,16 +9,16 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
-    FIELD_MANAGER,
     FINALIZER,
     PROXY_CLASS,
+    PROXY_GROUP,
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
 from tsoperator.desired.plan import Patch, Plan
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.desired.reverts import Reverts
 from tsoperator.desired.zones import TS_NET, Suffixes, name_error
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 BY_DESTINATION: Final = "destination"
@@ -105,8 +105,13 @@ def destination(service: Object) -> str:
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives."""
-    if text := destination(service):
+    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives.
+
+    A ProxyGroup leads to the name even if the Service also gives an address in the deprecated annotation.
+    """
+    given = annotations(service)
+    named = given.get(ANNOTATION_TAILNET_FQDN) if given.get(PROXY_GROUP) else ""
+    if text := named or destination(service):
         name = lookup_name(text)
         yield from {name, name.partition(".")[0]}
 
@@ -163,17 +168,6 @@ def overwritten(reverts: Reverts, proxy_name: str) -> str:
         "RespectIgnoreDifferences=true. Flux: ignore rules for these paths in the Kustomization, or the annotation "
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent on the Service"
     )
-
-
-def last_writer(live: Object) -> str:
-    """Return who else last wrote where the *live* Service points, by its managedFields; empty if they name nobody."""
-    writers = [
-        (entry.get("time", ""), entry.get("manager", ""))
-        for entry in live["metadata"].get("managedFields") or ()
-        if entry.get("manager") != FIELD_MANAGER
-        and {"f:externalName", "f:type"} & (entry.get("fieldsV1") or {}).get("f:spec", {}).keys()
-    ]
-    return max(writers, default=("", ""))[1]
 
 
 def is_rewritten(service: Object, settings: Settings) -> bool:

@@ -23,6 +23,7 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
     labels,
+    uid,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
@@ -30,18 +31,20 @@ from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_nam
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Plan, earliest
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
+from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
 
@@ -63,6 +66,7 @@ class ServiceReconciler:
         self._settings = proxies.settings
         self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
         self._changes = GroupChanges(self._cache)
+        self._names = NamesView(self._cache, self._settings)
         self._had_dnsconfig = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
@@ -90,7 +94,8 @@ class ServiceReconciler:
         plan = await_newcomers(plan, observed.places, self._settings)
         stored = await self._applier.act(service, plan, desired.failed)  # act
         if desired.rewrites(plan, service):
-            self._rewrites.rewritten(service, self._leads_to(service, observed))
+            goal = _goal(service, self._leads_to(service, observed))
+            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], goal)
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     async def _observe(self, service: Object) -> desired.Observed:
@@ -104,6 +109,7 @@ class ServiceReconciler:
             self._proxies.tailnet(OWN, owner, children, leads),
             places=self._places(service, owner, mode, children),
             has_dnsconfig=self._has_dnsconfig(),
+            holder=self._names.holder(service),
         )
         reverts = await self._reverts(service, observed)
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
@@ -128,15 +134,18 @@ class ServiceReconciler:
 
     async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
         """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
+        key, version = key_of(service), service["metadata"]["resourceVersion"]
         if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
-            self._rewrites.forget(key_of(service))
+            self._rewrites.forget(key)
             return NO_REVERTS
         name = self._leads_to(service, observed)
-        reverts = self._rewrites.look(service, egress.strays(service, name, self._settings), name)
+        strays = egress.strays(service, name, self._settings)
+        reverts = self._rewrites.look(key, version, strays, _goal(service, name))
         if reverts.who or not reverts.fields:
             return reverts
-        who = egress.last_writer(await self._client.get(SERVICE, key_of(service))) or "something"
-        self._rewrites.remember_writer(service, who)
+        live = await self._client.get(SERVICE, key)
+        who = last_writer(live, "spec", "externalName", "type") or "something"
+        self._rewrites.remember_writer(key, who)
         return replace(reverts, who=who)
 
     async def _remove_orphan(self, owner: Owner) -> Result:
@@ -167,15 +176,20 @@ class ServiceReconciler:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
-        A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry.
-        The ports of one that is gone may do for those that found none free.
+        It is also mapped to those that get or lose their name by it. A Service that has, or asks for, an entry at a
+        ProxyGroup is mapped to those that ask for the same entry, and to those that have a port of the proxies in
+        common with it. The ports of one that is gone may do for those that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
-        keys = self._parent_keys(service) if is_made else (key_of(service),)
+        if is_made:
+            shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
+            keys = {*self._parent_keys(service), *shared}
+        else:
+            keys = {key_of(service), *self._names.concerned(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
-            keys = {*keys, *self._changes.having(group, [name])}
+            keys |= self._changes.having(group, [name])
             if is_made and self._cache.get(SERVICE, key_of(service)) is None:
                 keys |= {*self._view.starved(group)}
         return keys
@@ -202,14 +216,15 @@ class ServiceReconciler:
         return elected(self._cache.all(DNSCONFIG)) is not None
 
     def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
-        """Map the first DNSConfig, and the end of the last one, to the Services that say why they have no name."""
+        """Map the first DNSConfig, and the end of the last one, to the Services that say something of their names."""
         had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
         if had == self._had_dnsconfig:
             return ()
         return [
             key_of(service)
             for service in self._cache.all(SERVICE)
-            if exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why
+            if self._names.holder(service)
+            or (exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why)
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
@@ -222,3 +237,8 @@ class ServiceReconciler:
         for alias in device["aliases"]:
             for service in self._cache.indexed(SERVICE, egress.BY_DESTINATION, alias):
                 yield key_of(service)
+
+
+def _goal(service: Object, name: str) -> str:
+    """Return what a rewrite of *service* is for: to point this very Service at the proxy called *name*."""
+    return f"{uid(service)} {name}"

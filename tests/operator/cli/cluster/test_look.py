@@ -245,7 +245,7 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
 async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front) -> None:
     async with running_operator(front.world, zones=("tail1234.ts.net",)):
         await front.world.apply(dnsconfig())
-        await front.world.becomes(lambda: ready_pods(front.world, "nameserver"), 1)
+        await front.world.becomes(lambda: front.world.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
         found = await front.findings()
     service = await front.world.find(SERVICE, "nameserver")
     assert service

@@ -1,13 +1,15 @@
 """Which name a proxy answers to, and at which addresses."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from tsoperator.api.names import ANNOTATION_LAST_TAILNET_TARGET_FQDN
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.desired.children import Owner
+from tsoperator.desired.nameclaims import Claim, Standing
 from tsoperator.desired.service import headless_service
-from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, record_of
+from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, record_of, shared
 
 from tests.support.objects import (
     FQDN,
@@ -26,7 +28,7 @@ UP6 = endpoint_slice("ts-db", endpoint("2001:db8::1"))
 EMPTY = endpoint_slice("ts-db")
 
 
-def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **metadata: str) -> NamedProxy:
+def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **metadata: Any) -> NamedProxy:
     """The proxy of *parent*, an egress Service if it isn't given, whose own Service carries *name*."""
     user_object = egress_service() if parent is None else parent
     owner = Owner("ingress" if user_object["kind"] == "Ingress" else "svc", key_of(user_object))
@@ -45,9 +47,15 @@ GROUPED = egress_service({"tailscale.com/tailnet-fqdn": f"{FQDN.upper()}.", "tai
 IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
 
 
-def grouped(parent: Object = GROUPED, name: str = "", labels: Object | None = None, **spec: object) -> NamedProxy:
-    """What a ProxyGroup's reconcilers made of *parent*, whose proxies' own addresses are in EndpointSlices."""
-    made = proxy(UP, parent=parent, name=name)
+def grouped(
+    parent: Object = GROUPED, name: str = "", labels: Object | None = None, told: str = "", **spec: object
+) -> NamedProxy:
+    """What a ProxyGroup's reconcilers made of *parent*, whose proxies' own addresses are in EndpointSlices.
+
+    The proxies are *told* to lead to a device of that name.
+    """
+    target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
+    made = proxy(UP, parent=parent, name=name, **target)
     more = {"tailscale.com/proxy-group": "g", "tailscale.com/svc-type": "egress"} if labels is None else labels
     metadata = {**made.service["metadata"], "labels": {**made.service["metadata"]["labels"], **more}}
     spec = {"type": "ClusterIP", **(spec or IPS)}
@@ -117,6 +125,7 @@ SERVED = {
     "egress, moving away from a group": Case(replace(proxy(UP), leads=False), {}),
     "egress, no more, still led to": Case(replace(proxy(UP, parent=egress_service({})), leads=True), {}),
     "group, no more": Case(grouped(egress_service()), {}),
+    "group, whose name is another's": Case(grouped(told=FQDN), {}),
     "group, no target": Case(grouped(egress_service(TO_GROUP), FQDN), {}),
     "group, not its egress": Case(grouped(labels=TO_GROUP), {}),
     "group, external": Case(grouped(type="ExternalName"), {}),
@@ -158,7 +167,9 @@ def test_a_name_is_served_while_its_parent_asks_for_it_or_nothing_is_known_of_th
 
 def test_the_class_of_ingresses_can_be_another() -> None:
     private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name=WEB)
-    assert record_of(private, settings(ingress_class="private")) == Record(WEB, ("192.0.2.1",), ())
+    record = record_of(private, settings(ingress_class="private"))
+    assert record
+    assert (record.name, record.ip4, record.ip6) == (WEB, ("192.0.2.1",), ())
 
 
 @pytest.mark.parametrize(
@@ -202,3 +213,43 @@ def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
 @pytest.mark.parametrize("address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.0/24", "192.0.2.01"])
 def test_a_text_that_is_no_address_to_serve_is_left_out(address: str) -> None:
     assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})
+
+
+def claimed(address: str, standing: Standing, *ports: int, serves: bool = True) -> Record:
+    """A record at *address*, for which a Service asks that forwards these TCP ports, or all."""
+    forwarded = frozenset(("TCP", port) for port in ports) or None
+    owner = Owner("svc", Key("default", f"at-{address}"))
+    return Record(FQDN, (address,), (), Claim(standing, "2026-01-02T03:04:05Z", owner, forwarded), serves)
+
+
+FIRST, SECOND, THIRD = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+HOLDS, DEVICE, INVALID = Standing.HOLDS, Standing.DEVICE, Standing.LEFT
+
+
+@pytest.mark.parametrize(
+    ("records", "addresses"),
+    [
+        ([claimed(FIRST, HOLDS, 80), claimed(SECOND, HOLDS, 80)], [FIRST, SECOND]),
+        ([claimed(FIRST, HOLDS, 80), claimed(SECOND, HOLDS, 443), claimed(THIRD, HOLDS, 80)], [FIRST, THIRD]),
+        ([claimed(FIRST, INVALID, 80), claimed(SECOND, HOLDS, 443)], [SECOND]),
+        ([claimed(FIRST, HOLDS), claimed(SECOND, HOLDS)], [FIRST, SECOND]),
+        ([claimed(FIRST, HOLDS), claimed(SECOND, HOLDS, 80)], [FIRST]),
+        ([claimed(FIRST, HOLDS, 80), claimed(SECOND, HOLDS)], [FIRST]),
+        ([claimed(FIRST, HOLDS, 80), claimed(SECOND, DEVICE)], [SECOND]),
+        ([claimed(FIRST, HOLDS), claimed(SECOND, DEVICE)], [FIRST, SECOND]),
+        ([claimed(FIRST, HOLDS, 80, serves=False), claimed(SECOND, HOLDS, 80)], [SECOND]),
+        ([claimed(FIRST, HOLDS, 80), claimed(SECOND, HOLDS, 80, serves=False)], [FIRST]),
+        ([claimed(each, HOLDS, 80, serves=False) for each in (FIRST, SECOND)], [FIRST, SECOND]),
+    ],
+)
+def test_one_name_leads_to_all_that_serve_the_ports_of_the_one_that_has_it(
+    records: list[Record], addresses: list[str]
+) -> None:
+    assert shared(records) == shared(records[::-1]) == Record(FQDN, tuple(addresses), ())
+
+
+@pytest.mark.parametrize(("slices", "serves"), [([UP], True), ([EMPTY], False)])
+def test_a_cluster_ip_serves_while_it_has_an_endpoint(slices: list[Object], serves: bool) -> None:
+    record = record_of(replace(grouped(), slices=slices), settings())
+    assert record
+    assert record.serves is serves

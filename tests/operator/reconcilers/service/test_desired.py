@@ -14,12 +14,12 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.specs import (
@@ -194,7 +194,7 @@ def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | 
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
     changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
-    assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan()
+    assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
 def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:

@@ -2,8 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from clustersim.faults import Failure
@@ -11,10 +10,10 @@ from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Obj
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
-from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
 from tests.support.objects import endpoint, endpoint_slice
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.rivals import Rival
 
 NAME = f"default-lb.{DOMAIN}"
 CLOUD = "db.example.org"
@@ -79,24 +78,19 @@ async def test_an_egress_service_stays_as_it_is_while_its_pod_is_replaced(world:
     assert not [request for request in written if "services" in request]
 
 
-@asynccontextmanager
-async def rival(world: World) -> AsyncIterator[None]:
-    """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
+def rival(world: World) -> AbstractAsyncContextManager[Rival]:
+    """Set the Service back as often as it is changed."""
+    return Rival(egress(), {"spec": {"externalName": "placeholder"}}, leads_to_proxy).at_work(world)
 
-    async def set_back() -> None:
-        with world.store.subscribe() as changes:
-            while True:
-                if await pointed(world):
-                    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
-                await changes.batch()
 
-    async with running(set_back()):
-        yield
+def leads_to_proxy(service: Object) -> bool:
+    """Tell whether *service* points at a proxy."""
+    return "ts-db-" in service["spec"].get("externalName", "")
 
 
 async def pointed(world: World) -> bool:
     """Tell whether the Service points at a proxy."""
-    return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
+    return leads_to_proxy(await world.look(egress()))
 
 
 @pytest.mark.real_time

@@ -1,5 +1,6 @@
 """What the reconciler of Services sees of ProxyGroups in the cache, and which ports it allocates."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -105,6 +106,24 @@ async def test_allocated_ports_stay_and_those_that_the_service_gives_up_are_free
     mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
     await seen.world.apply(ALL_BUT_TWO, mine, grouped("db", "egress", 5432, 81))
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
+
+
+async def test_of_two_services_with_one_port_the_younger_one_gets_another(seen: Seen) -> None:
+    both = [Wanted("TCP", 80), SQL]
+    web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
+    older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
+    await seen.world.apply(older, web)
+    await asyncio.sleep(1)
+    await seen.world.apply(placed(key_of(db), dict(zip(both, (FREE, FREE + 1), strict=True))), db)
+    first, second = [await seen.places(each) for each in (web, db)]
+    assert first.ports
+    assert second.ports
+    assert (first.contested, first.ports[SQL]) == ({}, FREE)
+    assert (second.contested, second.ports[SQL]) == ({both[0]: key_of(web)}, FREE + 1)
+    assert {*second.ports.values()} & {*first.ports.values(), FREE, FREE + 5} == set()
+    await seen.world.change(older, {"metadata": {"finalizers": ["example.org/a"]}})
+    await seen.world.delete(older)
+    assert (await seen.places(db)).contested == {}
 
 
 async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> None:

@@ -1,0 +1,107 @@
+"""Which egress Services ask for a name in the cluster's DNS, and which object has it, from the cache."""
+
+from collections.abc import Iterable, Iterator
+
+from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_INGRESS, PARENT_SERVICE
+from tsoperator.api.objects import INGRESS, SERVICE, Key, Object, is_deleting, key_of
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
+from tsoperator.desired.clusternames import is_opted_out
+from tsoperator.desired.nameclaims import (
+    BY_DEVICE_NAME,
+    Claim,
+    Standing,
+    asked_name,
+    egress_claim,
+    forwarded_ports,
+    holding,
+    noted_claim,
+    noted_name,
+)
+from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.runtime.cache import Cache
+from tsoperator.settings import Settings
+
+_PARENTS = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
+
+
+class NamesView:
+    """Shows from the cache who asks for a name, and who has it."""
+
+    def __init__(self, cache: Cache, settings: Settings) -> None:
+        self._cache = cache
+        self._settings = settings
+
+    def holder(self, service: Object) -> Claim | None:
+        """Return the claim of the object that has the name for which *service* asks; None if *service* may use it."""
+        name, ports = self._asked(service), forwarded_ports(service)
+        if not name:
+            return None
+        devices = [*self._devices(name)]
+        if not devices and all(forwarded_ports(each) == ports for each in self._leading(name)):
+            return None  # whoever has the name, all share it
+        first = holding([self._claim(service, name), *devices, *self._asking(name, key_of(service))])
+        return None if first.ports == ports else first
+
+    def concerned(self, service: Object) -> Iterable[Key]:
+        """Return the Services that may get or lose their name by a change of *service*, an old or a new state of it.
+
+        They are all that lead to the same name, if it is *service* that has the name in that state.
+        """
+        name = self._asked(service)
+        others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
+        if not others:
+            return ()
+        mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
+        return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
+
+    def concerned_by_child(self, child: Object) -> Iterable[Key]:
+        """Return the Services that may get or lose their name as a name is noted on *child*, or isn't any more."""
+        name = noted_name(child)
+        found = self._leading(name) if name else []
+        owner = owner_of(child) or grouped_owner_of(child)
+        parent = next((each for each in found if owner == Owner(PARENT_SERVICE, key_of(each))), None)
+        return self.concerned(parent) if parent else map(key_of, found)
+
+    def _leading(self, name: str) -> list[Object]:
+        """Return the Services that lead to the device with this name, or would if they were valid."""
+        return self._cache.indexed(SERVICE, egress.BY_DESTINATION, name)
+
+    def _asking(self, name: str, but: Key) -> Iterator[Claim]:
+        """Yield the claims of all Services that ask for *name* and can use it, without the Service *but*."""
+        for each in self._leading(name):
+            if key_of(each) != but and self._asked(each) == name:
+                claim = self._claim(each, name)
+                if claim.standing is Standing.HOLDS or self._may_hold(each):
+                    yield claim
+
+    def _asked(self, service: Object) -> str:
+        """Return the name that *service* asks for by a valid annotation that counts; empty if it asks for none."""
+        mode = mode_of(service, self._settings)
+        if mode not in (Mode.PROXY, Mode.GROUP) or exposure.asks(service, self._settings):
+            return ""
+        return asked_name(service) if mode is Mode.GROUP or egress.magic_dns_name(service) else ""
+
+    def _claim(self, service: Object, name: str) -> Claim:
+        holds = any(noted_name(child) == name and not is_deleting(child) for child in self._children(service))
+        return egress_claim(service, Standing.HOLDS if holds else Standing.ASKS)
+
+    def _may_hold(self, service: Object) -> bool:
+        """Tell whether *service* has something that serves it, or has yet to be reconciled for the first time."""
+        conditions = (service.get("status") or {}).get("conditions") or ()
+        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions)
+        return not is_told or any(self._children(service))
+
+    def _children(self, service: Object) -> Iterator[Object]:
+        """Yield the Services in front of the proxies of *service*."""
+        owner = str(Owner(PARENT_SERVICE, key_of(service)))
+        for index in (BY_OWNER, BY_GROUPED_OWNER):
+            yield from self._cache.indexed(SERVICE, index, owner)
+
+    def _devices(self, name: str) -> Iterator[Claim]:
+        """Yield the claims of the objects whose own devices have *name*."""
+        for child in self._cache.indexed(SERVICE, BY_DEVICE_NAME, name):
+            owner = owner_of(child)
+            parent = self._cache.get(_PARENTS[owner.type], owner.key) if owner and owner.type in _PARENTS else None
+            if parent and not (is_deleting(child) or is_deleting(parent) or is_opted_out(parent)):
+                yield noted_claim(child, parent, name)
