@@ -4,15 +4,17 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tsoperator.api.names import LABEL_PARENT_NAME
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, LABEL_PARENT_NAME
 
-from tests.e2e.cluster import Cluster
-from tests.e2e.groups import await_group, await_served
+from tests.e2e.cluster import Cluster, condition
+from tests.e2e.groups import await_group, await_served, devices
 from tests.e2e.load import Load, Outcome
+from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import FIRST_NODE, SECOND_NODE
 from tests.e2e.testbed.node import TAINT, Node
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.testbed.processes import wait_until
+from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 from tests.support.manifests import proxy_class
 
@@ -37,6 +39,7 @@ SPREAD = proxy_class(
 )
 FAILING = 65.0  # seconds from the node's end
 AFTERWARDS = 60.0  # seconds for which no connection may fail then
+ENDING = 150.0  # seconds for a deleted group: the Pod's grace period, a minute, and some to spare
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +78,20 @@ def test_new_connections_fail_for_a_minute_at_most_when_a_node_dies(
     assert outcome.failed, "no connection went by the Pod on the node that died"
     assert outcome.failed[-1].at - died <= FAILING
     assert outcome.attempts[-1].at - died > FAILING + AFTERWARDS - 5
+
+
+def test_a_group_that_is_deleted_goes_without_its_pod_on_a_dead_node(
+    cluster: Cluster, outcome: Outcome, management: Management
+) -> None:
+    (lost,) = [pod for pod in cluster.children(WIDE, "pods") if pod["spec"]["nodeName"] == SECOND_NODE.name]
+    name = lost["metadata"]["name"]
+    cluster.delete("proxygroup", WIDE["metadata"]["name"])
+
+    def ends() -> bool:
+        return condition(cluster.look(WIDE), CONDITION_PROXYGROUP_READY).get("reason") == "ProxyGroupTerminating"
+
+    eventually(ends, "a condition that says that the group ends", 30)
+    eventually(lambda: cluster.get("proxygroup", WIDE["metadata"]["name"]) is None, "the group gone", ENDING)
+    assert devices(management, "wide-") == []
+    said = [each["message"] for each in cluster.listed("events", "default") if each["reason"] == "PodNotWaitedFor"]
+    assert any(name in message for message in said), said
