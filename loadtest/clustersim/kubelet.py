@@ -63,16 +63,20 @@ class RunningPod:
 
 
 class Kubelet:
-    """Runs all Pods of the cluster, on one node unless more are added."""
+    """Runs all Pods of the cluster, on one node unless more are added.
+
+    A Pod takes *second* seconds for each second of its end. With *ignores_sigterm*, proxies that are told to stop go on
+    until their grace periods end.
+    """
 
     def __init__(
         self, store: Store, tailnets: Tailnets, families: Sequence[str] = FAMILIES, second: float = SECOND
     ) -> None:
-        """*second* is how many seconds one of a Pod's last takes."""
+        self.second = second
+        self.ignores_sigterm = False
         self._families = families
         self._store = store
         self._tailnets = tailnets
-        self._second = second
         self._tasks = asyncio.TaskGroup()
         self._running: dict[str, RunningPod] = {}
         self._readers: dict[tuple[Resource, Key], set[str]] = {}
@@ -187,7 +191,7 @@ class Kubelet:
         if is_deleting(pod) and not grace:
             state = ContainerState(ready=False)
         else:
-            state = running.proxy.step() if running.proxy else ContainerState()
+            state = _unpulled(pod) or (running.proxy.step() if running.proxy else ContainerState())
         state = replace(state, restarts=state.restarts + running.restarts)
         host = self._nodes.address(running.node)
         self._store.merge(POD, *key, {"status": _status(pod, host, running.addresses, state)}, "status")
@@ -197,11 +201,11 @@ class Kubelet:
     async def _end(self, running: RunningPod, pod: Object) -> None:
         """Let a Pod that is deleted run its preStop hook, for as long as its grace period lasts; then remove it."""
         with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
-            async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self._second):
+            async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self.second):
                 if running.proxy is not None:
-                    while running.proxy.is_routed():
+                    while running.proxy.is_routed() or self.ignores_sigterm:
                         await changes.batch()
-                    await asyncio.sleep(_DRAINING * self._second)
+                    await asyncio.sleep(_DRAINING * self.second)
         with suppress(ApiError):  # somebody had no patience with it
             self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
@@ -237,6 +241,16 @@ class Kubelet:
         return number
 
 
+def _unpulled(pod: Object) -> ContainerState | None:
+    """Return the state of a Pod with an image that no registry has: that of a domain under .invalid; else None."""
+    for container in pod["spec"].get("containers", ()):
+        image = container.get("image", "")
+        if image.partition("/")[0].endswith(".invalid"):
+            message = f'Back-off pulling image "{image}": no such host'
+            return ContainerState(ready=False, waits="ImagePullBackOff", message=message)
+    return None
+
+
 def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:
     """Return the Pod's status, on the node with the address *host*.
 
@@ -253,8 +267,10 @@ def _status(pod: Object, host: str, addresses: tuple[str, ...], state: Container
         "ContainersReady": state.ready,
         "Ready": state.ready and gates <= true,
     }
+    waits = "ReadinessGatesNotReady" if state.ready else "ContainersNotReady"
     for kind, holds in facts.items():
-        conditions = with_condition(conditions, {"type": kind, "status": str(holds)})
+        reason = {} if holds or not kind.endswith("Ready") else {"reason": waits}
+        conditions = with_condition(conditions, {"type": kind, "status": str(holds), **reason})
     status = {
         "phase": "Pending" if state.waits == CREATING else "Running",
         "conditions": conditions,

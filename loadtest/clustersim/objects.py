@@ -43,6 +43,7 @@ SECRET = Resource("", "v1", "secrets", "Secret")
 SERVICE = Resource("", "v1", "services", "Service", short_names=("svc",), status=True)
 SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
 
+DAEMONSET = Resource("apps", "v1", "daemonsets", "DaemonSet", short_names=("ds",), status=True)
 DEPLOYMENT = Resource("apps", "v1", "deployments", "Deployment", short_names=("deploy",), status=True)
 REPLICASET = Resource("apps", "v1", "replicasets", "ReplicaSet", short_names=("rs",), status=True)
 STATEFULSET = Resource("apps", "v1", "statefulsets", "StatefulSet", short_names=("sts",), status=True)
@@ -83,8 +84,8 @@ SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "Ser
 
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (
-    CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, REPLICASET, STATEFULSET,
-    ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD,
+    CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DAEMONSET, DEPLOYMENT, REPLICASET,
+    STATEFULSET, ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD,
 )  # fmt: skip
 RESOURCES = BUILTIN_RESOURCES + CUSTOM_RESOURCES
 

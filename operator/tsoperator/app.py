@@ -4,6 +4,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -36,7 +38,7 @@ from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
@@ -54,21 +56,31 @@ from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    NotSupported,
+    Unauthorized,
+)
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
 
 LEASE_NAME = "tailscale-operator"
 
-_REFUSED = Backoff(first=1, cap=3600)
+_REFUSED = Backoff(first=1, cap=300)
+_BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
+    Unauthorized: _BAD_CREDENTIALS,
+    CredentialsUnreadable: _BAD_CREDENTIALS,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
-triggers a retry at once.
+triggers a retry at once, and so does a look that finds the tailnet set up in another way than before.
 
 After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
 call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
@@ -89,8 +101,14 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 """
 
 
-async def run(settings: Settings) -> None:
-    """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
+async def run(
+    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.Prober | None = None
+) -> None:
+    """Run the operator until cancelled.
+
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. Raises KubeError
+    and ListenError, and LeadershipLost in an exception group.
+    """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
     to_kubernetes, to_control_server = _request_observers(registry)
@@ -101,21 +119,15 @@ async def run(settings: Settings) -> None:
         aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
-        cache = Cache(sources(settings.namespace, settings.watch_namespaces))
-        registry.register(CacheMetrics(cache))
-        registry.register(ProxyDevices(cache))
-        registry.register(ProxyGauges(cache))
-        registry.register(GroupGauges(cache, settings.namespace))
+        cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)
 
-        def observe_own(method: str, status: str) -> None:
-            to_control_server(method, status)
-            preflight.observe(status)
-
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
-            [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
+            [Tailnet(own, client, cache, preflight)],
+            lambda name: cache.get(TAILNET, Key("", name)) is not None,
+            held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
         )
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
@@ -124,11 +136,11 @@ async def run(settings: Settings) -> None:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dnsprobes.Prober(ask)
+        dns_prober = dns_prober or dnsprobes.Prober(ask)
         registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
-        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
+        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
@@ -138,6 +150,7 @@ async def run(settings: Settings) -> None:
             times=_GATHER,
             feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
+        tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
             await manager.run(
@@ -171,11 +184,11 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier),
+        IngressReconciler(proxies, applier, now=applier.now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
+        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),
@@ -206,6 +219,16 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
+    """Return an empty cache, with the metrics of what it will hold."""
+    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
+    registry.register(CacheMetrics(cache))
+    registry.register(ProxyDevices(cache))
+    registry.register(ProxyGauges(cache))
+    registry.register(GroupGauges(cache, settings.namespace))
+    return cache
 
 
 def _registry() -> CollectorRegistry:

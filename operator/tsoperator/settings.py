@@ -18,6 +18,7 @@ from tsoperator.api.rules import (
     server_address,
     split_tags,
     tag_error,
+    takes_from_cluster,
     unreadable,
 )
 from tsoperator.variables import VARIABLES
@@ -75,6 +76,8 @@ class Settings:
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
     zones: tuple[str, ...] = ()
     """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
+    cluster_dns_configmap: str = ""
+    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if it isn't one of those that we know."""
     cluster_dns: tuple[str, ...] = ()
     """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
@@ -123,6 +126,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
     _refuse_proxy_for_api_server(given)
     level = _one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"
     log_format = _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS)
+    own_domain = cluster_domain(resolv_conf(), namespace)
     return replace(
         defaults,
         login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
@@ -137,10 +141,11 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
-        zones=_zones(given, "OPERATOR_DNS_ZONES"),
+        zones=_zones(given, "OPERATOR_DNS_ZONES", own_domain),
+        cluster_dns_configmap=_object_name(given, "OPERATOR_CLUSTER_DNS_CONFIGMAP"),
         cluster_dns=_servers(given, "OPERATOR_CLUSTER_DNS") or cluster_dns(resolv_conf(), namespace),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
-        cluster_domain=cluster_domain(resolv_conf(), namespace),
+        cluster_domain=own_domain,
         kubeconfig=_kubeconfig(given, "KUBECONFIG"),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=_object_name(given, "POD_NAME"),
@@ -297,12 +302,18 @@ def _tags(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tags
 
 
-def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _zones(given: Mapping[str, str], name: str, own_domain: str) -> tuple[str, ...]:
     zones = tuple(zone.strip().strip(".").lower() for zone in given[name].split(",")) if name in given else ()
     for zone in zones:
         if not _DNS_NAME.fullmatch(zone) or len(zone) > DNS_NAME_MAX:
             raise InvalidSetting(
-                f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
+                f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as "
+                "tail1234.ts.net,tail.example.org"
+            )
+        if takes_from_cluster(zone, own_domain):
+            raise InvalidSetting(
+                f"{name}: {zone!r} would take names from the cluster, whose domain is {own_domain}: leave it out of "
+                "operatorConfig.zones of the chart. Without zones, the operator finds out the domains of your tailnets"
             )
     return zones
 

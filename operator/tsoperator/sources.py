@@ -7,6 +7,7 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
     CRD,
+    DAEMONSET,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
@@ -39,22 +40,23 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import slim_node
-from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service import clusterip, egress
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 
 
-def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
+def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
     """Return what to watch.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
-    *watched* ones, or in all namespaces if *watched* is empty.
+    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
+    CoreDNS.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -64,6 +66,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
+    allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port)}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         egress.BY_DESTINATION: egress.by_destination,
@@ -77,7 +80,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **named, **leading}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source
@@ -94,7 +97,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
-        *_cluster_dns(),
+        *_cluster_dns(corefile),
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
@@ -102,9 +105,10 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     ]
 
 
-def _cluster_dns() -> Iterator[Source]:
-    """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
-    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+def _cluster_dns(corefile: str) -> Iterator[Source]:
+    """Yield what the cluster's DNS reads and runs. An installation that was made before may lack the rights."""
+    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in configmap_names(corefile)]
+    places += [(resource, Key(DNS_NAMESPACE, COREDNS)) for resource in (DEPLOYMENT, DAEMONSET)]
     for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
         selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
         yield Source(selection, optional=True, without=True)

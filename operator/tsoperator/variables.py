@@ -29,6 +29,9 @@ VARIABLES: Final[Mapping[str, str]] = {
     ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
     "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
+    "OPERATOR_CLUSTER_DNS_CONFIGMAP": (
+        "ConfigMap in kube-system with CoreDNS's Corefile (default: coredns, or the one that its Pods mount)"
+    ),
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
     "OPERATOR_NAMESERVER_LOG_QUERIES": "share of the queries that the nameserver logs, e.g. 1/1000 (default: none)",
     "OPERATOR_MANAGE_CLUSTER_DNS": (

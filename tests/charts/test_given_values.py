@@ -111,6 +111,13 @@ def test_true_is_text_where_kubernetes_wants_text(render: Render, name: str) -> 
     assert "true" in leaves(the("Deployment", objects))
 
 
+def test_a_configmap_of_the_clusters_dns_gets_the_rights_and_the_variable(render: Render) -> None:
+    objects = render(*CREDENTIALS, "operatorConfig.manageClusterDNS=true", "operatorConfig.clusterDNSConfigMap=7")
+    assert {"name": "OPERATOR_CLUSTER_DNS_CONFIGMAP", "value": "7"} in container(objects)["env"]
+    rules = [rule for obj in objects for rule in obj.get("rules", ()) if "7" in rule.get("resourceNames", ())]
+    assert [rule["verbs"] for rule in rules] == [["list", "watch"], ["patch"]]
+
+
 def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
     objects = render(*CREDENTIALS, "operatorConfig.watchNamespaces={2024}", "operatorConfig.extraEnv[0].name=A")
     assert {"name": "OPERATOR_WATCH_NAMESPACES", "value": "2024"} in container(objects)["env"]
@@ -131,6 +138,7 @@ WRONG = {
     "/fullnameOverride': value must be 'empty, or lower-case letters, digits and": ["fullnameOverride=1st"],
     "image/digest': value must be 'empty, or sha256: and 64 digits": ["operatorConfig.image.digest=abc"],
     "zones/0': value must be 'a domain such as tail1234.ts.net'": ["operatorConfig.zones={a_b}"],
+    "zones/0': value must be 'the domain of a tailnet; this would take": ["operatorConfig.zones={svc.cluster.local}"],
     "must be one of true, false, 'true', 'false'": ["apiServerProxyConfig.allowImpersonation=yes"],
     '"tailscale/tailscale:v1 2" is not the name of an image: remove': [*CREDENTIALS, "proxyConfig.image.tag=v1 2"],
     "/operatorConfig/tolerations/0': got string, want object": ["operatorConfig.tolerations={x}"],

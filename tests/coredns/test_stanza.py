@@ -10,9 +10,9 @@ import yaml
 FOLDER = Path(__file__).parents[2] / "coredns"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
 DATA = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir() if path.name not in PAGES}
-PLACEHOLDER = "NAMESERVER_IP"
+PLACEHOLDERS = ("TAILNET_DOMAIN", "NAMESERVER_IP")
 BLOCK = """\
-ts.net:53 {
+TAILNET_DOMAIN:53 {
     errors
     cache 30 {
         denial 9984 1
@@ -22,9 +22,10 @@ ts.net:53 {
 """
 
 
-def test_every_file_is_data_with_one_placeholder_which_a_command_can_fill_in() -> None:
+def test_every_file_is_data_with_each_placeholder_once() -> None:
     assert {Path(name).suffix for name in DATA} == {".conf", ".json", ".yaml"}
-    assert {name: text.count(PLACEHOLDER) for name, text in DATA.items()} == dict.fromkeys(DATA, 1)
+    counts = {(name, each): text.count(each) for name, text in DATA.items() for each in PLACEHOLDERS}
+    assert counts == dict.fromkeys(counts, 1)
 
 
 def test_the_corefiles_block_forwards_the_zone() -> None:
@@ -44,7 +45,7 @@ def test_the_custom_configmap_holds_the_same_block_under_a_key_that_is_imported(
 def test_the_kube_dns_patch_says_the_zone_and_the_address_in_json_within_json() -> None:
     patch = json.loads(DATA["kube-dns-patch.json"])
     assert patch.keys() == {"data"}
-    assert json.loads(patch["data"]["stubDomains"]) == {"ts.net": [PLACEHOLDER]}
+    assert json.loads(patch["data"]["stubDomains"]) == {"TAILNET_DOMAIN": ["NAMESERVER_IP"]}
 
 
 @pytest.mark.parametrize("page", PAGES)

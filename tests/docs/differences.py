@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
+_REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
 _COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
@@ -29,6 +30,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
         _EVERY_VARIABLE,
     ],
+    "An egress Service with a proxy of its own is ready": [
+        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serves",
+        f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
+    ],
+    "A name of a device that would have more than 63 characters": [
+        f"{_CONNECTOR}/test_desired.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
+        f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
+    ],
     "When you delete or edit an object that the operator has made": [
         "operator/contract/test_children.py a_child_that_is_deleted_comes_back_under_its_name",
         "operator/contract/test_children.py a_child_that_is_edited_is_put_right",
@@ -39,7 +48,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        f"{_SERVICE}/test_rewrites.py a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute",
+        f"{_REWRITES} a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute",
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
@@ -106,7 +115,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
     ],
     "The StatefulSet of a group keeps its Pod template": [
-        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_stay_until_they_have_to_change",
+        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
         f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_one_serves_and_is_led_to",

@@ -17,9 +17,10 @@ CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
 NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
 """Reasons that have the name of their condition."""
 OTHERS = """
-    AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap CustomResourceDefinition EndpointSlice
-    ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata PreferDualStack
-    RoleBinding RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor StatefulSet
+    AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
+    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort
+    PartialObjectMetadata PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount
+    ServiceMonitor StatefulSet
 
     CoreDNS CoreDNSCustom KubeDNS OpenShift
 

@@ -27,6 +27,8 @@ SECONDS = 60
 """How long a command may take."""
 ADDRESS = "192.0.2.53"
 """The nameserver's, which pages call ``$ip``."""
+DOMAIN = "tail1234.ts.net"
+"""The tailnet's, which pages call ``$domain``."""
 WORDS = {"<name>": "stock"}
 """What a reader puts in the place of a placeholder."""
 
@@ -93,6 +95,7 @@ async def script(command: str, folder: Path, kubeconfig: Path) -> str:
         "KUBE_EDITOR": "sed -i /tailscale.com.finalizer/d",
         "PATH": f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}",
         "ip": ADDRESS,
+        "domain": DOMAIN,
     }
     process = await asyncio.create_subprocess_exec(
         "sh", "-euc", command, stdout=PIPE, stderr=STDOUT, cwd=folder, env=environment

@@ -16,13 +16,12 @@ from tsoperator.kube.client import USER_AGENT
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.dnsprobe import NO_ANSWER, Probe, Seen
-from tests.e2e.product import NAMESPACE
+from tests.e2e.product import NAMESPACE, OPERATOR_USER
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.waiting import eventually
 from tests.support.audit import entries
 
-_OPERATOR = f"system:serviceaccount:{NAMESPACE}:operator"
 _BESIDE = ("leases", "events", "selfsubjectaccessreviews")  # what an operator may send before it is its turn
 
 
@@ -143,5 +142,5 @@ def _writes(audit_log: Path, since: datetime) -> Iterator[Write]:
         resource = entry.get("objectRef", {}).get("resource", "")
         at = datetime.fromisoformat(entry["requestReceivedTimestamp"])
         is_write = entry["verb"] in MUTATING and resource not in _BESIDE
-        if is_write and at > since and entry["user"]["username"] == _OPERATOR:
+        if is_write and at > since and entry["user"]["username"] == OPERATOR_USER:
             yield Write(at, entry.get("userAgent") == USER_AGENT, entry["verb"], resource)

@@ -5,6 +5,7 @@ connections it makes a second, the words that every one is to get, and targets, 
 or udp, which take turns. It ends at SIGTERM, when the last connection has ended.
 """
 
+import itertools
 import json
 import signal
 import socket
@@ -14,16 +15,23 @@ import time
 from urllib.parse import SplitResult, urlsplit
 
 PATIENCE = 5.0  # seconds for a connection
+PORTS = itertools.cycle(range(1024, 32768))
+"""The source ports. Each one is used once in a long time, as explained at `knock`; the kernel chooses other ones."""
 QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def knock(target: SplitResult) -> bytes:
-    """Return what the server at *target* says on a new connection; its name is looked up each time."""
+    """Return what the server at *target* says on a new connection; its name is looked up each time.
+
+    The node remembers for two minutes where it sent a connection that nobody answered. Another connection from the same
+    source port is sent there too, so it isn't a new one in the eyes of the node.
+    """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
     # As users' programs do: the address of the family that is there, and the search path of the Pod.
     family, _, _, _, address = socket.getaddrinfo(target.hostname, target.port, type=kind)[0]
     with socket.socket(family, kind) as connection:
         connection.settimeout(PATIENCE)
+        connection.bind(("", next(PORTS)))
         try:
             connection.connect(address)
         except TimeoutError as problem:

@@ -21,6 +21,8 @@ from tests.e2e.testbed.paths import Paths
 TREE = Path(__file__).parents[2]
 NAMESPACE = "tailscale"
 RELEASE = "operator"
+OPERATOR_USER = f"system:serviceaccount:{NAMESPACE}:operator"
+"""The operator's user, as the API server names it."""
 CREDENTIALS = {"oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}, "loginServer": control.URL}
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 

@@ -1,6 +1,7 @@
 """The cluster's DNS in mode Managed: real CoreDNS gets the stub domain, and nobody does anything by hand."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 
 from tests.e2e.cluster import Cluster, Object, condition, dig
 from tests.e2e.dnsprobe import Probe, Seen
-from tests.e2e.product import TREE
+from tests.e2e.product import OPERATOR_USER, TREE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE, NODE
 from tests.e2e.testbed.peer import GREETING, WEB_PORT
+from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.e2e.workloads import client as client_pod
+from tests.support.audit import AuditLog
 
 DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
 NAME = DNSCONFIG["metadata"]["name"]
@@ -42,8 +45,11 @@ COREFILE = f"""\
     loadbalance
 }}
 """
+OURS = "# BEGIN tailnet stub domain"
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
+FIGHT = 8.0  # seconds for which another program goes on to put the Corefile back once it is named
+FEW = 10  # writes of ours meanwhile
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
             "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
             f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
@@ -97,11 +103,33 @@ def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
 
 @pytest.fixture
 def managed(cluster: Cluster) -> Iterator[str]:
-    """What CoreDNS reads in mode Managed."""
+    """What CoreDNS reads in mode Managed.
+
+    The mode is Manual before the Corefile is put back. Else the operator would take the test for another writer.
+    """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Managed")
     yield written(cluster)
+    ask_for(cluster, mode="Manual")
+    eventually(lambda: OURS not in corefile(cluster), "no stub domain")
     write(cluster, COREFILE)
+
+
+@pytest.fixture
+def unable(cluster: Cluster) -> Iterator[None]:
+    """Mode Managed with a nameserver whose image doesn't exist, after one that ran; it runs again at the end."""
+    write(cluster, COREFILE)
+    ask_for(cluster, mode="Manual")
+    becomes(cluster, corefile, COREFILE)
+    cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": 0}}})
+    eventually(lambda: not cluster.nameservers(), "no nameserver")
+    nameserver = {"replicas": None, "image": {"repo": "registry.invalid/tsnameserver", "tag": "v1"}}
+    cluster.patch(DNSCONFIG, {"spec": {"nameserver": nameserver, "clusterDNS": {"mode": "Managed"}}})
+    yield
+    cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"image": None}}})
+    assert OURS in written(cluster)
+    ask_for(cluster, mode="Manual")
+    becomes(cluster, corefile, COREFILE)
 
 
 def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, shared_namespace: str) -> None:
@@ -163,9 +191,24 @@ def test_edits_of_others_are_kept_and_ours_is_put_back(cluster: Cluster, managed
 def test_an_edit_at_the_same_time_is_kept(cluster: Cluster, managed: str) -> None:
     for number in range(20):
         theirs = THEIRS.replace("example", f"example{number}")
-        write(cluster, theirs + COREFILE)  # without ours, which the operator puts back at once
-        eventually(lambda: "tailnet" in corefile(cluster), "our stub domain", 30)
+        ask_for(cluster, mode="Manual")
+        eventually(lambda: OURS not in corefile(cluster), "no stub domain", 30)
+        ask_for(cluster, mode="Managed")
+        write(cluster, theirs + COREFILE)  # while the operator writes, or just before or after that
+        eventually(lambda: OURS in corefile(cluster), "our stub domain", 30)
         assert corefile(cluster).startswith(theirs)
+
+
+def test_a_nameserver_that_does_not_start_leaves_the_clusters_dns_alone(
+    cluster: Cluster, bed: Bed, unable: None
+) -> None:
+    becomes(cluster, reason, "NameserverPending")
+    pods = partial(cluster.listed, "pods", labels={"app": "nameserver"})
+    eventually(lambda: "ImagePullBackOff" in str(pods()), "an image that is missing", 60)
+    assert condition(cluster.look(DNSCONFIG), "NameserverReady")["reason"] == "NameserverPending"
+    assert corefile(cluster) == COREFILE
+    assert dig(bed, DNS_SERVICE, "kubernetes.default.svc.cluster.local").rcode == "NOERROR"
+    assert dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
 
 def test_a_broken_corefile_is_left_alone_and_told(cluster: Cluster, managed: str) -> None:
@@ -216,3 +259,25 @@ def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
     ask_for(cluster, mode="Manual")
     becomes(cluster, servers, 0)
     cluster.delete("crd", str(OPENSHIFT_DNS))
+
+
+@pytest.mark.full(share=6)
+def test_another_writer_that_removes_the_stub_domain_is_named_until_it_stops(
+    cluster: Cluster, managed: str, say: Callable[[object], None]
+) -> None:
+    def is_told() -> bool:
+        if OURS in corefile(cluster):
+            write(cluster, COREFILE)
+        return reason(cluster) == "StubDomainOverwritten"
+
+    with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR_USER)) as log:
+        eventually(is_told, "the reason StubDomainOverwritten", 30)
+        assert not wait_until(lambda: not is_told(), FIGHT)
+        writes = {what: count for what, count in log.writes().items() if what[1] == "configmaps"}
+    say(f"writes in a fight over the Corefile: {writes}")
+    assert sum(writes.values()) <= FEW
+    told = condition(cluster.look(DNSCONFIG), "ClusterDNSConfigured")["message"]
+    assert told.startswith(
+        "kubectl-patch keeps undoing the operator's changes of key Corefile of ConfigMap kube-system/"
+    )
+    assert written(cluster) == managed

@@ -10,9 +10,10 @@ from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.e2e.workloads import PEER_NAME, egress_service, pod
 
 IN_TIME = 1.0  # seconds from a ready proxy to its name
+PODS = 20  # that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
@@ -57,6 +58,19 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     cluster.apply(service)
     cluster.proxy(service)
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
+
+
+def test_a_service_works_at_the_first_try_as_soon_as_it_is_ready(
+    cluster: Cluster, namespace: str, outside: Peer
+) -> None:
+    pods = [pod(namespace, f"client{number}", {"command": ["sleep", "infinity"]}) for number in range(PODS)]
+    cluster.apply(*pods)
+    wait = ("-n", namespace, "wait", "--timeout=60s")
+    cluster.bed.kubectl(*wait, "pods", "--all", "--for=condition=Ready", timeout=70)
+    cluster.apply(egress_service(namespace, "printer", tailnet_ip=outside.address))
+    cluster.bed.kubectl(*wait, "service/printer", "--for=condition=TailscaleProxyReady", timeout=70)
+    url = f"http://printer.{namespace}.svc.cluster.local:{WEB_PORT}/"
+    assert [cluster.curl(pod, url) for pod in pods] == [GREETING] * PODS
 
 
 def test_a_writer_that_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:

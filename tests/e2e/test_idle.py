@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.groups import await_group, await_served
-from tests.e2e.product import NAMESPACE
+from tests.e2e.product import OPERATOR_USER
 from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service, group_service, proxy_group
@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds
 QUIET = 20.0  # seconds without a write: all is done
-OPERATOR = f"system:serviceaccount:{NAMESPACE}:operator"
 GROUP = proxy_group("still", replicas=2)
 ROUTER = connector("quiet", hostname="quiet", exitNode=True)
 
@@ -48,7 +47,7 @@ def test_an_idle_operator_writes_nothing_but_its_lease(cluster: Cluster, settled
 
 def written(cluster: Cluster, seconds: float) -> Counter[tuple[str, str]]:
     """Wait for so long, or for the operator's first write, and return what was written by verb and plural."""
-    with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR)) as log:
+    with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR_USER)) as log:
 
         def others() -> Counter[tuple[str, str]]:
             return Counter({what: count for what, count in log.writes().items() if what[1] != "leases"})

@@ -72,7 +72,7 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
 
 def stub_domain_flags(nameserver: str) -> Iterator[str]:
     """Yield the flags that kube-dns starts dnsmasq with for the stub domains that the operator writes."""
-    edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)))
+    edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)), "tailscale")
     assert isinstance(edited, Edited)
     for zone, addresses in json.loads(edited.text or "").items():
         for address in addresses:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tsoperator.desired.egressgroup import read_entries, read_report
 
-from tests.e2e.operatorbench.cluster import addressed, is_ready
+from tests.e2e.operatorbench.cluster import addressed, is_reported
 from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged
 from tests.e2e.operatorbench.groupcluster import Proxy, addresses, report, service
 from tests.e2e.operatorbench.measure import (
@@ -34,7 +34,7 @@ def step(seconds: float = 1.0, cpu_seconds: float = 0.1, **changes: Any) -> Step
 
 def sample(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Sample:
     figures: dict[str, Any] = {
-        "services": 10, "made": step(), "ready_seconds": 1.5, "idle": step(30, 0.3, writes={}),
+        "services": 10, "made": step(), "reported_seconds": 1.5, "idle": step(30, 0.3, writes={}),
         "removed": step(), "rss_mb": 90.0, "peak_mb": 95.0,
     }  # fmt: skip
     return Sample(kind=kind, run=run, **{**figures, **changes})
@@ -236,7 +236,7 @@ def test_a_proxy_reports_what_its_configmap_says() -> None:
     read = read_report(json.dumps(report(proxy, given)))
     assert read is not None
     assert read.ip4 == proxy.address
-    assert read_entries(json.dumps(given))["bench-db"].is_served_by(read.entries["bench-db"])
+    assert read_entries(json.dumps(given))["bench-db"].forwarded(read.entries["bench-db"])
 
 
 def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:
@@ -246,11 +246,20 @@ def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:
     assert addresses({"endpoints": None}) == set()
 
 
-def test_a_service_is_ready_when_its_status_says_so() -> None:
-    conditions = [{"type": "Other", "status": "True"}, {"type": "TailscaleProxyReady", "status": "True"}]
-    assert is_ready({"status": {"conditions": conditions}})
-    assert not is_ready({"status": {"conditions": conditions[:1]}})
-    assert not is_ready({"status": {}})
+@pytest.mark.parametrize(
+    ("status", "reason", "reported"),
+    [("True", "ProxyCreated", True), ("False", "ProxyPending", True), ("False", "ProxyFailed", False)],
+)
+def test_a_service_has_reported_when_its_status_says_that_its_proxy_is_made(
+    status: str, reason: str, *, reported: bool
+) -> None:
+    conditions = [
+        {"type": "Other", "status": "True"},
+        {"type": "TailscaleProxyReady", "status": status, "reason": reason},
+    ]
+    assert is_reported({"status": {"conditions": conditions}}) is reported
+    assert not is_reported({"status": {"conditions": conditions[:1]}})
+    assert not is_reported({"status": {}})
 
 
 def test_a_name_counts_as_resolved_once_it_has_an_address() -> None:

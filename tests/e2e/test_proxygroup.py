@@ -19,6 +19,9 @@ from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 FLEET = proxy_group("fleet", replicas=2)
 KILLED = 5.0  # seconds of errors after a Pod was killed
 AFTERWARDS = 6.0  # seconds that the load goes on for
+SWARM = 8  # groups that are deleted together
+TOGETHER = 60.0  # seconds until all of them are gone
+ROUNDS = 5
 
 Say = Callable[[object], None]
 
@@ -135,3 +138,33 @@ def test_a_deleted_group_leaves_no_device(cluster: Cluster, fleet: Object, manag
     await_devices(management, 2)
     cluster.remove(fleet)
     await_devices(management, 0)
+
+
+@pytest.mark.timeout(900, func_only=True)
+@pytest.mark.parametrize("_round", [pytest.param(n, marks=pytest.mark.full(share=n)) for n in range(1, ROUNDS + 1)])
+def test_groups_that_are_deleted_together_are_gone_within_a_minute(
+    cluster: Cluster, outside: Peer, management: Management, namespace: str, say: Say, _round: int
+) -> None:
+    groups = [proxy_group(f"swarm{number}", replicas=2) for number in range(SWARM)]
+    ways = ({"tailnet_fqdn": outside.fqdn}, {"tailnet_ip": outside.address})
+    names = [group["metadata"]["name"] for group in groups]
+    services = [group_service(namespace, f"{n}-{i}", n, **ways[i]) for n in names for i in range(len(ways))]
+    cluster.apply(*groups, *services)
+    for group in groups:
+        await_group(cluster, group, 2)
+    for service in services:
+        await_served(cluster, service)
+    began = time.time()
+    cluster.bed.kubectl("delete", "proxygroups", *names, "--wait=false")
+    cluster.bed.kubectl("-n", namespace, "delete", "services", "--all", "--wait=false")
+    eventually(lambda: not left(cluster, management, namespace), "all gone", TOGETHER)
+    say(f"{SWARM} groups gone in {time.time() - began:.0f} s")
+
+
+def left(cluster: Cluster, management: Management, namespace: str) -> list[str]:
+    """Return what is left of the groups that are deleted together, and of their Services."""
+    named = [*cluster.listed("proxygroups", ""), *cluster.listed("statefulsets,pods,secrets,configmaps")]
+    objs = [obj for obj in named if obj["metadata"]["name"].startswith("swarm")]
+    found = [f"{obj['kind']} {obj['metadata']['name']}" for obj in [*objs, *cluster.listed("services", namespace)]]
+    assert not found, found
+    return devices(management, "swarm")

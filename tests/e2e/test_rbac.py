@@ -24,6 +24,9 @@ UNUSED = {
     Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
     Permission("ClusterRole tailscale-operator", "update", "proxygroups.tailscale.com/finalizers"): ENFORCED,
     Permission(OPERATOR_ROLE, "update", "services/finalizers"): ENFORCED,
+    Permission("ClusterRole tailscale-operator-dns", "get", "dnses.operator.openshift.io"): (
+        "it reads who else writes there, while somebody keeps undoing its changes"
+    ),
     Permission(OPERATOR_ROLE, "get", "endpointslices.discovery.k8s.io"): "it reads one that is in the way of a new one",
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
     **{

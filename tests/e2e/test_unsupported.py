@@ -1,7 +1,14 @@
-"""Kinds that are installed, and that this version does nothing for, say so."""
+"""Kinds that are installed, and that this version does nothing for, say so; as does what the Go operator leaves."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 
 from tests.e2e.cluster import Cluster, Object
+from tests.e2e.testbed.commands import run
 from tests.e2e.waiting import eventually
+from tests.e2e.workloads import BALANCED, exposed_service, ingress
 
 POLICY = "ProxyGroupPolicy"  # the only kind of these that is in namespaces
 SPECS: dict[str, Object] = {
@@ -31,3 +38,29 @@ def unsupported(kind: str, namespace: str) -> Object:
 
 def reasons(obj: Object) -> list[str]:
     return [each["reason"] for each in obj.get("status", {}).get("conditions", ())]
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "make"),
+    [
+        ("tailscale.com/ingress-pg-finalizer", partial(ingress, name="shop")),
+        ("tailscale.com/service-pg-finalizer", partial(exposed_service, name="shop", spec=BALANCED)),
+    ],
+    ids=["an Ingress", "a Service"],
+)
+def test_a_deletion_that_waits_for_the_go_operators_finalizer_says_how_to_end_it(
+    cluster: Cluster, namespace: str, finalizer: str, make: Callable[..., Object]
+) -> None:
+    left = make(namespace, proxy_group="ours")
+    left["metadata"]["finalizers"] = [finalizer]
+    cluster.apply(left)
+    cluster.delete(left["kind"], "shop", namespace)
+
+    def told() -> list[str]:
+        events = [each for each in cluster.listed("events", namespace) if each["reason"] == "DeletionBlocked"]
+        return [event["message"] for event in events]
+
+    (message,) = eventually(told, "an Event that says so", 30)
+    assert cluster.look(left)["metadata"]["finalizers"] == [finalizer]
+    run(["sh", "-euc", message.partition("remove the finalizer: ")[2]], env=cluster.bed.environment())
+    eventually(lambda: cluster.get(left["kind"], "shop", namespace) is None, "its end", 30)

@@ -8,7 +8,13 @@ from functools import partial
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
-from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, LABEL_SERVICE_NAME
+from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    FINALIZER,
+    HA_INGRESS_FINALIZER,
+    HA_SERVICE_FINALIZER,
+    LABEL_SERVICE_NAME,
+)
 from tsoperator.api.objects import (
     DEPLOYMENT,
     ENDPOINTSLICE,
@@ -33,6 +39,7 @@ from tests.support.manifests import (
     connector,
     dnsconfig,
     egress,
+    exposed,
     ingress,
     load_balancer,
     proxy_class,
@@ -42,7 +49,7 @@ from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 WEB = f"web.{DOMAIN}"
 GATES = [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"]
 GO_TIME = "2026-01-02T03:04:05Z"
-GROUP_FINALIZERS = ["tailscale.com/ingress-pg-finalizer"]
+GROUP_FINALIZERS = [HA_INGRESS_FINALIZER]
 ROUTES = ["10.40.0.0/14", "192.168.0.0/24"]
 ROUTER = connector(exitNode=True, replicas=2, hostnamePrefix="gate", subnetRouter={"advertiseRoutes": ROUTES})
 
@@ -260,6 +267,37 @@ async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(clus
         await cluster.becomes(finalizers, GROUP_FINALIZERS)
         await cluster.settled()
     assert not await cluster.gone(certificate)
+
+
+@pytest.mark.parametrize(
+    ("parent", "finalizer", "service"),
+    [
+        (ingress(proxy_group="group"), HA_INGRESS_FINALIZER, "svc:web "),
+        (exposed(proxy_group="group"), HA_SERVICE_FINALIZER, "svc:default-lb "),
+    ],
+    ids=["Ingress", "Service"],
+)
+async def test_what_a_proxygroup_of_go_serves_says_how_its_deletion_can_end(
+    cluster: World, parent: Object, finalizer: str, service: str
+) -> None:
+    held = {**parent, "metadata": {**parent["metadata"], "finalizers": ["example.org/theirs", finalizer]}}
+    await cluster.apply(held)
+    async with our_operator(cluster):
+        await cluster.settled()
+        assert "DeletionBlocked" not in await cluster.events(parent)
+        await cluster.delete(parent)
+        told = await cluster.eventually(lambda: event(cluster, parent, "DeletionBlocked"))
+        assert not await cluster.writes_when_left_alone()
+    kind, name = parent["kind"].lower(), key_of(parent).name
+    assert f"kubectl -n default patch {kind} {name} --type json -p" in told
+    [test, remove] = json.loads(told[told.index("[{") : told.rindex("]") + 1])
+    assert (test["value"], remove) == (finalizer, {"op": "remove", "path": "/metadata/finalizers/1"})
+    assert service in told
+
+
+async def event(world: World, obj: Object, reason: str) -> str:
+    """Return the message of the Event on *obj* for that *reason*; empty if there is none."""
+    return (await world.events(obj)).get(reason, "")
 
 
 async def test_a_proxy_goes_with_its_parent_whenever_that_is_deleted(cluster: World) -> None:

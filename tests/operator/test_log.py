@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.manifests import DOMAIN, connector, egress
+from tests.support.manifests import DOMAIN, backend, connector, egress, ingress, proxy_class
 from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.full
@@ -40,7 +40,8 @@ async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: py
         assert "minting an auth key" in caplog.text
         made, ready = told(caplog, about)
         assert made == f"made StatefulSet tailscale/{proxy.name} (hostname default-db)"
-        assert ready == f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
+        joined = f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
+        assert ready == f"changed Service default/db (spec.type, spec.externalName); {joined}"
         await annotated(cluster, "ProxyInvalid", tags="db")
         [refused] = told(caplog, about)
         assert '"db" is not a valid tag: write one such as tag:k8s' in refused
@@ -66,3 +67,19 @@ async def test_an_operator_that_finds_all_as_it_should_be_tells_nothing_of_objec
         await cluster.annotate(egress(), {"example.org/theirs": "1"})
         await cluster.settled()
     assert not [message for message in caplog.messages if message.startswith(("Service", "Connector"))]
+
+
+async def test_a_change_of_a_class_is_no_news_of_what_an_ingress_leaves_out(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    half, missing = ingress(proxy_class="prod"), {"name": "missing", "port": {"number": 80}}
+    path = {"path": "/other", "pathType": "Prefix", "backend": {"service": missing}}
+    half["spec"]["rules"] = [{"http": {"paths": [path]}}]
+    caplog.set_level(logging.INFO)
+    async with running_operator(cluster):
+        await cluster.apply(proxy_class(), backend(), half)
+        await cluster.joined(half)
+        assert "InvalidIngressBackend" in "".join(told(caplog, "Ingress default/web"))
+        await cluster.change(proxy_class(), {"spec": {"statefulSet": {"labels": {"team": "web"}}}})
+        await cluster.settled()
+    assert told(caplog, "Ingress default/web") == []

@@ -50,6 +50,7 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
         "10.96.0.10, [2001:db8::1]:53": ("10.96.0.10", "[2001:db8::1]:53"),
         "": (),
     },
+    ("OPERATOR_CLUSTER_DNS_CONFIGMAP", "cluster_dns_configmap"): {"dns-base": "dns-base", "": ""},
     ("OPERATOR_NAMESERVER_LOG_QUERIES", "nameserver_log_queries"): {"1/999999999": "1/999999999"},
     ("OPERATOR_DNS_ZONES", "zones"): {"ts.net, .Tail.Example.ORG.": ("ts.net", "tail.example.org")},
     ("OPERATOR_WATCH_NAMESPACES", "watch_namespaces"): {
@@ -104,6 +105,13 @@ WRONG = [
     ("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
     ("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
     ("OPERATOR_DNS_ZONES", "a." * 126 + "ab", "is not a DNS zone"),
+    (
+        "OPERATOR_DNS_ZONES",
+        "ts.net,cluster.local",
+        "'cluster.local' would take names from the cluster, whose domain is ",
+    ),
+    ("OPERATOR_DNS_ZONES", "Local", "'local' would take names from the cluster"),
+    ("OPERATOR_DNS_ZONES", "svc.cluster.local.", "leave it out of operatorConfig.zones of the chart"),
     ("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
     ("OPERATOR_WATCH_NAMESPACES", "Team", "lower case; give a comma-separated list such as team-a,team-b"),
     ("OPERATOR_WATCH_NAMESPACES", "team-*", "must end with a letter or number; give a comma-separated list"),

@@ -247,16 +247,18 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
         await cluster.eventually(lambda: is_true(cluster, egress()), timeout=60)  # by the Service's next look
 
 
-async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: World) -> None:
-    async with running_operator(cluster, take_over_names=True):
+@pytest.mark.parametrize("take_over", [True, False], ids=["names are taken over", "names are left"])
+async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: World, *, take_over: bool) -> None:
+    async with running_operator(cluster, take_over_names=take_over):
         for name in ("one", "two"):
             await cluster.apply(egress(name, hostname="db"))
             await all_joined(cluster, egress(name))
         first, second = await cluster.device_names()
         assert (first, second) == (f"db-1.{DOMAIN}", f"db.{DOMAIN}")
-        assert "another proxy of this cluster" in await cluster.eventually(
-            lambda: event(cluster, egress("two"), "NameHeld")
-        )
+        told = await cluster.eventually(lambda: event(cluster, egress("two"), "NameHeld"))
+        assert f"held by device {second} (" in told
+        assert "a proxy of Service default/one" in told
+        assert told.endswith("give one of these two objects another hostname")
 
 
 FINDING_WRITES = {"condition": ("update", "services"), "event": ("create", "events")}

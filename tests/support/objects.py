@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
+from tsoperator.api.names import EGRESS_GATE, FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
@@ -194,6 +194,17 @@ def texts(secret: Object) -> dict[str, str]:
 def pod(name: str, uid: str) -> Object:
     """Return a proxy's Pod."""
     return obj(POD, Key(OPERATOR_NAMESPACE, name), uid=uid)
+
+
+def with_conditions(pod: Object, *conditions: tuple[str, str, str]) -> Object:
+    """Return *pod* with *conditions*: the type, the status and the reason of each."""
+    found = [{"type": type_, "status": status, "reason": reason} for type_, status, reason in conditions]
+    return {**pod, "status": {**pod.get("status", {}), "conditions": found}}
+
+
+def down(pod: Object) -> Object:
+    """Return *pod* on a node that has died after the Pod's readiness gate opened."""
+    return with_conditions(pod, (EGRESS_GATE, "True", ""), ("Ready", "False", ""))
 
 
 def egress_config(group: str, *names: str) -> Object:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +45,10 @@ from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.dnsconfig.answers import Reply
+from tsoperator.reconcilers.dnsconfig.asking import Query
+from tsoperator.reconcilers.dnsconfig.probes import Pace, Prober
+from tsoperator.runtime.apply import utc_now
 from tsoperator.settings import Settings
 
 from tests.support.cluster import kube_client
@@ -60,9 +65,11 @@ PATIENCE = 30.0
 
 _COMPONENT = "tailscale-operator"  # whose Events are the operator's
 _LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
+_PACE = Pace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
 _TOGETHER = 0.01  # s for which changes are looked at together: each look has its price
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
+_NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
 _WORKLOADS = (objects.STATEFULSET, objects.DEPLOYMENT)  # of which it never writes the status
 
@@ -152,6 +159,11 @@ class World:
         """The simulated cluster."""
         assert self.simulation is not None, "a test that needs the simulated cluster is to be marked `simulated`"
         return self.simulation
+
+    @property
+    def now(self) -> Callable[[], datetime]:
+        """The wall clock of the API server, which is the operator's, too."""
+        return self.simulation.now if self.simulation else utc_now
 
     @asynccontextmanager
     async def operators_client(self) -> AsyncIterator[KubeClient]:
@@ -277,6 +289,19 @@ class World:
         """Return the zones in the ConfigMap of records; none without one."""
         configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
+
+    async def ask(self, query: Query) -> Reply:
+        """Answer for the nameserver with the cluster's records, if a Pod of it is ready; nobody else answers."""
+        deployment, service, records = (
+            self.store.find(resource, NAMESPACE, name) or {}
+            for resource, name in (*_NAMESERVER, (objects.CONFIGMAP, CONFIGMAP_NAME))
+        )
+        is_up = bool(deployment.get("status", {}).get("readyReplicas"))
+        if not is_up or query.server != service.get("spec", {}).get("clusterIP"):
+            return Reply(failure="didn't answer")
+        document = json.loads((records.get("data") or {}).get(RECORDS_KEY, "{}"))
+        found = [address for family in ("ip4", "ip6") for address in document.get(family, {}).get(query.name, ())]
+        return Reply("NOERROR" if found else "NXDOMAIN", frozenset(found))
 
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
         """Let a device called *name* join the tailnet of *control*, by default the operator's own."""
@@ -430,7 +455,8 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         }
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
-                operator = tasks.create_task(run(Settings(**chosen)), name="operator")
+                prober = Prober(world.ask, _PACE)
+                operator = tasks.create_task(run(Settings(**chosen), world.now, prober), name="operator")
                 yield operator
                 operator.cancel()
 

@@ -1,10 +1,14 @@
 """A second tailnet beside the operator's own: its control server, the Tailnet that describes it, and its Secret."""
 
 import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from clustersim.control import Control
 from tsoperator.api.objects import SECRET, Object
 
@@ -45,11 +49,36 @@ def encoded(data: dict[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def other_tailnet(
-    world: World, domain: str = OTHER_DOMAIN, headscale: bool = False
+    world: World, domain: str = OTHER_DOMAIN, headscale: bool = False, first: int = 1
 ) -> AsyncIterator[OtherTailnet]:
-    """Run another control server, which the proxies of *world* can reach."""
-    control = Control(domain, headscale)
+    """Run another control server, which the proxies of *world* can reach; its IDs begin with the number *first*."""
+    control = Control(domain, headscale, first=first)
     control.client_id, control.client_secret = f"k{domain}", f"tskey-client-{domain}-secret"
     async with control.serve() as url:
         world.tailnets.others[url] = control
         yield OtherTailnet(control, url)
+
+
+@asynccontextmanager
+async def one_url(*urls: str) -> AsyncIterator[str]:
+    """Serve the control servers at *urls* at one URL, as Tailscale does: the credentials tell which is asked."""
+    tokens: dict[str, str] = {}
+
+    async def forward(request: web.Request) -> web.Response:
+        body, given = await request.read(), request.headers.get("Authorization", "")
+        for url in [tokens[given]] if given in tokens else urls:
+            headers = {
+                name: request.headers[name] for name in ("Authorization", "Content-Type") if name in request.headers
+            }
+            async with session.request(request.method, url + request.path_qs, data=body, headers=headers) as answer:
+                text, status = await answer.text(), answer.status
+            if status == 200 and given not in tokens:
+                tokens[f"Bearer {json.loads(text)['access_token']}"] = url
+            if status != 401:
+                break
+        return web.Response(status=status, text=text, content_type=answer.content_type)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", forward)
+    async with aiohttp.ClientSession() as session, TestServer(application) as server:
+        yield str(server.make_url("")).removesuffix("/")

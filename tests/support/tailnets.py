@@ -1,6 +1,6 @@
 """Tailnets, and what reconcilers of proxies need of them, on a simulated control server."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -60,9 +60,10 @@ async def running_tailnets(
     settings: Settings,
     pace: Pace | None = None,
     exists: Callable[[str], bool] = lambda name: False,
+    held: Callable[[], Iterable[str]] = lambda: (),
 ) -> AsyncIterator[Tailnets]:
-    """Yield the operator's own tailnet, which runs until the end of the block; *exists* is as for `Tailnets`."""
-    tailnets = Tailnets([tailnet_of(client, kube, cache, settings, pace=pace)], exists, pause=0.01)
+    """Yield the operator's own tailnet, which runs until the end of the block; *exists*, *held* as for `Tailnets`."""
+    tailnets = Tailnets([tailnet_of(client, kube, cache, settings, pace=pace)], exists, 0.01, held)
     async with running(tailnets.run()):
         yield tailnets
 

@@ -100,6 +100,9 @@ FIELD_MANAGER: Final = "tsoperator"
 """The manager of the fields that we write. The API server takes it from the program's name in our requests."""
 
 FINALIZER: Final = "tailscale.com/finalizer"
+HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
+HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
+"""The finalizers of the Go operator on what a ProxyGroup of type ingress serves."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """On proxy Services that have a DNS record."""
 

@@ -63,6 +63,7 @@ SECRET_METADATA = Resource("", "v1", "secrets", "PartialObjectMetadata", metadat
 """Secrets without their data. We are told when one changes, but no credentials of users are kept in memory."""
 SERVICE = Resource("", "v1", "services", "Service")
 SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+DAEMONSET = Resource("apps", "v1", "daemonsets", "DaemonSet")
 DEPLOYMENT = Resource("apps", "v1", "deployments", "Deployment")
 STATEFULSET = Resource("apps", "v1", "statefulsets", "StatefulSet")
 ENDPOINTSLICE = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", patchable=False)
@@ -95,8 +96,8 @@ SUFFIXES = Resource("", "", "suffixes", "Suffixes")
 RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
-        CONFIGMAP, EVENT, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
-        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
+        CONFIGMAP, EVENT, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DAEMONSET, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE,
+        INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
         PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
     )
 }  # fmt: skip

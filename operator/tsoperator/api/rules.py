@@ -133,6 +133,12 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
     return f"{_quoted(value)} is not a valid MagicDNS name: label {_quoted(wrong)} {_label_fault(wrong)}"
 
 
+def takes_from_cluster(zone: str, cluster_domain: str) -> bool:
+    """Tell whether a server for *zone* would get questions for names in *cluster_domain*, the cluster's own domain."""
+    zone, own = f".{zone}", f".{cluster_domain.strip('.').lower()}"
+    return zone.endswith(own) or own.endswith(zone)
+
+
 def target_ip_error(value: str) -> str | None:
     """Say why *value* is no IPv4 or IPv6 address that a proxy can lead to."""
     try:

@@ -50,6 +50,13 @@ _PARENTS = {
     TYPE_PROXYGROUP: PARENT_PROXYGROUP,
 }
 
+_TITLES = {
+    PARENT_SERVICE: "Service",
+    PARENT_INGRESS: "Ingress",
+    PARENT_CONNECTOR: "Connector",
+    PARENT_PROXYGROUP: "ProxyGroup",
+}
+
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _AFTER_STEM = re.compile(r"-+[a-z0-9]+(-\d+|-metrics)?")
 _STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
@@ -82,6 +89,12 @@ class Owner:
 def owner_of(child: Object) -> Owner | None:
     """Return the owner that the labels of *child* name; None if they name none, or a ProxyGroup serves the parent."""
     return None if labels(child).get(PROXY_GROUP) else _labelled_owner(child)
+
+
+def parent_title(child: Object) -> str:
+    """Return the kind and the name of the object that *child* is for; its own if its labels name no such object."""
+    owner = owner_of(child)
+    return f"{_TITLES.get(owner.type, owner.type)} {owner.key}" if owner else f"{child['kind']} {key_of(child)}"
 
 
 def grouped_owner_of(child: Object) -> Owner | None:

@@ -17,6 +17,9 @@ from tsoperator.desired.replica import Replica
 TAGS: Final = "tags"
 NAME: Final = "name"
 
+TWO_HOSTNAMES: Final = "give one of these two objects another hostname"
+"""What the user can do if the proxies of two objects ask for one name."""
+
 _LATER: Final = 600.0  # s until another look at who holds a name
 _SHORT: Final = timedelta(minutes=1)  # for which a proxy runs at most that doesn't find its destination
 _SOON: Final = 30.0  # s until another look at a device that somebody may have approved
@@ -46,12 +49,25 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The *device* that has a name; *parent* is the object of this operator whose proxy it is, if it is one's."""
+
+    device: Device
+    parent: str = ""
+
+    def __str__(self) -> str:
+        whose = f", a proxy of {self.parent}" if self.parent else ""
+        return f"device {self.device.name} ({self.device.node_id}){whose}"
+
+
+@dataclass(frozen=True, slots=True)
 class TailnetView:
     """A tailnet as the proxies of one parent see it.
 
     *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
     its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
-    be used. *holders* are the devices that have the names that *devices* asked for, by the ID of the one that asked.
+    be used. *holders* have the names that *devices* asked for, by the ID of the device that asked. *pending* is raised
+    to wait until the operator has tried the tailnet's credentials; until then, nothing is known.
     """
 
     name: str = ""
@@ -61,7 +77,13 @@ class TailnetView:
     news: Sequence[Finding] = ()
     destination: Destination | None = None
     refusal: Refusal | None = None
-    holders: Mapping[str, Device] = field(default_factory=dict)
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    pending: Exception | None = None
+
+
+def untried(tailnet: str) -> str:
+    """Return words for an object that leaves, and whose devices in this *tailnet* wait for it to be tried."""
+    return f"its devices can't be deleted until the operator has tried the credentials of Tailnet {tailnet!r}"
 
 
 OWN_TAILNET = TailnetView()
@@ -147,14 +169,18 @@ def _unapproved(device: Device) -> list[Finding]:
     return [Finding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)]
 
 
-def _number(device: Device, hostname: str, holder: Device | None) -> Finding:
+def _number(device: Device, hostname: str, holder: Holder | None) -> Finding:
     """Say that *device* has another name than *hostname*, which *holder* has; None if no device has it any more."""
-    who = f"is held by device {holder.name} ({holder.node_id})" if holder else "was taken then, and is free now"
+    who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
-    words = (
-        f"the name {hostname} {who}, so that device {device.name} got a number: choose another hostname, or {what} in "
-        "the tailnet's admin console. With OPERATOR_TAKE_OVER_NAMES the operator takes over the names of dead devices"
-    )
+    words = f"the name {hostname} {who}, so that device {device.name} got a number: "
+    if holder and holder.parent:
+        words += TWO_HOSTNAMES
+    else:
+        words += (
+            f"choose another hostname, or {what} in the tailnet's admin console. With OPERATOR_TAKE_OVER_NAMES the "
+            "operator takes over the names of dead devices"
+        )
     return Finding(Effect.NOTICE, "NameHeld", words, _LATER)
 
 

@@ -74,9 +74,14 @@ class Entry:
     health_check: str = ""
     is_lost: bool = False
 
-    def is_served_by(self, reported: "Entry | None") -> bool:
-        """Tell whether what a proxy *reported* is this entry."""
-        return reported is not None and (self.fqdn, self.ip, self.ports) == (reported.fqdn, reported.ip, reported.ports)
+    def forwarded(self, reported: "Entry | None") -> frozenset[Port]:
+        """Return those of the ports that a proxy forwards to the device, if it *reported* that in place of this entry.
+
+        A proxy that hasn't read a change yet reports the entry of before.
+        """
+        if reported is None or (self.fqdn, self.ip) != (reported.fqdn, reported.ip):
+            return frozenset()
+        return self.ports & reported.ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +171,13 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
     ports = [each for each in service["spec"].get("ports") or () if each.get("name") != HEALTH_PORT_NAME]
     if not (fqdn or ip) or not all(isinstance(each.get("targetPort"), int) for each in ports):
         return None
-    found = frozenset(Port(each.get("protocol", "TCP"), each["targetPort"], each["port"]) for each in ports)
+    found = frozenset(map(port_of, ports))
     return Entry(fqdn, "" if fqdn else ip, found, health_url(service, cluster_domain))
+
+
+def port_of(given: Object) -> Port:
+    """Return what a port of a ClusterIP Service asks of the proxies."""
+    return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
 
 
 def health_url(service: Object, cluster_domain: str) -> str:

@@ -30,11 +30,14 @@ class Keys:
     """The auth keys with which replicas are to log in, by ordinal.
 
     A replica with an empty key gets one in *requeue_after* seconds, because its parent has had too many. A doubtful
-    request for a key is also looked at again after that time.
+    request for a key is also looked at again after that time. For the replicas that are *awaited*, the control server
+    has not answered yet: they stay as they are, and *pending* is raised in the end to wait for the answer.
     """
 
     by_ordinal: Mapping[int, str] = field(default_factory=dict)
     requeue_after: float | None = None
+    awaited: frozenset[int] = frozenset()
+    pending: Exception | None = None
 
 
 NO_KEYS = Keys()

@@ -50,7 +50,8 @@ class Deletion:
     """The deletion of *obj*, and of no other object that has its name.
 
     *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only as it was
-    seen: a Secret in which a proxy has just reported its device fails with a Conflict.
+    seen: a Secret in which a proxy has just reported its device fails with a Conflict. A Pod has *grace* seconds to
+    end; None leaves it the time that it says itself.
     """
 
     resource: Resource
@@ -58,15 +59,22 @@ class Deletion:
     propagation: Literal["Background", "Foreground"] = "Background"
     release: str = ""
     unchanged: bool = False
+    grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteDevice:
-    """Delete a device from the tailnet called *tailnet*; the steps after it wait until that is done."""
+    """Delete a device from the tailnet in which it is; the steps after it wait until that is done.
 
-    tailnet: str
+    Its parent names the Tailnet called *tailnet*; None says that the parent is gone. *name* is the MagicDNS name of the
+    device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets don't say.
+    """
+
+    tailnet: str | None
     owner: Owner
     device: str
+    name: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +185,8 @@ class Plan:
 
     *error* is raised when all that is done, so that the object is tried again. *way_out* tells the user what to do
     should a control server refuse one of the steps for good. *outline* is of the proxy that the object has, if it is to
-    have one.
+    have one. A plan that isn't *whole* leaves out what else may be wrong with the object: it waits for something, or
+    reports one refusal.
     """
 
     hold: str = ""
@@ -189,6 +198,7 @@ class Plan:
     error: Exception | None = None
     way_out: str = ""
     outline: Outline | None = None
+    whole: bool = True
 
 
 def earliest(*seconds: float | None) -> float | None:

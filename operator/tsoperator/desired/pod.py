@@ -1,14 +1,19 @@
 """What the operator reads of a Pod."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from tsoperator.api.names import EGRESS_GATE
-from tsoperator.api.objects import Object
+from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGROUP
+from tsoperator.api.objects import Object, labels
 
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The variable by which a proxy is told to answer health checks."""
 
 _ENDED = ("exitCode", "startedAt", "finishedAt")
+_READY = ("Ready", "ContainersReady")
+_CONDITION = ("type", "status", "reason")
+_WAITS_FOR_GATES = "ReadinessGatesNotReady"  # the kubelet's reason if a Pod isn't ready, though its containers are
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp")
 
 
@@ -16,16 +21,16 @@ def slim(pod: Object) -> Object:
     """Return what the cache keeps of a Pod, which is a tenth of it.
 
     This is its identity, its labels, the kinds of its owners, its addresses, how often its containers have restarted,
-    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate, its
-    condition, and `HEALTH_CHECK`.
+    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate and
+    `HEALTH_CHECK`; of a Pod of a ProxyGroup, the conditions that say whether the gate is open and the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     owners = [{"kind": owner["kind"]} for owner in metadata.get("ownerReferences") or ()]
     restarts = [_restarts(each) for each in status.get("containerStatuses") or ()]
-    gated = has_gate(pod)
+    gated, grouped = has_gate(pod), labels(pod).get(LABEL_PARENT_TYPE) == PARENT_PROXYGROUP
     spec = {"spec": {"readinessGates": [{"conditionType": EGRESS_GATE}], "containers": _containers(pod)}}
-    conditions = {"conditions": [each for each in status.get("conditions") or () if each["type"] == EGRESS_GATE]}
+    conditions = {"conditions": _conditions(status)}
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
@@ -35,9 +40,18 @@ def slim(pod: Object) -> Object:
             "podIP": status.get("podIP", ""),
             "podIPs": status.get("podIPs") or [],
             "containerStatuses": restarts,
-            **(conditions if gated else {}),
+            **(conditions if grouped else {}),
         },
     }
+
+
+def _conditions(status: Object) -> list[Object]:
+    """Return what is read of the conditions in the *status* of a Pod of a ProxyGroup."""
+    return [
+        {name: each[name] for name in _CONDITION if name in each}
+        for each in status.get("conditions") or ()
+        if each["type"] in (EGRESS_GATE, *_READY)
+    ]
 
 
 def _restarts(status: Object) -> Object:
@@ -50,6 +64,34 @@ def has_gate(pod: Object) -> bool:
     """Tell whether *pod*, slim or whole, waits for our readiness gate before it is ready."""
     gates = (pod.get("spec") or {}).get("readinessGates") or ()
     return any(gate["conditionType"] == EGRESS_GATE for gate in gates)
+
+
+def is_down(pod: Object) -> bool:
+    """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
+
+    Pods from before an update, or of some ProxyClasses, have no gate. When the gate opens, the kubelet answers a moment
+    later. Until then the Pod isn't ready, but isn't down.
+    """
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_unready = any(
+        each["type"] in _READY and each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES
+        for each in conditions
+    )
+    return is_unready and (not has_gate(pod) or is_open(pod))
+
+
+def is_open(pod: Object) -> bool:
+    """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
+
+
+def in_service(pods: Sequence[Object]) -> Sequence[Object]:
+    """Return those of *pods* that aren't down. If all are down, return them all: one that is cut off may still serve.
+
+    The API server then hears of none of them, and so can't tell which ones work.
+    """
+    return [pod for pod in pods if not is_down(pod)] or pods
 
 
 def answers_health_checks(pod: Object) -> bool:

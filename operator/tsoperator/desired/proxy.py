@@ -1,11 +1,11 @@
 """A standalone proxy: its headless Service, Secrets and StatefulSet, and the plans that make or remove them."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_IP, DNS_FINALIZER, FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
@@ -32,6 +32,7 @@ from tsoperator.desired.secret import (
     config_patch,
     device_id_of,
     device_of,
+    login_url_of,
     must_keep_auth_key,
     needs_auth_key,
     proxy_secret,
@@ -43,15 +44,20 @@ from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, se
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
 
+POD_NOT_WAITED_FOR = "PodNotWaitedFor"
+"""The reason of the Event about a Pod that hangs, and that the removal of its proxy doesn't wait for any longer."""
+
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
+_LOST = 60.0  # s past the end of its grace period after which nothing waits for a Pod
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
     """The children of one proxy that are there; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor.
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* says, by UID, how many seconds ago the grace periods
+    of Pods ended that are still there.
     """
 
     services: Sequence[Object] = ()
@@ -59,6 +65,7 @@ class Children:
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
+    overdue: Mapping[str, float] = field(default_factory=dict)
 
     def secret(self, key: Key) -> Object | None:
         """Return the Secret named *key*; None if it isn't there."""
@@ -174,6 +181,11 @@ def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
 
+def awaits_keys(keys: Keys, children: Children) -> bool:
+    """Tell whether a proxy that isn't there yet waits for auth keys, so that there is nothing to report of it."""
+    return keys.pending is not None and not children.statefulsets
+
+
 def proxy_notes(proxy: Proxy, children: Children, keys: Keys) -> Sequence[Note]:
     """Return the Events for the replicas that ask for an auth key, as they are planned with *keys*."""
     return login_notes(_asking(proxy, children), keys.by_ordinal)
@@ -204,7 +216,8 @@ def plan_proxy(
 ) -> Plan:
     """Return what brings the *children* of *proxy* up to date, and its devices.
 
-    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
+    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned. Steps that the
+    control server may hold up come after those that don't need it.
     """
     service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
     statefulset = next((obj for obj in children.statefulsets if key_of(obj) == proxy.key), None)
@@ -215,22 +228,24 @@ def plan_proxy(
     measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     left = leftovers(proxy, children, statefulset)
+    is_complete = all_secrets_come(proxy, children, keys)
     return Plan(
         hold=FINALIZER,
         steps=[
-            *devices.before,
             Child(_headless_service(proxy)),
-            *_secret_steps(proxy, children, keys),
-            *_statefulset_steps(proxy, children, settings, statefulset, service),
+            *leaving,
             *map(Child, measured),
+            *unwanted(children.metrics, measured),
+            *devices.before,
+            *_secret_steps(proxy, children, keys),
+            *(_statefulset_steps(proxy, children, settings, statefulset, service) if is_complete else ()),
             *devices.after,
             *device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *leaving,
-            *unwanted(children.metrics, measured),
             *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        error=keys.pending,
         way_out=way_out(left.gone),
         outline=proxy_outline(proxy, children),
     )
@@ -248,27 +263,57 @@ def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     )
 
 
-def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
-    """Return the next step of removing the proxy of *owner*.
+def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
+    """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
-    Its Pods go first, then its devices in the *tailnet*, then the rest and our finalizer on the parent.
+    Its Pods go first, then all that needs nothing of the control server, then its devices, and last its Secrets and our
+    finalizer on the parent. *tailnet* is None if the parent is gone, so that nobody names one.
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
-    StatefulSet (kubectl delete --cascade=orphan).
+    StatefulSet (kubectl delete --cascade=orphan). It waits for a minute at most for a Pod that has outlived its grace
+    period: the node of such a Pod is dead.
     """
-    if children.statefulsets or any(map(_is_managed, children.pods)):
+    if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
         return Plan(steps=going, requeue_after=_STILL_THERE)
     return Plan(
         steps=[
-            *device_deletions(owner, children.secrets, tailnet),
             *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
-            *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
             *unwanted(children.metrics),
+            *device_deletions(owner, children.secrets, tailnet),
+            *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
+        notes=tuple(
+            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
+        ),
         release=FINALIZER,
         way_out=way_out(children.secrets),
+    )
+
+
+def awaited_pods(children: Children) -> list[Object]:
+    """Return the Pods that must end before the rest of a proxy is removed."""
+    return [pod for pod in children.pods if _is_managed(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
+
+
+def is_removed(children: Children) -> bool:
+    """Tell whether nothing is left of a proxy but Pods that nothing waits for."""
+    others = (children.services, children.statefulsets, children.secrets, children.metrics)
+    return not any(others) and not awaited_pods(children)
+
+
+def removal_message(pods: Sequence[Object]) -> str:
+    """Say that the removal of a proxy waits for *pods* to end."""
+    names = " and ".join(str(key_of(pod)) for pod in pods)
+    return f"it is being removed: waiting for Pod {names} to end" if names else "it is being removed"
+
+
+def _left_behind(pod: Object) -> str:
+    return (
+        f"Pod {key_of(pod)} should have ended more than a minute ago, so its node is probably dead: the operator "
+        "removed the rest of the proxy without waiting for it. The Pod goes when its node comes back, or when you "
+        "delete the Node"
     )
 
 
@@ -307,6 +352,8 @@ def _headless_service(proxy: Proxy) -> Object:
 def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secret of each replica, or bring its config up to date."""
     for replica in proxy.replicas:
+        if replica.ordinal in keys.awaited:
+            continue
         secrets = children.secrets_of(replica)
         config = config_for_now(proxy.config_of(replica), secrets)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
@@ -333,6 +380,12 @@ def _statefulset_steps(
     if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
         return []  # the headless Service, which this plan makes, will tell
     return [Child(overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6)))]
+
+
+def all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
+    """Tell whether the Pods of all replicas find their Secrets: none that is missing waits for an auth key."""
+    awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
+    return all(children.secrets_of(each).config is not None for each in awaited)
 
 
 def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
@@ -363,10 +416,16 @@ def _is_released(ordinal: int, statefulset: Object | None, proxy: Proxy, childre
     return seen and counts == {proxy.replica_count}
 
 
-def device_deletions(owner: Owner, secrets: Iterable[Object], tailnet: str) -> list[Step]:
-    """Return the deletions of the devices that these *secrets* report."""
-    devices = (device_of(secret, None).id for secret in secrets)
-    return [DeleteDevice(tailnet, owner, device) for device in devices if device]
+def device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:
+    """Return the deletions of the devices that these *secrets* of the proxy of *owner* report."""
+    url = login_url(secrets)
+    reported = (device_of(secret, None) for secret in secrets)
+    return [DeleteDevice(tailnet, owner, device.id, device.fqdn, url) for device in reported if device.id]
+
+
+def login_url(secrets: Iterable[Object]) -> str:
+    """Return where the proxy with these *secrets* logs in; empty if they don't say."""
+    return next(filter(None, map(login_url_of, secrets)), "")
 
 
 def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:

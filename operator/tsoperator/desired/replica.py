@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.objects import Key, Object
+from tsoperator.api.rules import DNS_LABEL_MAX
 
 REPLICAS_MAX: Final = 100
 """How many replicas a proxy can have. Each Pod of a ProxyGroup mounts the configs of all, and a plan for many more
@@ -38,3 +39,17 @@ class ReplicaSecrets:
 def replicas_error(count: int) -> str:
     """Say what is wrong with a spec that wants *count* replicas, and how to fix it; empty if nothing is."""
     return f"spec.replicas must be at most {REPLICAS_MAX}, not {count}: lower it" if count > REPLICAS_MAX else ""
+
+
+def hostnames_error(prefix: str, count: int) -> str:
+    """Say that the last of *count* hostnames that begin with *prefix* is too long; empty if it isn't.
+
+    A tailscaled cuts what is too long, so all replicas would ask for one name.
+    """
+    longest = f"{prefix}-{min(max(count, 1), REPLICAS_MAX) - 1}"
+    if len(longest) <= DNS_LABEL_MAX:
+        return ""
+    return (
+        f"its last hostname {longest} must have at most {DNS_LABEL_MAX} characters, not {len(longest)}: shorten "
+        "spec.hostnamePrefix"
+    )

@@ -1,7 +1,9 @@
 """The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards to it.
 
-If the user gives no zones, they follow from the tailnets' suffixes, which devices show. A zone is never dropped only
-because a tailnet can't be looked at now: what was decided before stays until more is known.
+If the user gives no zones, they follow from the tailnets' suffixes, which devices show. A zone that a tailnet has shown
+is never dropped only because a tailnet can't be looked at now: it stays until more is known. The status of the
+DNSConfig remembers such zones. It also says when the zones come from the setting. No tailnet has shown those, so they
+go when the setting goes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,6 +15,9 @@ from tsoperator.api.rules import fqdn_error
 
 TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
+FROM_TAILNETS: Final = "Tailnets"
+FROM_SETTING: Final = "Setting"
+"""Where the zones in the status of a DNSConfig come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,8 @@ def known_suffixes(
 def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the zones that the nameserver answers for.
 
-    *given* are the zones that the user gives, and *served* those that it answers for now. Without given zones, it
-    answers for all of ts.net, because stub domains may lead all of it to the nameserver.
+    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
+    it answers for all of ts.net, because stub domains may lead all of it to the nameserver.
     """
     if given:
         return tuple(given)
@@ -93,10 +98,10 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
 def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the zones that the cluster's DNS has to forward to the nameserver.
 
-    *given* are the zones that the user gives, and *served* those that are forwarded now. Without given zones, these are
-    the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net, such as
-    those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net. There
-    are none yet if nothing is forwarded so far, and more may be known in a moment.
+    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
+    these are the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net,
+    such as those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net.
+    There are none yet if nothing is forwarded so far, and more may be known in a moment.
     """
     if given:
         return tuple(given)
@@ -109,20 +114,37 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] =
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
-    """Return the `stub_zones` of *dnsconfig*, whose status has those that are forwarded now."""
-    return stub_zones(given, suffixes, shown_zones(dnsconfig))
+    """Return the `stub_zones` of *dnsconfig*, whose status has those that tailnets have shown before."""
+    return stub_zones(given, suffixes, tailnet_zones(dnsconfig))
+
+
+def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
+    """Return the fields of the status that say which *zones* the cluster's DNS has to forward, and why these."""
+    return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 
 
 def shown_zones(dnsconfig: Object) -> Sequence[str]:
     """Return the zones that the cluster's DNS has to forward, as the status of *dnsconfig* shows them."""
-    zones: Sequence[str] = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
+    zones: Sequence[str] = _cluster_dns(dnsconfig).get("zones") or ()
     return zones
+
+
+def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
+    """Return those of the `shown_zones` that a tailnet has shown; none if the user gave the zones.
+
+    Earlier versions did not say where the zones in the status come from, so theirs don't count.
+    """
+    return shown_zones(dnsconfig) if _cluster_dns(dnsconfig).get("zonesFrom") == FROM_TAILNETS else ()
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:
     """Say why *name* can't be the MagicDNS name of a device. *given* are the zones that the user gives."""
     anywhere = suffixes.anywhere and not given
     return fqdn_error(name, nameserver_zones(given, suffixes), anywhere=anywhere)
+
+
+def _cluster_dns(dnsconfig: Object) -> Object:
+    return (dnsconfig.get("status") or {}).get("clusterDNS") or {}
 
 
 def _is_suffix(domain: str) -> bool:

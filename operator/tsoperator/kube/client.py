@@ -213,15 +213,27 @@ class KubeClient:
         return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
 
     async def delete(
-        self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "", propagation: str = ""
+        self,
+        resource: Resource,
+        key: Key,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace: int | None = None,
     ) -> None:
-        """Delete the object; with *uid* or *resource_version* only if it still has them (else Conflict)."""
+        """Delete the object; with *uid* or *resource_version* only if it still has them (else Conflict).
+
+        A Pod has *grace* seconds to end. None leaves it the time that it says itself.
+        """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         if any(preconditions.values()):
             options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if propagation:
             options["propagationPolicy"] = propagation
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
 
     async def ask_pod(self, pod: Key, port: int, path: str) -> tuple[int, str]:

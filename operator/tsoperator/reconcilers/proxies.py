@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 
 from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
@@ -23,20 +24,21 @@ from tsoperator.api.objects import (
     has_finalizer,
     is_deleting,
     key_of,
+    uid,
 )
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
-from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, proxy_login
-from tsoperator.desired.secret import BY_DEVICE, device_of, login_url_of
+from tsoperator.desired.proxy import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
+from tsoperator.desired.secret import BY_DEVICE, device_of
 from tsoperator.desired.zones import Suffixes
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.settings import Settings
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import OWN, Tailnets
+from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
@@ -79,42 +81,58 @@ class Proxies:
             labelled = self.cache.indexed(resource, index, str(owner))
             return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
 
+        pods = found(POD)
         return Children(
             services=found(SERVICE),
             statefulsets=found(STATEFULSET),
             secrets=found(SECRET),
-            pods=found(POD),
+            pods=pods,
             metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
+            overdue=self.overdue(pods),
         )
+
+    def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
+        """Return, by UID, how many seconds ago the grace periods of those of *pods* ended that should be gone."""
+        ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
+        late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
+        return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
         """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*.
 
-        A tailnet that is refused to newcomers goes on for an owner that has proxies already. Raises Pending.
+        A tailnet that is refused to newcomers goes on for an owner that has proxies already.
         """
-        ids = _device_ids(children)
+        ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
         try:
             view = self._tailnets.at(name).view(owner, ids, destination)
+        except Pending as pending:
+            return TailnetView(name, pending=pending)
         except ControlError as error:
             return TailnetView(name, refusal=refusal_of(error))
         why = self._elsewhere(name, owner, children) if children.secrets else self._tailnets.refusal(name)
         return replace(view, refusal=Refusal(why)) if why else view
 
-    def home(self, name: str, owner: Owner, children: Children) -> str:
+    def _home(self, name: str, owner: Owner, children: Children) -> str:
         """Return the name of the tailnet in which the proxies of *owner* are, which names the one called *name*.
 
         These differ if a user has added or removed ``spec.tailnet``, which the API server lets them do, although
-        devices can't follow. Namespaced objects have no such field.
+        devices can't follow. Namespaced objects have no such field. Raises Pending.
         """
         reported = [device_of(secret, None) for secret in children.secrets]
         devices = {device.id: device.fqdn for device in reported if device.id}
         if owner.key.namespace or not devices:
             return name
-        return self._tailnets.home(name, _login_url(children), devices)
+        return self._tailnets.home(name, login_url(children.secrets), devices)
 
     def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
-        """Say that the proxies of *owner* are in another tailnet than the one called *name*; empty if they aren't."""
-        home = self.home(name, owner, children)
+        """Say that the proxies of *owner* are in another tailnet than the one called *name*.
+
+        Return an empty text if they aren't, or as long as nobody knows; new replicas wait for the answer.
+        """
+        try:
+            home = self._home(name, owner, children)
+        except Pending:
+            return ""
         if home == name:
             return ""
         where = f"Tailnet {home!r}" if home else "the operator's own tailnet"
@@ -130,13 +148,17 @@ class Proxies:
     async def auth_keys(self, parent: Object, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
         """Return the auth keys that a *wanted* proxy of *parent* needs, minting them if necessary, or why not.
 
-        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError, Pending.
+        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError.
         """
         if isinstance(wanted, Plan):
             return NO_KEYS
         login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
         try:
+            if login.in_need:
+                self._home(wanted.tailnet, wanted.owner, children)
             return await self._tailnets.at(wanted.tailnet).auth_keys(login)
+        except Pending as pending:
+            return Keys(awaited=login.in_need, pending=pending)
         except Exception as error:
             if refusal := refusal_of(error):
                 return refusal
@@ -144,7 +166,11 @@ class Proxies:
 
     async def report(self, owner: Owner, parent: Object, plan: Plan, failed: Failed) -> Result:
         """Report what *plan* says of *parent* as `Applier.report` does; forget its *owner* if *plan* releases it."""
-        result = await self._applier.report(parent, plan, failed)
+        try:
+            result = await self._applier.report(parent, plan, failed)
+        except Pending:  # raised when all is reported
+            self._tailnets.news_told(owner)
+            raise
         self._tailnets.news_told(owner)
         if plan.release:
             self.forget(owner)
@@ -177,7 +203,7 @@ class Proxies:
         Raises KubeError, ControlError, Pending.
         """
         children = self.children(owner)
-        if children == NO_CHILDREN:
+        if is_removed(children):
             self.forget(owner)
             return DONE
         if not self.cache.sees(resource, owner.key.namespace):
@@ -190,11 +216,14 @@ class Proxies:
             return Result(left)
         why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
         self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
-        ids, url = _device_ids(children), _login_url(children)
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
-        tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
-        plan = plan_removal(owner, children, tailnet)
-        await self._applier.apply({}, plan)
+        plan = plan_removal(owner, children, OWN if resource.namespaced else None)
+        try:
+            await self._applier.apply({}, replace(plan, notes=[]))
+        except UnknownTailnet as error:
+            raise UnknownTailnet(f"{error}; {plan.way_out}") from error
+        for note in plan.notes:
+            log.warning("%s %s: %s", resource.kind, owner.key, note.message)
         return Result(plan.requeue_after)
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
@@ -212,12 +241,3 @@ class Proxies:
         if namespace not in self._unseen:
             log.warning("namespace %s isn't watched: the proxies of its objects stay as they are", namespace)
         self._unseen.add(namespace)
-
-
-def _device_ids(children: Children) -> list[str]:
-    return [device for secret in children.secrets if (device := device_of(secret, None).id)]
-
-
-def _login_url(children: Children) -> str:
-    """Return where the proxy with these *children* logs in; empty if its Secrets don't say."""
-    return next(filter(None, map(login_url_of, children.secrets)), "")

@@ -20,6 +20,7 @@ from tsoperator.desired.children import in_the_way, is_marked
 from tsoperator.desired.plan import (
     Child,
     Creation,
+    DeleteDevice,
     Deletion,
     Errand,
     Note,
@@ -34,7 +35,7 @@ from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound,
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
-from tsoperator.runtime.result import Result
+from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]
 """Returns the plan that reports a refusal on an object, by a condition and an Event."""
@@ -67,17 +68,18 @@ class Applier:
         self._events = events
         self._run_errand = run_errand
         self._explain = explain
-        self._now = now
+        self.now = now
         self.journal = Journal(cache.listen)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
         """Carry out *plan* except for its status, and return the parent as it is stored now.
 
         If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
-        the error, so that the object is retried.
+        the error, so that the object is retried. While the deletion of a device goes on, report *plan* without the
+        steps that wait for it. Then raise Pending.
         """
         try:
-            return await self.apply(parent, plan)
+            parent, waiting = await self._apply(parent, plan)
         except Exception as error:
             refusal = self._explain(error)
             if refusal is None:
@@ -85,10 +87,14 @@ class Applier:
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
             parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
-            refused = failed(parent, refusal)
-            await self.report(await self._apply(parent, refused, whole=False), refused, failed)
+            refused = replace(failed(parent, refusal), whole=False)
+            parent, _ = await self._apply(parent, refused)
+            await self.report(parent, refused, failed)
             self.journal.failed(error, refused)
             raise
+        if waiting is not None:
+            await self.report(parent, replace(plan, release="", error=waiting), failed)
+        return parent
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
         """Write the status of *plan* if it differs, then remove the finalizer that *plan* releases.
@@ -105,6 +111,8 @@ class Applier:
                 self.journal.unreported(parent, refused)
                 self.journal.failed(error, refused)
             raise
+        if isinstance(plan.error, Pending):
+            raise Pending(plan.error.until, plan.requeue_after)
         if plan.error is not None:
             raise plan.error
         return Result(plan.requeue_after)
@@ -126,10 +134,14 @@ class Applier:
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
-        return await self._apply(parent, plan)
+        parent, waiting = await self._apply(parent, plan)
+        if waiting is not None:
+            raise waiting
+        return parent
 
-    async def _apply(self, parent: Object, plan: Plan, *, whole: bool = True) -> Object:
-        """Do what `apply` says. A plan that isn't *whole* only reports a refusal."""
+    async def _apply(self, parent: Object, plan: Plan) -> tuple[Object, Pending | None]:
+        """Do what `apply` says, and return the parent, and why it has to wait if the deletion of a device goes on."""
+        waiting: Pending | None = None
         self.journal.planned(parent, plan)
         writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
@@ -148,11 +160,17 @@ class Applier:
                         parent = stored
                 case Deletion():
                     await self._delete(step)
+                case DeleteDevice():
+                    try:
+                        await self._run_errand(step)
+                    except Pending as pending:
+                        waiting = pending
+                        break
                 case _:
                     await self._run_errand(step)
         await self._tell(parent, plan.notes)
-        self.journal.carried_out(parent, plan, [write for write in writes if write], whole=whole)
-        return parent
+        self.journal.carried_out(parent, plan, [write for write in writes if write])
+        return parent, waiting
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
         for note in notes:
@@ -212,6 +230,7 @@ class Applier:
                     uid=uid(obj),
                     resource_version=version,
                     propagation=deletion.propagation,
+                    grace=deletion.grace,
                 )
 
     async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
@@ -234,7 +253,7 @@ class Applier:
         old = [condition for condition in live.get("conditions") or () if condition["type"] in types]
         conditions = set_condition(old, wanted["conditions"], now="")
         if conditions != old:
-            now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
             conditions = set_condition(old, wanted["conditions"], now)
         return {**wanted, "conditions": conditions}
 

@@ -140,6 +140,11 @@ class Controller:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
 
+    def retry_refused(self) -> None:
+        """Reconcile now the keys whose last error a retry could not fix, because somebody may have fixed its cause."""
+        for key in self._patience:
+            self._queue.add(key)
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -158,6 +163,8 @@ class Controller:
             result = await self._bounded(key)
         except Pending as pending:
             pending.until.add_done_callback(lambda _: self._queue.add(key))
+            if pending.requeue_after is not None:
+                self._queue.requeue(key, pending.requeue_after)
             return Outcome.REQUEUE
         except Exception as error:  # noqa: BLE001 (an error of one key must not stop the others)
             return self._failed(key, error)

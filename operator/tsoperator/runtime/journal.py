@@ -112,10 +112,10 @@ class Journal:
         if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
             log.debug("%s: plan: %s", _name(parent), _described(parent, plan), extra=_fields(parent))
 
-    def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write], *, whole: bool = True) -> None:
+    def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
 
-        A plan that isn't *whole* says nothing of the refusals before it, because it only reports another one.
+        No refusal ends by a plan that isn't whole.
         """
         if not parent:
             return  # a proxy whose parent has vanished
@@ -135,7 +135,7 @@ class Journal:
             self._tell(parent, logging.INFO, "; ".join(changes))
         if plan.notes or known.notes:
             first: _First = "made" if is_made else "seen" if is_new else None
-            self._tell_notes(parent, known, plan, first=first, whole=whole and plan.error is None)
+            self._tell_notes(parent, known, plan, first=first, whole=plan.whole and plan.error is None)
         if plan.error is not None:
             self.failed(plan.error, plan)
 

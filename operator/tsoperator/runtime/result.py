@@ -24,8 +24,12 @@ class TerminalError(Exception):
 
 
 class Pending(Exception):
-    """A reconcile has to wait; its key is handed out again when *until* is done. This is no failure."""
+    """A reconcile has to wait; its key is handed out again when *until* is done. This is no failure.
 
-    def __init__(self, until: "asyncio.Future[Any]") -> None:
+    It is handed out after *requeue_after* seconds as well, if that is given.
+    """
+
+    def __init__(self, until: "asyncio.Future[Any]", requeue_after: float | None = None) -> None:
         super().__init__("waiting")
         self.until = until
+        self.requeue_after = requeue_after

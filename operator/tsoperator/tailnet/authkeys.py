@@ -14,6 +14,7 @@ from tsoperator.desired.replica import Replica, ReplicaSecrets
 from tsoperator.desired.secret import Reissue, auth_key_of, device_id_of, reissue_of, slim
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
+from tsoperator.runtime.result import Pending
 from tsoperator.runtime.tokenbucket import TokenBucket
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.client import TailnetClient
@@ -91,23 +92,36 @@ class AuthKeys:
         self._parents: dict[Owner, _Parent] = {}
 
     async def obtain(self, login: Login) -> Keys:
-        """Return the auth keys for the replicas in need. Raises KubeError, ControlError, Pending."""
+        """Return the auth keys for the replicas in need. Raises KubeError, ControlError.
+
+        If the control server takes long to answer for one replica, those after it are awaited, too.
+        """
         count = len(login.replicas)
         parent = self._parents.get(login.owner)
         if parent is None or parent.uid != login.parent_uid:
             parent = self._parents[login.owner] = _Parent(login.owner, login.parent_uid, count)
         parent.requeue_after, parent.replicas = None, count
         found: dict[int, str] = {}
+        awaited, waiting = set[int](), None
         for replica in login.replicas:
             if replica.ordinal not in login.in_need:
                 parent.unstored.pop(replica.ordinal, None)
                 parent.connected_since.pop(replica.ordinal, None)
-            elif (key := await self._obtain(parent, replica, is_new=login.is_new)) is not None:
-                found[replica.ordinal] = key
+            elif waiting is not None:
+                awaited.add(replica.ordinal)
+            else:
+                try:
+                    key = await self._obtain(parent, replica, is_new=login.is_new)
+                except Pending as pending:
+                    waiting = pending
+                    awaited.add(replica.ordinal)
+                    continue
+                if key is not None:
+                    found[replica.ordinal] = key
         # If a Secret is missing or names no device any more, we still remember the device that it named before.
         seen = {**parent.devices, **login.devices}
         parent.devices = {ordinal: device for ordinal, device in seen.items() if ordinal < count}
-        return Keys(found, parent.requeue_after)
+        return Keys(found, parent.requeue_after, frozenset(awaited), waiting)
 
     def forget(self, owner: Owner) -> None:
         """Forget a parent that has no proxies any more."""

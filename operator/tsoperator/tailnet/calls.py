@@ -6,6 +6,9 @@ waiting.
 
 After a call got no answer, the server is asked one call at a time. Any other call fails at once with the same error.
 The first answer ends that.
+
+A call may be forgotten before it has ended. Nobody knows then whether the server has carried it out, so whoever waits
+for it gets no answer, but `NotAsked`.
 """
 
 import asyncio
@@ -19,6 +22,10 @@ from tsoperator.runtime.result import Pending
 from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, RateLimited, Unavailable
 
 Answer = TypeVar("Answer")
+
+
+class NotAsked(Pending):
+    """The call was forgotten, or its tailnet has ended. The reconcile that wanted it begins anew."""
 
 
 @dataclass(slots=True)
@@ -52,6 +59,7 @@ class Calls:
         self._running = 0
         self._failure: ControlError | None = None
         self._turns: asyncio.Queue[_Call] = asyncio.Queue()
+        self._has_ended = False
 
     async def run(self) -> None:
         """Make calls until cancelled. Then end all calls without an answer, so that nobody waits for them any more."""
@@ -60,8 +68,7 @@ class Calls:
                 while True:
                     tasks.create_task(self._make(await self._turns.get()))
         finally:
-            for owner in [*self._of_owner]:
-                self.forget(owner)
+            self._forget_all()
             self._turns, self._running, self._failure = asyncio.Queue(), 0, None
 
     async def result(
@@ -69,14 +76,16 @@ class Calls:
     ) -> Answer:
         """Return what *make* returns. It is called once for each *wanted* value.
 
-        *owner* and *about* identify the call. Raises what *make* raises, Pending while it hasn't ended, and the last
-        failure while the control server gives no answer.
+        *owner* and *about* identify the call. Raises what *make* raises, Pending while it hasn't ended, NotAsked if it
+        is forgotten, and the last failure while the control server gives no answer.
         """
         call = self._call(owner, about, wanted, make)
         if not call.ended.done() and call.started:
             await asyncio.wait({call.ended}, timeout=self._patience)
         if not call.ended.done():
             raise Pending(call.ended)
+        if call.ended.cancelled():
+            raise NotAsked(call.ended)
         self._drop(call)
         if call.wanted != wanted:  # it was for something that is no longer wanted
             return await self.result(owner, about, wanted, make)
@@ -95,6 +104,7 @@ class Calls:
         """Call *make* soon, unless a call with the same *owner* and *about* is under way.
 
         If other calls get no answer before it is the turn of *make*, *give_up* is called with their failure instead.
+        Raises NotAsked.
         """
         try:
             self._call(owner, about, wanted, make, give_up)
@@ -109,6 +119,15 @@ class Calls:
             if not call.ended.done():
                 call.ended.cancel()
 
+    def end(self) -> None:
+        """Forget all calls, and make none from now on, because the registration of the tailnet has ended."""
+        self._has_ended = True
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        for owner in [*self._of_owner]:
+            self.forget(owner)
+
     def _call(
         self,
         owner: Owner,
@@ -117,7 +136,11 @@ class Calls:
         make: Callable[[], Awaitable[Any]],
         give_up: Callable[[ControlError], None] | None = None,
     ) -> _Call:
-        """Return the call that *owner* and *about* identify, or a new one. Raises ControlError."""
+        """Return the call that *owner* and *about* identify, or a new one. Raises ControlError, NotAsked."""
+        if self._has_ended:
+            over = asyncio.get_running_loop().create_future()
+            over.cancel()
+            raise NotAsked(over)
         there = self._of_owner.get(owner, {}).get(about)
         if there is not None and not there.started and there.wanted != wanted:
             there.wanted, there.make = wanted, make

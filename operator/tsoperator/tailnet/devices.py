@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Pace:
     first: float = 0.5
     longest: float = 10.0
     interval: float = 300.0
-    denied: float = 3600.0
+    denied: float = 300.0
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
@@ -96,7 +97,9 @@ class Devices:
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
         self._not_before = 0.0  # when the list may be read again, by the event loop's clock
+        self._hurry = asyncio.Event()  # the list may be read at once
         self._failure: ControlError | None = None  # the error of the last read, if it failed
+        self._first_try: asyncio.Future[None] | None = None  # what those wait for who need the list
 
     def listen(self, listener: Listener) -> None:
         """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
@@ -113,6 +116,18 @@ class Devices:
     def is_pending(self) -> bool:
         """Tell whether the list hasn't been read yet, and no try has failed either."""
         return self._told is None and self._failure is None
+
+    def first_try(self) -> "asyncio.Future[None]":
+        """Let the list be read; return what is done once it was read or a try has failed."""
+        self._wanted.set()
+        if self._first_try is None:
+            self._first_try = asyncio.get_running_loop().create_future()
+        return self._first_try
+
+    def wake(self) -> None:
+        """Let those go on who wait for the first try."""
+        if self._first_try is not None and not self._first_try.done():
+            self._first_try.set_result(None)
 
     def want_names(self) -> None:
         """Let the list be read soon, if it has shown no device of this tailnet yet."""
@@ -138,9 +153,19 @@ class Devices:
         """Return the last device that had this MagicDNS name or address, as it was then, if no device has it now."""
         return _find(text, self._departed.get)
 
+    def has(self, node_id: str) -> bool:
+        """Tell whether the device is in the list, and is this tailnet's own."""
+        device = self.known(node_id)
+        return device is not None and not device.external
+
+    def has_domain_of(self, names: Iterable[str]) -> bool:
+        """Tell whether a device of this tailnet is in the domain of one of these MagicDNS names."""
+        return not self._domains.keys().isdisjoint({domain_of(name) for name in names} - {""})
+
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
-        """Tell whether there are devices, and none of this tailnet is in the domain of one of these MagicDNS names."""
-        return bool(self._by_id) and self._domains.keys().isdisjoint(map(domain_of, names))
+        """Tell whether this tailnet has devices, and none in the domain of one of these MagicDNS names, if any."""
+        domains = {domain_of(name) for name in names} - {""}
+        return bool(domains and self._domains) and self._domains.keys().isdisjoint(domains)
 
     def put(self, device: Device) -> None:
         """Enter *device*, which the caller has just changed or read."""
@@ -166,11 +191,20 @@ class Devices:
             elif self._failure is not None:
                 raise self._failure.with_traceback(None)
 
+    def retry(self) -> None:
+        """If the list could not be read, read it now, because somebody may have fixed the cause."""
+        if self._failure is not None:
+            self._not_before = self._now()
+            self._hurry.set()
+
     async def follow(self) -> None:
         """Keep the table up to date until cancelled, starting when somebody first asks for a device."""
         await self._wanted.wait()
         while True:
-            await asyncio.sleep(self._not_before - self._now())
+            self._hurry.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._not_before):
+                    await self._hurry.wait()
             self._wanted.clear()
             try:
                 async with self._reading:
@@ -201,6 +235,7 @@ class Devices:
         self._failure = None
         await self._update(listed)
         self._tell_names()
+        self.wake()
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
@@ -212,6 +247,7 @@ class Devices:
         was_pending, self._failure = self.is_pending(), error
         if was_pending:
             self._call_name_listeners()
+        self.wake()
         self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:

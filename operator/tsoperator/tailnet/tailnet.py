@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tsoperator.api.device import Device, lookup_names
+from tsoperator.api.device import Device, lookup_name, lookup_names
 from tsoperator.api.objects import DEVICE, Object, Resource
 from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import Destination, TailnetView
+from tsoperator.desired.devices import Destination, Holder, TailnetView
 from tsoperator.desired.login import Keys, Login
-from tsoperator.desired.plan import ControlStep
+from tsoperator.desired.plan import ControlStep, DeleteDevice
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.result import Pending
@@ -54,6 +55,8 @@ class Tailnet:
         self._calls = Calls()
         self._auth_keys = AuthKeys(kube, client, self._calls)
         self._upkeep = DeviceUpkeep(client, self.devices, self._calls, cache)
+        preflight.listen(self.devices.retry)
+        preflight.listen(self._upkeep.retry)
 
     async def run(self) -> None:
         """Follow the devices, make calls, and look whether the tailnet is set up, until cancelled."""
@@ -80,12 +83,21 @@ class Tailnet:
         )
 
     async def auth_keys(self, login: Login) -> Keys:
-        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError, Pending."""
+        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError."""
         return await self._auth_keys.obtain(login)
 
     async def carry_out(self, step: ControlStep) -> None:
         """Ask the control server for what *step* says. Raises ControlError, Pending."""
         await self._upkeep.carry_out(step)
+
+    async def delete(self, step: DeleteDevice) -> bool:
+        """Delete a device; return False if this tailnet has no such device. Raises ControlError, Pending."""
+        return await self._upkeep.delete(step)
+
+    def end(self) -> None:
+        """Ask nothing any more, because the registration has ended; let nobody wait."""
+        self._calls.end()
+        self.devices.wake()
 
     def news_told(self, owner: Owner) -> None:
         """Forget the news that `view` returned last to *owner*, because *owner* has reported them."""
@@ -97,11 +109,12 @@ class Tailnet:
         self._upkeep.forget(owner)
         self._calls.forget(owner)
 
-    def _holders(self, found: Mapping[str, Device]) -> dict[str, Device]:
+    def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
         """Return which devices have the names that those *found* asked for, where these got others."""
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
-        return {node_id: holder for node_id, name in others.items() if (holder := self.devices.at(name)) is not None}
+        holders = ((node_id, self.devices.at(name)) for node_id, name in others.items())
+        return {node_id: self._upkeep.holder(device) for node_id, device in holders if device is not None}
 
     def _destination(self, text: str) -> Destination:
         departed = self.devices.departed(text)
@@ -117,19 +130,27 @@ class Tailnets:
     """
 
     def __init__(
-        self, tailnets: Iterable[Tailnet], exists: Callable[[str], bool] = lambda name: False, pause: float = _PAUSE
+        self,
+        tailnets: Iterable[Tailnet],
+        exists: Callable[[str], bool] = lambda name: False,
+        pause: float = _PAUSE,
+        held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
         """*exists* tells whether there is a Tailnet with that name.
 
+        *held* returns the names of the Tailnets that have been usable, so that devices may be in them.
         A tailnet is followed again *pause* seconds after that has failed; a failure of the operator's own is raised.
         """
         self._tailnets = {each.name: each for each in tailnets}
         self._exists = exists
         self._pause = pause
+        self._held = held
+        self._deleted: dict[Owner, set[str]] = defaultdict(set)  # IDs of devices that were deleted for an owner
         self._refusals: dict[str, str] = {}
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
         self._name_listeners: list[Callable[[], None]] = []
+        self._finding_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
 
@@ -169,31 +190,19 @@ class Tailnets:
 
         *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be several
         tailnets, and several Tailnets may be for the same one. Devices of different servers may have the same ID. So
-        the answer is *name* unless the devices are certainly elsewhere.
+        the answer is *name* unless the devices are certainly elsewhere. Raises Pending until the lists of devices that
+        tell have been read.
         """
-        there = {each.name: each.devices for each in self._tailnets.values() if each.client.url == url}
-        named = there.pop(name, None)
-        if named is None and len(there) == 1:
-            return next(iter(there))
-        if named is not None and (_knows(named, devices) or not named.lacks_domains_of(devices.values())):
+        named = self._tailnets.get(name)
+        others = [each for each in self._tailnets.values() if each.client.url == url and each is not named]
+        is_there = named is not None and named.client.url == url
+        if named is not None and is_there and _is_home(named.devices, devices):
             return name
-        return next((other for other, known in there.items() if _knows(known, devices)), name)
-
-    async def find(self, url: str, device_ids: Iterable[str]) -> str:
-        """Return the name of the tailnet that has devices with these IDs, whose proxies log in at *url*.
-
-        If the devices are gone, this is any tailnet at that URL. Raises ControlError if a list of devices can't be
-        read, and UnknownTailnet if there is no tailnet at that URL.
-        """
-        there = [each for each in self._tailnets.values() if each.client.url == url]
-        if not there:
-            raise UnknownTailnet(
-                f"no Tailnet is for the control server {url}: make one, so that devices can be deleted"
-            )
-        for each in there if len(there) > 1 else ():
-            await each.devices.refresh()
-        wanted = [*device_ids]
-        return next((each for each in there if _knows(each.devices, wanted)), there[0]).name
+        if named is not None and not is_there and len(others) == 1:
+            return others[0].name
+        if others:
+            _await_lists([*([named] if named is not None and is_there else ()), *others])
+        return next((each.name for each in others if _has(each.devices, devices)), name)
 
     def findings(self) -> Mapping[str, Findings]:
         """Return what was last found missing in each tailnet."""
@@ -208,6 +217,8 @@ class Tailnets:
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
+        for told in self._finding_listeners:
+            tailnet.preflight.listen(told)
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
@@ -251,13 +262,63 @@ class Tailnets:
             await asyncio.sleep(self._pause)
 
     def _end(self, name: str) -> None:
-        self._tailnets.pop(name, None)
+        if (tailnet := self._tailnets.pop(name, None)) is not None:
+            tailnet.end()
         if (task := self._running.pop(name, None)) is not None:
             task.cancel()
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Ask the control server of the tailnet that *step* names. Raises ControlError, Pending."""
-        await self.at(step.tailnet).carry_out(step)
+        """Ask the control server of the tailnet that *step* names. Raises ControlError, Pending.
+
+        A device that is to be deleted may be in another tailnet. Namespaced objects have no ``spec.tailnet``, so their
+        devices are certainly where they should be.
+        """
+        if isinstance(step, DeleteDevice) and not step.owner.key.namespace:
+            await self._delete(step)
+        else:
+            await self.at(step.tailnet or OWN).carry_out(step)
+
+    async def _delete(self, step: DeleteDevice) -> None:
+        """Delete a device from the tailnet in which it is. Raises ControlError, Pending.
+
+        Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may have the
+        device. No other device has its ID at the same URL, so only the right tailnet deletes it. The device is gone if
+        it was certainly in a tailnet that doesn't have it any more.
+        """
+        if step.device in self._deleted.get(step.owner, ()):
+            return
+        asked = [each for each in self._tailnets.values() if _may_have(each, step)]
+        asked.sort(key=lambda each: (not each.devices.has(step.device), each.name != step.tailnet))
+        if step.tailnet is not None and not any(each.devices.has(step.device) for each in asked):
+            if step.tailnet not in self._tailnets:
+                _await_lists(asked)
+            self.at(step.tailnet)  # raises UnknownTailnet or Pending if nobody can ask it
+        for each in asked:
+            if await each.delete(step):
+                self._deleted[step.owner].add(step.device)
+                return
+            if _was_in(each, step):
+                return
+        self._check_that_it_is_gone(step, asked)
+
+    def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
+        """Check that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
+
+        Nobody knows in which one it was. So the one that the parent names counts, if all others have been asked, too.
+        """
+        device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
+        for name in self._held():
+            if name not in self._tailnets:
+                try:
+                    self.at(name)
+                except UnknownTailnet as error:
+                    raise UnknownTailnet(f"{device} may be in a tailnet that can't be asked: {error}") from error
+        named = next((each for each in asked if each.name == step.tailnet), None)
+        if named is None or named.devices.lacks_domains_of([step.name]):
+            raise UnknownTailnet(
+                f"{device} is in no tailnet that the operator can ask, so it can't be deleted: create a Tailnet for "
+                "the tailnet in which it is"
+            )
 
     def news_told(self, owner: Owner) -> None:
         """Forget the news that `Tailnet.view` returned last to *owner*, because *owner* has reported them."""
@@ -266,6 +327,7 @@ class Tailnets:
 
     def forget(self, owner: Owner) -> None:
         """Forget the proxies of *owner* in every tailnet."""
+        self._deleted.pop(owner, None)
         for each in self._tailnets.values():
             each.forget(owner)
 
@@ -283,6 +345,12 @@ class Tailnets:
         for each in self._tailnets.values():
             each.devices.listen_to_names(listener)
 
+    def listen_to_findings(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a look finds a tailnet set up in another way than before."""
+        self._finding_listeners.append(listener)
+        for each in self._tailnets.values():
+            each.preflight.listen(listener)
+
     def all(self, resource: Resource) -> list[Object]:
         """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""
         del resource
@@ -295,8 +363,49 @@ def device_object(tailnet: str, device: Device) -> Object:
     return {"kind": DEVICE.kind, "metadata": metadata, "aliases": sorted(lookup_names(device))}
 
 
-def _knows(devices: Devices, wanted: Iterable[str]) -> bool:
-    return any(map(devices.known, wanted))
+def _await_lists(tailnets: Iterable[Tailnet]) -> None:
+    """Let the lists of devices be read. Raises Pending if one has not been read yet."""
+    unread = [each.devices.first_try() for each in tailnets if each.devices.is_pending()]
+    if unread:
+        raise Pending(unread[0])
+
+
+def _has(devices: Devices, wanted: Iterable[str]) -> bool:
+    return any(map(devices.has, wanted))
+
+
+def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
+    """Tell whether the *wanted* devices, with their MagicDNS names by ID, certainly joined the tailnet of *devices*.
+
+    They log in at the same URL.
+    """
+    return _has(devices, wanted) or devices.has_domain_of(wanted.values()) or any(map(_is_headscales, wanted))
+
+
+def _may_have(tailnet: Tailnet, step: DeleteDevice) -> bool:
+    """Tell whether *tailnet* may be asked for the device of *step*: no other one at its server has the same ID."""
+    if tailnet.client.url == step.url:
+        return True
+    if not step.url:
+        return tailnet.name == step.tailnet or (step.tailnet is None and not _is_headscales(step.device))
+    known = tailnet.devices.known(step.device)  # the URL of its Tailnet may have been changed
+    return known is not None and bool(step.name) and lookup_name(known.name) == lookup_name(step.name)
+
+
+def _was_in(tailnet: Tailnet, step: DeleteDevice) -> bool:
+    """Tell whether the device of *step* was certainly in *tailnet*, which doesn't have it any more. Raises Pending.
+
+    Headscale has one tailnet at a URL. Tailscale has many, but each MagicDNS domain belongs to one of them.
+    """
+    if _is_headscales(step.device) and tailnet.client.url == step.url:
+        return True
+    _await_lists([tailnet])
+    return tailnet.devices.has_domain_of([step.name])
+
+
+def _is_headscales(device_id: str) -> bool:
+    """Tell whether Headscale gave this ID: Headscale's IDs are numbers, Tailscale's never are."""
+    return device_id.isdecimal()
 
 
 def _telling(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:

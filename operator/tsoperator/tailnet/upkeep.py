@@ -9,8 +9,8 @@ from typing import Final
 
 from tsoperator.api.device import Device
 from tsoperator.api.objects import SECRET
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import NAME, TAGS, Failed, listed
+from tsoperator.desired.children import Owner, parent_title
+from tsoperator.desired.devices import NAME, TAGS, TWO_HOSTNAMES, Failed, Holder, listed
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
 from tsoperator.desired.secret import BY_DEVICE
@@ -37,7 +37,7 @@ class Retry:
     """
 
     soon: float = 30.0
-    later: float = 600.0
+    later: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,14 @@ class DeviceUpkeep:
             there.shown = 0
             self._forget_if_empty(owner)
 
+    def retry(self) -> None:
+        """Let the changes that failed be asked for again now, because somebody may have changed the policy."""
+        now = asyncio.get_running_loop().time()
+        for memory in self._memories.values():
+            memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
+            for device, _ in memory.failures:
+                self._devices.announce(device)
+
     def forget(self, owner: Owner) -> None:
         """Forget a parent that has no proxies any more."""
         self._memories.pop(owner, None)
@@ -118,8 +126,8 @@ class DeviceUpkeep:
         match step:
             case ForgetFailure(_, owner, device, what):
                 self._forget_failure(owner, (device, what))
-            case DeleteDevice(_, owner, device):
-                await self._calls.result(owner, step, None, lambda: self._delete(device))
+            case DeleteDevice():
+                await self.delete(step)
             case FreeName(_, owner, hostname, _):
                 try:
                     await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
@@ -134,6 +142,10 @@ class DeviceUpkeep:
             case TakeName(_, owner, device, hostname, _):
                 failing = _name_refused(step, self._devices.known(device))
                 self._begin(owner, (device, NAME), hostname, lambda: self._take_name(step), failing)
+
+    async def delete(self, step: DeleteDevice) -> bool:
+        """Delete a device; return False if this tailnet has no such device. Raises ControlError, Pending."""
+        return await self._calls.result(step.owner, step, None, lambda: self._delete(step.device))
 
     def _begin(
         self,
@@ -193,9 +205,10 @@ class DeviceUpkeep:
     def _seconds(self, error: ControlError) -> float:
         return self._retry.later if isinstance(error, Refused) else self._retry.soon
 
-    async def _delete(self, device: str) -> None:
-        await self._tailnet.delete_device(device)
+    async def _delete(self, device: str) -> bool:
+        was_there = await self._tailnet.delete_device(device)
         self._devices.drop(device)
+        return was_there
 
     async def _set_tags(self, step: SetTags) -> Finding | None:
         device = self._devices.known(step.device)
@@ -236,6 +249,9 @@ class DeviceUpkeep:
 
         Return news of the deletion, a notice that says why the device is kept, or None if it was gone already.
         """
+        if self.holder(holder).parent:
+            words = f"the name {hostname} is held by {self.holder(holder)}; to have it, {TWO_HOSTNAMES}"
+            return Finding(Effect.NOTICE, "NameHeld", words, self._retry.later)
         if not (why := self._why_kept(holder, tags)):
             try:
                 live = await self._tailnet.device(holder.node_id)  # the list is seconds old, or minutes
@@ -245,7 +261,7 @@ class DeviceUpkeep:
             self._devices.put(live)
             why = self._why_kept(live, tags)
         if why:
-            words = f"the name {hostname} is held by device {holder.name} ({holder.node_id}), which {why}"
+            words = f"the name {hostname} is held by {Holder(holder)}, which {why}"
             words = f"{words}; to have it, delete that device or choose another hostname"
             return Finding(Effect.NOTICE, "NameHeld", words, self._retry.later)
         await self._tailnet.delete_device(holder.node_id)
@@ -254,10 +270,13 @@ class DeviceUpkeep:
         log.debug("%s", words)
         return Finding(Effect.NEWS, "NameTakenOver", words)
 
+    def holder(self, device: Device) -> Holder:
+        """Return *device*, which has a name that another one asked for, with the object whose proxy it is."""
+        secret = next(iter(self._cache.indexed(SECRET, BY_DEVICE, device.node_id)), None)
+        return Holder(device, parent_title(secret) if secret else "")
+
     def _why_kept(self, holder: Device, tags: Sequence[str]) -> str:
         """Say why *holder* must not be deleted; empty if it is dead and has exactly these *tags*."""
-        if self._cache.indexed(SECRET, BY_DEVICE, holder.node_id):
-            return "is another proxy of this cluster"
         if set(holder.tags) != set(tags):
             return f"has other tags: {listed(holder.tags)}"
         if holder.connected is None:

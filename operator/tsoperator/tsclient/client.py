@@ -4,7 +4,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -46,6 +45,16 @@ class TailnetClient:
         self._tokens = TokenSource(self._transport, credentials, clock)
         self._device_lists = DeviceListReader()
 
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call *listener* with the status of each answer, as *observe* is called."""
+        observe = self._transport.observe
+
+        def tell(method: str, status: str) -> None:
+            observe(method, status)
+            listener(status)
+
+        self._transport.observe = tell
+
     def use(self, credentials: ClientCredentials) -> None:
         """Use other *credentials* of the same tailnet from now on."""
         self._tokens.use(credentials)
@@ -76,10 +85,13 @@ class TailnetClient:
         """Read the list of Tailscale Services, to see that the OAuth client may. Raises NotSupported."""
         (await self._call("GET", _SERVICES)).check()
 
-    async def delete_device(self, device_id: str) -> None:
-        """Delete the device with that node ID. It is no error if there is no such device any more."""
-        with suppress(Missing):
+    async def delete_device(self, device_id: str) -> bool:
+        """Delete the device with that node ID; return False if the tailnet has no such device."""
+        try:
             (await self._call("DELETE", _device_path(device_id))).check()
+        except Missing:
+            return False
+        return True
 
     async def set_tags(self, device_id: str, tags: Sequence[str]) -> None:
         """Replace the tags of the device with that node ID by *tags*. Raises Missing."""
@@ -92,11 +104,14 @@ class TailnetClient:
         """
         (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
 
-    async def granted(self) -> Granted:
-        """Return what the OAuth client may do, as the server says when it issues an access token."""
+    async def granted(self, *, anew: bool = False) -> Granted:
+        """Return what the OAuth client may do, as the server says when it issues an access token.
+
+        If asked *anew*, get another token: what the server allows may have changed since it issued the present one.
+        """
         try:
             async with asyncio.timeout(self._retry.call):
-                await self._tokens.token()
+                await self._tokens.token(anew=anew)
         except TimeoutError:
             raise Unavailable(f"the control server {self.url} gave no token within {self._retry.call:g} s") from None
         return self._tokens.granted

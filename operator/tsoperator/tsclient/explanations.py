@@ -29,9 +29,11 @@ DEVICES: Final = "devices:core"
 NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
 """The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
 
-_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by a part of a call's path
+_SERVICES: Final = "services"
+_READ = {_SERVICES: "Services"}  # what a Tailnet needs with read access only
+_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": _SERVICES}  # by a part of a call's path
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
-_AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
+_AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
 _PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"
@@ -77,10 +79,14 @@ def lacking(granted: Granted, scope: str) -> bool:
     return granted.scopes is not None and _BROAD.isdisjoint(granted.scopes) and scope not in granted.scopes
 
 
-def client_words(url: str) -> str:
-    """Return words for the OAuth client that the operator needs at the control server with this *url*."""
+def client_words(url: str, scope: str = "") -> str:
+    """Return words for the OAuth client that the operator needs at the control server with this *url*.
+
+    It also has to have *scope*, if one is given.
+    """
     scopes = " and ".join(NEEDED.values())
-    return f"an OAuth client of {clients_place(url)} with write access to {scopes}, and with {OPERATOR_TAG}"
+    reads = f", with read access to {_READ[scope]}" if scope in _READ else ""
+    return f"an OAuth client of {clients_place(url)} with write access to {scopes}{reads}, and with {OPERATOR_TAG}"
 
 
 def _unknown_client(error: Refused) -> str:
@@ -149,10 +155,10 @@ def _scope_of(error: Refused) -> str:
 def _scope_missing(error: Refused) -> str:
     server, path = error.call.server, error.call.path
     scope = _scope_of(error)
-    name = NEEDED.get(scope, scope)
+    name, access = _READ.get(scope) or NEEDED.get(scope, scope), "read" if scope in _READ else "write"
     return (
         f"{_client(error)} may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
-        f"write access; use {client_words(server)}"
+        f"{access} access; use {client_words(server, scope)}"
     )
 
 

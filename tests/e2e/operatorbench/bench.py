@@ -57,7 +57,9 @@ class Watched:
     async def warm(self) -> None:
         """See one Service through, so that neither the operator's start nor its first connections are measured."""
         await self.cluster.create(["first"])
-        await self.cluster.until(lambda: self.cluster.ready(1), _START, "the first Service is ready")
+        await self.cluster.until(
+            lambda: self.cluster.reported(1), _START, "the first Service says that its proxy is made"
+        )
         await self.cluster.delete(["first"])
         await self.cluster.until(self.cluster.gone, LIMIT, "the first Service is gone")
         await self.settle()

@@ -84,9 +84,9 @@ class Cluster:
         """Tell whether there are StatefulSets for *count* Services."""
         return len(self._objects[_STATEFULSETS]) >= count
 
-    def ready(self, count: int) -> bool:
-        """Tell whether *count* Services say that they are ready."""
-        return sum(map(is_ready, self._objects[SERVICES].values())) >= count
+    def reported(self, count: int) -> bool:
+        """Tell whether *count* Services say that their proxies are made."""
+        return sum(map(is_reported, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
         """Tell whether neither Services nor anything that was made for them is left; the nameserver's objects stay."""
@@ -140,10 +140,14 @@ class Cluster:
             raise BedError(f"not within {seconds:g} s: {what}; there are {counts}") from None
 
 
-def is_ready(service: Object) -> bool:
-    """Tell whether the status of *service* says that its proxy was made."""
+def is_reported(service: Object) -> bool:
+    """Tell whether the status of *service* says that its proxy was made.
+
+    The Go operator then says that the Service is ready. Ours says that it waits for the Pod, which never runs here.
+    """
     conditions = (service.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == CONDITION_PROXY_READY and each["status"] == "True" for each in conditions)
+    found = [each for each in conditions if each["type"] == CONDITION_PROXY_READY]
+    return any(each["status"] == "True" or each["reason"] == "ProxyPending" for each in found)
 
 
 def addressed(configmap: Object) -> int:

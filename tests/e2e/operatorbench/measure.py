@@ -89,8 +89,8 @@ class Burst(Run):
 class Sample(Burst):
     """The figures of one run of the first scenario."""
 
-    ready_seconds: float
-    """Until the last Service said that it is ready, as `made.seconds` until the last StatefulSet was there."""
+    reported_seconds: float
+    """Until the last Service said that its proxy is made, as `made.seconds` until the last StatefulSet was there."""
     peak_mb: float
     """The most that it ever had."""
 

@@ -54,7 +54,7 @@ class OneByOne:
             for number in range(count):
                 await asyncio.sleep(started + number * _EVERY - time.monotonic())
                 group.create_task(self._serve(number))
-        await cluster.until(lambda: cluster.ready(count), LIMIT, "all Services are ready")
+        await cluster.until(lambda: cluster.reported(count), LIMIT, "all Services say that their proxies are made")
         await cluster.until(lambda: cluster.resolved(count), LIMIT, "all names have addresses")
         return time.monotonic() - started
 

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -174,6 +174,7 @@ class Bed:
             plane.wait()
         with progress.step("node Ready"):
             node.start()
+            plane.start_scheduler()
             node.wait()
         with progress.step("cluster DNS"):
             plane.wait_for_controllers()
@@ -181,6 +182,22 @@ class Bed:
         with progress.step("tailnet devices outside the cluster"):
             self._start_peers()
         self._open_to_the_machine()
+
+    @contextmanager
+    def second_node(self) -> Iterator[Node]:
+        """Have a second node in the cluster, with the taint `node.TAINT`; at the end it is gone, and so are its Pods.
+
+        Meanwhile the controllers take a silent node for dead as soon as they do by default.
+        """
+        with ExitStack() as stack:
+            machine = network.make_second_node(self.folder, self.machines)
+            node = Node(self.plane, machine, self.folder / machine.name, network.SECOND_NODE)
+            stack.callback(node.remove)
+            node.start_runtime()
+            node.start()
+            node.wait()
+            stack.enter_context(self.plane.kubernetes_patience())
+            yield node
 
     def _start_dns(self) -> None:
         self.kubectl("apply", "-f", MANIFESTS / "coredns.yaml")

@@ -84,11 +84,11 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """The API server's URL for who runs beside it."""
-        return f"https://{LOOPBACK}:{self.ports.api}"
+        """The API server's URL for what belongs to the cluster, on whichever node that is."""
+        return f"https://{network.NODE if self.inside else LOOPBACK}:{self.ports.api}"
 
     def kubeconfig(self, user: str) -> Path:
-        """Name the kubeconfig of *user* for who runs beside the API server."""
+        """Name the kubeconfig of *user* for what belongs to the cluster."""
         return self.folder / "kubeconfigs" / f"{user.replace(':', '-')}.json"
 
     @property
@@ -108,6 +108,23 @@ class ControlPlane:
         """Wait until the API server is ready, and start the controller manager."""
         self._wait_for_api_server()
         self._start_controller_manager()
+
+    def start_scheduler(self) -> None:
+        """Start the scheduler."""
+        kubeconfig = self.kubeconfig("system:kube-scheduler")
+        self._start("kube-scheduler", {"kubeconfig": kubeconfig, "leader-elect": "false", "bind-address": LOOPBACK})
+
+    @contextmanager
+    def kubernetes_patience(self) -> Iterator[None]:
+        """Have the controllers take a silent node for dead after as many seconds as they do by default."""
+        name = "kube-controller-manager"
+        self.daemons.stop(name)
+        self._start_controller_manager({"node-monitor-grace-period": "50s"})
+        try:
+            yield
+        finally:
+            self.daemons.stop(name)
+            self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
         """Wait until the controllers work."""
@@ -228,7 +245,7 @@ class ControlPlane:
             flags |= {"bind-address": LOOPBACK, "endpoint-reconciler-type": "none"}
         self._start(API_SERVER, flags)
 
-    def _start_controller_manager(self) -> None:
+    def _start_controller_manager(self, changes: Mapping[str, Word] | None = None) -> None:
         flags: dict[str, Word] = {
             "kubeconfig": self.kubeconfig("kube-controller-manager"),
             "bind-address": LOOPBACK,
@@ -241,7 +258,7 @@ class ControlPlane:
         if not self.inside:
             # No kubelet renews the lease of the node there: this controller would take its Pods for dead.
             flags["controllers"] = "*,-node-lifecycle-controller"
-        self._start("kube-controller-manager", {**flags, **self.controller_flags})
+        self._start("kube-controller-manager", {**flags, **self.controller_flags, **(changes or {})})
 
     def _start(self, name: str, flags: dict[str, Word]) -> Daemon:
         argv: list[Word] = [program(self.paths, name), *(f"--{flag}={value}" for flag, value in flags.items())]

@@ -14,6 +14,7 @@ USERS: Mapping[str, tuple[str, ...]] = {
     "system:kube-scheduler": (),
     "system:kube-proxy": (),
     "system:node:node1": ("system:nodes",),
+    "system:node:node2": ("system:nodes",),
 }
 
 

@@ -16,6 +16,7 @@ from tests.e2e.testbed.processes import wait_until
 
 CGROUPS = Path("/sys/fs/cgroup")
 OURS = "kubepods"  # the cgroup of all Pods, made by the kubelet
+OURS_ON = f"{OURS}-%s"  # that in which the kubelet of a further node makes its own
 # What a kubelet sets for the whole machine; `down` sets it back.
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
@@ -92,11 +93,19 @@ def _iptables() -> list[str]:
 
 
 def pod_cgroups(cgroups: Path = CGROUPS) -> list[Path]:
-    """Return the cgroups of Pods, one a hierarchy."""
+    """Return the cgroups of Pods, one a hierarchy and node."""
     if not cgroups.exists():
         return []
     candidates: Iterable[Path] = (cgroups, *(entry for entry in cgroups.iterdir() if entry.is_dir()))
-    return [folder / OURS for folder in candidates if (folder / OURS).is_dir()]
+    return [found for folder in candidates for name in (OURS, OURS_ON % "*") for found in folder.glob(name)]
+
+
+def make_cgroups(node: str, cgroups: Path = CGROUPS) -> str:
+    """Make a cgroup in each hierarchy for the Pods of a further *node*, and return its path."""
+    unified = (cgroups / "cgroup.procs").exists()
+    for hierarchy in [cgroups] if unified else [folder.parent for folder in cgroups.glob("*/cgroup.procs")]:
+        (hierarchy / (OURS_ON % node)).mkdir(exist_ok=True)
+    return f"/{OURS_ON % node}"
 
 
 def pods_run(cgroups: Path = CGROUPS) -> bool:

@@ -1,9 +1,11 @@
 """Machines on one wire that leads nowhere: `wan` (the wire), `node` (the cluster), and two for devices outside.
 
-The device on `peer` is in the first tailnet, that on `second` in the second.
+The device on `peer` is in the first tailnet, that on `second` in the second. A test can add `node2`, a second node.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.isolation import NETNS, Isolation
@@ -11,21 +13,36 @@ from tests.e2e.testbed.isolation import NETNS, Isolation
 # Private: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
 WAN = "10.255.0.1"
 NODE = "10.255.0.10"
-PEER = "10.255.0.20"
-SECOND = "10.255.0.30"
 BITS = 24
 BRIDGE = "wan0"
-NAMES = ("wan", "node", "peer", "second")
 
-POD_CIDR = "10.244.0.0/22"
+POD_CIDR = "10.244.0.0/21"  # of all nodes
 SERVICE_CIDR = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 
+_FORWARDING = "sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1"
+
+
+class Place(NamedTuple):
+    """Where a node of the cluster is: its machine, the node's name and address, and the addresses of its Pods."""
+
+    machine: str
+    name: str
+    address: str
+    pods: str
+
+
+FIRST_NODE = Place("node", "node1", NODE, "10.244.0.0/22")
+SECOND_NODE = Place("node2", "node2", "10.255.0.11", "10.244.4.0/22")
+
+_ON_THE_WIRE = {FIRST_NODE.machine: NODE, "peer": "10.255.0.20", "second": "10.255.0.30"}
+NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine)
+
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make them and connect them; their files go into folders of *folder*."""
-    machines = {name: Isolation.make(name, folder / name) for name in NAMES}
+    """Make all but the second node and connect them; their files go into folders of *folder*."""
+    machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]
     _configure(
         wan,
@@ -33,20 +50,34 @@ def make(folder: Path) -> dict[str, Isolation]:
         f"ip address add {WAN}/{BITS} dev {BRIDGE}",
         f"ip link set {BRIDGE} up",
     )
-    for name, address in (("node", NODE), ("peer", PEER), ("second", SECOND)):
-        target = machines[name].first.pid
-        _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
-        # The other end is moved from outside, where the target's pid means something.
-        _run_in_network(wan, f"ip link set eth0 netns {target}")
-        _configure(
-            machines[name],
-            f"ip address add {address}/{BITS} dev eth0",
-            "ip link set eth0 up",
-            # tailscaled takes a machine without a default route for one without a network.
-            f"ip route add default via {WAN}",
-        )
-    _configure(machines["node"], "sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1")
+    for name, address in _ON_THE_WIRE.items():
+        _connect(wan, machines[name], address)
+    _configure(machines[FIRST_NODE.machine], _FORWARDING)
     return machines
+
+
+def make_second_node(folder: Path, machines: Mapping[str, Isolation]) -> Isolation:
+    """Make the machine of the second node beside *machines*; Pods of either node reach those of the other."""
+    made = Isolation.make(SECOND_NODE.machine, folder / SECOND_NODE.machine)
+    _connect(machines["wan"], made, SECOND_NODE.address)
+    _configure(made, _FORWARDING, f"ip route add {FIRST_NODE.pods} via {FIRST_NODE.address}")
+    _configure(machines[FIRST_NODE.machine], f"ip route replace {SECOND_NODE.pods} via {SECOND_NODE.address}")
+    return made
+
+
+def _connect(wan: Isolation, machine: Isolation, address: str) -> None:
+    """Put a machine on the wire."""
+    name = machine.name
+    _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
+    # The other end is moved from outside, where the target's pid means something.
+    _run_in_network(wan, f"ip link set eth0 netns {machine.first.pid}")
+    _configure(
+        machine,
+        f"ip address add {address}/{BITS} dev eth0",
+        "ip link set eth0 up",
+        # tailscaled takes a machine without a default route for one without a network.
+        f"ip route add default via {WAN}",
+    )
 
 
 def _configure(machine: Isolation, *commands: str) -> None:

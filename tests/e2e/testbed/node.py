@@ -1,7 +1,8 @@
-"""The one node: containerd, kubelet, kube-proxy, and the scheduler beside them."""
+"""A node: containerd, kubelet and kube-proxy."""
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,18 @@ from typing import Any
 
 from tests.e2e.testbed import network
 from tests.e2e.testbed.commands import Word
-from tests.e2e.testbed.controlplane import LOOPBACK, ControlPlane
+from tests.e2e.testbed.controlplane import ControlPlane
 from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.leftovers import make_cgroups
+from tests.e2e.testbed.network import FIRST_NODE, Place
 from tests.e2e.testbed.parts import named, program
-from tests.e2e.testbed.registry import ADDRESS, PAUSE
+from tests.e2e.testbed.registry import PAUSE, PORT
 
-NODE = "node1"
 SOCKET = "/run/containerd/containerd.sock"  # in the isolation's own /run
 SYNC = "5s"
+TAINT = {"key": "example.org/second-node", "effect": "NoSchedule"}
+"""Of a further node: no Pod is on it that doesn't tolerate this."""
 
 # restrict_oom_score_adj: runc can't lower a score where root lacks CAP_SYS_RESOURCE, and says
 # "can't get final child's PID". volatile: without it the end of each container waits for the whole disk to be written.
@@ -46,59 +50,83 @@ capabilities = ["pull", "resolve"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The node of a control plane, in the same isolation."""
+    """A node of a control plane: the first one is in the same isolation, a further one has its own."""
 
     plane: ControlPlane
     inside: Isolation
     folder: Path
+    place: Place = FIRST_NODE
 
     def start_runtime(self) -> None:
         """Start containerd; it needs the registry only once the first Pod starts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_containerd()
-        self._write("cni/10-testbed.conflist", _cni())
+        self._write("cni/10-testbed.conflist", _cni(self.place.pods))
         # Its shim is looked for on the PATH.
         path = f"{named('containerd').output(self.plane.paths)}:/usr/sbin:/sbin:{os.environ.get('PATH', os.defpath)}"
         argv: list[Word] = [program(self.plane.paths, "containerd"), f"--config={self.folder / 'containerd.toml'}"]
-        self.plane.daemons.start("containerd", argv, self.inside, env={"PATH": path})
+        self.plane.daemons.start(self._named("containerd"), argv, self.inside, env={"PATH": path})
 
     def start(self) -> None:
         """Start the rest; the API server must be ready."""
         version: list[Word] = [program(self.plane.paths, "ctr"), "--address", SOCKET, "version"]
-        self.plane.daemons.wait_for("containerd", lambda: self.inside.run(version, timeout=10), 60, "ctr version")
+        runs = lambda: self.inside.run(version, timeout=10)  # noqa: E731
+        self.plane.daemons.wait_for(self._named("containerd"), runs, 60, "ctr version")
         (self.folder / "resolv.conf").write_text("")
-        kubelet = self._write("kubelet.json", _kubelet(self.folder, self.plane.pki.ca, self._logs))
+        kubelet = self._write("kubelet.json", self._kubelet())
         self._start("kubelet", f"--config={kubelet}", f"--root-dir={self.folder / 'kubelet'}", *self._kubelet_flags)
-        proxy = self._write("kube-proxy.json", _kube_proxy(self.plane.kubeconfig("system:kube-proxy")))
+        proxy = self._write("kube-proxy.json", _kube_proxy(self.place.name, self.plane.kubeconfig("system:kube-proxy")))
         self._start("kube-proxy", f"--config={proxy}")
-        scheduler = self.plane.kubeconfig("system:kube-scheduler")
-        self._start("kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false", f"--bind-address={LOOPBACK}")
 
     def wait(self) -> None:
         """Wait until the node is ready for Pods."""
         path = '{.status.conditions[?(@.type=="Ready")].status}'
-        ready = ("get", "node", NODE, "-o", f"jsonpath={path}")
-        self.plane.daemons.wait_for(
-            "kubelet", lambda: self.plane.kubectl(*ready, timeout=10) == "True", 90, f"node {NODE} Ready"
-        )
+        ready = ("get", "node", self.place.name, "-o", f"jsonpath={path}")
+        is_ready = lambda: self.plane.kubectl(*ready, timeout=10) == "True"  # noqa: E731
+        self.plane.daemons.wait_for(self._named("kubelet"), is_ready, 90, f"node {self.place.name} Ready")
+
+    def die(self) -> None:
+        """Cut it off and kill all that runs on it, as when its power fails: nothing says goodbye to anybody."""
+        self.inside.run(["ip", "link", "set", "eth0", "down"])
+        self.inside.first.end(grace=0)
+
+    def remove(self) -> None:
+        """Take it out of the cluster with its Pods, whether it is dead or not."""
+        self.inside.remove()
+        self.plane.kubectl("delete", "node", self.place.name, "--ignore-not-found")
+        here = f"--field-selector=spec.nodeName={self.place.name}"
+        self.plane.kubectl("delete", "pods", "--all-namespaces", here, "--force", "--grace-period=0")
+        shutil.rmtree(self.folder)
+
+    def _named(self, program: str) -> str:
+        """Name a program of it among those of the bed."""
+        return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property
     def _logs(self) -> Path:
-        return self.plane.daemons.logs / "pods"
+        return self.plane.daemons.logs / self._named("pods")
+
+    def _kubelet(self) -> dict[str, Any]:
+        configuration = _kubelet(self.folder, self.plane.pki.ca, self._logs)
+        if self.place == FIRST_NODE:
+            return configuration
+        # Two kubelets with one cgroup would end each other's Pods.
+        return {**configuration, "cgroupRoot": make_cgroups(self.place.name), "registerWithTaints": [TAINT]}
 
     @property
     def _kubelet_flags(self) -> list[str]:
-        kubeconfig = self.plane.kubeconfig(f"system:node:{NODE}")
-        return [f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE}", f"--node-ip={network.NODE}"]
+        kubeconfig = self.plane.kubeconfig(f"system:node:{self.place.name}")
+        flags = {"kubeconfig": kubeconfig, "hostname-override": self.place.name, "node-ip": self.place.address}
+        return [f"--{flag}={value}" for flag, value in flags.items()]
 
     def _start(self, name: str, *flags: str) -> Daemon:
-        return self.plane.daemons.start(name, [program(self.plane.paths, name), *flags], self.inside)
+        return self.plane.daemons.start(self._named(name), [program(self.plane.paths, name), *flags], self.inside)
 
     def _write_containerd(self) -> None:
         (self.folder / "containerd.toml").write_text(CONTAINERD.format(folder=self.folder, pause=PAUSE))
         hosts = self.folder / "registries" / "_default" / "hosts.toml"
         hosts.parent.mkdir(parents=True)
-        hosts.write_text(HOSTS.format(registry=ADDRESS))
+        hosts.write_text(HOSTS.format(registry=f"{FIRST_NODE.address}:{PORT}"))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> Path:
         file = self.folder / name
@@ -107,14 +135,14 @@ class Node:
         return file
 
 
-def _cni() -> dict[str, Any]:
+def _cni(pods: str) -> dict[str, Any]:
     bridge = {
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
         "ipMasq": True,
         "hairpinMode": True,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": network.POD_CIDR}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
     }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return {"cniVersion": "1.0.0", "name": "testbed", "plugins": [bridge, ports]}
@@ -150,12 +178,12 @@ def _kubelet(folder: Path, ca: Path, logs: Path) -> dict[str, Any]:
     }
 
 
-def _kube_proxy(kubeconfig: Path) -> dict[str, Any]:
+def _kube_proxy(node: str, kubeconfig: Path) -> dict[str, Any]:
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "hostnameOverride": NODE,
+        "hostnameOverride": node,
         "mode": "iptables",
         "clusterCIDR": network.POD_CIDR,
         # A network namespace other than the first can't set the machine's limits.

@@ -11,7 +11,8 @@ from tests.e2e.testbed.isolation import NETNS, Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
 
-ADDRESS = "127.0.0.1:5000"  # in the node's network namespace
+PORT = 5000
+ADDRESS = f"127.0.0.1:{PORT}"  # in the node's network namespace
 PAUSE = f"{ADDRESS}/testbed/pause:1"
 COREDNS = f"{ADDRESS}/testbed/coredns:1"
 BASE = f"{ADDRESS}/testbed/base:1"
@@ -20,7 +21,7 @@ BASE = f"{ADDRESS}/testbed/base:1"
 def start(paths: Paths, daemons: Daemons, node: Isolation, folder: Path) -> None:
     """Start the registry in the node's network, with its blobs in *folder*."""
     folder.mkdir(parents=True)
-    argv: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address={ADDRESS}", f"--disk={folder}"]
+    argv: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address=0.0.0.0:{PORT}", f"--disk={folder}"]
     daemons.start("registry", argv, node)
     catalog: list[Word] = [program(paths, "crane"), "catalog", ADDRESS]
     daemons.wait_for("registry", lambda: node.run(catalog, timeout=10) is not None, 20, "its catalog")

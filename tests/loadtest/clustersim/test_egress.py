@@ -10,10 +10,11 @@ from clustersim.controller import Key
 from clustersim.egress import Egress, Health
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object
 from clustersim.proxyconfig import ConfigError
+from clustersim.sim import ClusterSim
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import CONFIG, new_key, proxy_pod, state, until
+from tests.loadtest.clustersim.running import CONFIG, config_secret, new_key, proxy_pod, state, until
 from tests.support.cluster import running
 
 NAME = Key("tailscale", "foo-egress-config")
@@ -108,6 +109,22 @@ async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it() -> None:
         assert store.find(POD, "tailscale", "foo-0")
         store.delete(ENDPOINTSLICE, "tailscale", "a")
         await until(store, lambda: not store.find(POD, "tailscale", "foo-0"))
+
+
+@pytest.mark.virtual_time
+async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_first_deletion(sim: ClusterSim) -> None:
+    sim.kubelet.second, sim.kubelet.ignores_sigterm = 1.0, True
+    sim.store.create(SECRET, config_secret())
+    pod = proxy_pod()
+    pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"httpGet": {"path": "/", "port": 9002}}}
+    sim.store.create(POD, pod)
+    await until(sim.store, lambda: "podIP" in sim.store.get(POD, "tailscale", "ts-db-0")["status"])
+    for grace, seconds in ((20, 10), (5, 9)):
+        sim.store.delete(POD, "tailscale", "ts-db-0", grace=grace)
+        await asyncio.sleep(seconds)
+        assert sim.store.find(POD, "tailscale", "ts-db-0")
+    await asyncio.sleep(2)
+    assert not sim.store.find(POD, "tailscale", "ts-db-0")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])

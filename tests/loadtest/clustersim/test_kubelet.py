@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from clustersim import kubelet
-from clustersim.objects import NODE, POD, SECRET
+from clustersim.objects import NODE, POD, SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
@@ -73,6 +73,26 @@ async def test_every_pod_gets_a_node_and_addresses_of_its_own(families: tuple[st
     ]
 
 
+GATED = {"readinessGates": [{"conditionType": "example.org/a"}]}
+
+
+@pytest.mark.parametrize(("spec", "reason"), [({}, None), (GATED, "ReadinessGatesNotReady")])
+async def test_a_pod_says_that_it_waits_for_its_gates(world: World, spec: Object, reason: str | None) -> None:
+    containers = {"containers": [{"name": "c"}]}
+    world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": containers | spec})
+    await until(world.store, lambda: pod_status(world, "a").get("conditions"))
+    found = {each["type"]: each.get("reason") for each in pod_status(world, "a")["conditions"]}
+    assert (found["ContainersReady"], found["Ready"]) == (None, reason)
+
+
+async def test_a_pod_whose_image_no_registry_has_waits_for_it(world: World) -> None:
+    spec = {"containers": [{"name": "c", "image": "registry.invalid/c:v1"}]}
+    world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": spec})
+    await until(world.store, lambda: "containerStatuses" in pod_status(world, "a"))
+    (container,) = pod_status(world, "a")["containerStatuses"]
+    assert (container["state"]["waiting"]["reason"], is_ready(world, "a")) == ("ImagePullBackOff", False)
+
+
 async def test_a_proxy_reports_its_name_once_it_finds_the_one_that_it_leads_to(world: World) -> None:
     world.tailnet.has_all_targets = False
     start(world, **{"TS_TAILNET_TARGET_FQDN": "DB.tail1234.ts.net."})
@@ -97,6 +117,8 @@ async def test_a_proxy_that_cannot_start_keeps_crashing(
     await until(world.store, lambda: pod_status(world).get("containerStatuses"))
     (container,) = pod_status(world)["containerStatuses"]
     assert (container["state"]["waiting"]["reason"], is_ready(world)) == ("CrashLoopBackOff", False)
+    reasons = [each["reason"] for each in pod_status(world)["conditions"] if each["status"] == "False"]
+    assert reasons == ["ContainersNotReady"] * 2
 
 
 async def test_a_bad_reload_leaves_a_running_proxy_alone(joined: World) -> None:

@@ -345,7 +345,7 @@ KINDS: Sequence[Kind] = [
         failed="ProxyGroupCreationFailed",
         making=writes("create", "serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets")
         | {"create services", "patch secrets", "update pods", "update proxygroups"},
-        ending=_ENDING | {"update proxygroups"},
+        ending=_ENDING | {"delete pods", "update proxygroups"},
     ),
     Kind(
         group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),

@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_OPAQUE = (type, types.ModuleType, types.CodeType, asyncio.AbstractEventLoop, asyncio.Task, logging.Logger)
+from tests.support.operator import World
+
+_OPAQUE = (type, types.ModuleType, types.CodeType, asyncio.AbstractEventLoop, asyncio.Task, logging.Logger, World)
 _ATOMS = (str, bytes, int, float, bool, type(None))
 
 

@@ -90,8 +90,9 @@ def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan
 def nameserver_plan(made: dict[str, Object]) -> Plan:
     image = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
     obj = live_dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
-    observed = dnsconfigs.Observed([obj], made["service"])
-    return dnsconfigs.plan(obj, DNSConfig.parse(obj), observed, SETTINGS)
+    dnsconfig, observed = DNSConfig.parse(obj), dnsconfigs.Observed([obj], made["service"])
+    dns = dnsconfigs.cluster_dns(obj, dnsconfig, observed, SETTINGS)
+    return dnsconfigs.plan(obj, dnsconfig, dns, observed, SETTINGS)
 
 
 def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:

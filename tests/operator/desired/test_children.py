@@ -16,6 +16,7 @@ from tsoperator.desired.children import (
     owned_keys,
     owner_of,
     owner_reference,
+    parent_title,
     within,
 )
 
@@ -163,3 +164,17 @@ def test_an_object_in_the_way_is_named() -> None:
     found = obj(SERVICE, Key("tailscale", "db-metrics"))
     assert in_the_way(found).startswith("Service tailscale/db-metrics is in the way: it is not the operator's")
     assert "make this object under another name" in in_the_way(found)
+
+
+@pytest.mark.parametrize(
+    ("owner", "named"),
+    [
+        (Owner("ingress", Key("default", "web")), "Ingress default/web"),
+        (Owner("connector", Key("", "router")), "Connector router"),
+        (Owner("proxygroup", Key("", "pg")), "ProxyGroup pg"),
+        (Owner("recorder", Key("", "r")), "recorder r"),
+    ],
+)
+def test_a_child_is_told_by_its_parent(owner: Owner, named: str) -> None:
+    assert parent_title({"kind": "Secret", "metadata": {"name": "x", "labels": owner.labels}}) == named
+    assert parent_title({"kind": "Secret", "metadata": {"namespace": "tailscale", "name": "x"}}) == "Secret tailscale/x"

@@ -14,6 +14,7 @@ from tsoperator.desired.devices import (
     Destination,
     DevicePlan,
     Failed,
+    Holder,
     ProxyDevices,
     TailnetView,
     destination_findings,
@@ -96,8 +97,18 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize(("holders", "words"), [({"n1": replace(DEVICE, node_id="n9")}, HELD), ({}, FREE)])
-def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Device], words: list[str]) -> None:
+HOLDER = Holder(replace(DEVICE, node_id="n9"))
+OF_ANOTHER = [
+    f"held by device {FQDN} (n9), a proxy of Service default/one, so that",
+    "give one of these two objects another",
+]
+
+
+@pytest.mark.parametrize(
+    ("holders", "words"),
+    [({"n1": HOLDER}, HELD), ({"n1": replace(HOLDER, parent="Service default/one")}, OF_ANOTHER), ({}, FREE)],
+)
+def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Holder], words: list[str]) -> None:
     seen = replace(view(NUMBERED), holders=holders)
     (found,) = plan_devices(proxy("n1"), seen, take_over_names=False).findings
     assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "NameHeld", 600)

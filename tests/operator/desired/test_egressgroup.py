@@ -107,10 +107,16 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", [*OTHERS, None])
-def test_a_proxy_serves_an_entry_if_it_reports_the_same(other: Entry | None) -> None:
-    assert DATABASE.is_served_by(REPORTED)
-    assert DATABASE.is_served_by(replace(REPORTED, health_check="http://other"))
-    assert not DATABASE.is_served_by(other)
+def test_a_proxy_forwards_the_ports_that_it_reports_for_the_same_device(other: Entry | None) -> None:
+    assert DATABASE.forwarded(REPORTED) == DATABASE.ports
+    assert DATABASE.forwarded(replace(REPORTED, health_check="http://other")) == DATABASE.ports
+    assert DATABASE.forwarded(other) == frozenset()
+
+
+def test_a_proxy_that_has_not_read_a_change_forwards_the_ports_that_stay() -> None:
+    added, changed = Port("TCP", 10438, 80), Port("TCP", 10437, 80)
+    assert replace(DATABASE, ports=DATABASE.ports | {added}).forwarded(REPORTED) == DATABASE.ports
+    assert replace(DATABASE, ports=frozenset([added, changed])).forwarded(REPORTED) == frozenset()
 
 
 # A value of each key, and what is read of the entry.

@@ -1,7 +1,10 @@
 import pytest
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
-from tsoperator.desired.pod import answers_health_checks, has_gate, slim
+from tsoperator.desired.egressgroup import group_owner
+from tsoperator.desired.pod import answers_health_checks, has_gate, in_service, is_down, slim
+
+from tests.support.objects import down, with_conditions
 
 ENDED: Object = {"exitCode": 0, "startedAt": "2030-01-01T00:00:00Z", "finishedAt": "2030-01-01T00:00:02Z"}
 LAST: Object = {**ENDED, "reason": "Completed", "containerID": "containerd://1"}
@@ -50,8 +53,9 @@ def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Objec
 
 
 CHECKED = {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}
+UNGATED: Object = {**WHOLE, "metadata": {**WHOLE["metadata"], "labels": group_owner("egress").labels}}
 GATED: Object = {
-    **WHOLE,
+    **UNGATED,
     "spec": {
         "nodeName": "worker",
         "readinessGates": [{"conditionType": "example.org/a"}, {"conditionType": EGRESS_GATE}],
@@ -62,20 +66,28 @@ GATED: Object = {
     },
     "status": {
         **WHOLE["status"],
-        "conditions": [{"type": "Ready", "status": "False"}, {"type": EGRESS_GATE, "status": "True"}],
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "[tailscale]"},
+            {"type": "Initialized", "status": "True"},
+            {"type": EGRESS_GATE, "status": "True", "lastTransitionTime": ENDED["finishedAt"]},
+        ],
     },
 }
 
 
-def test_of_a_pod_with_our_gate_is_kept_what_opens_it() -> None:
-    made, plain = slim(GATED), slim(WHOLE)
+def test_of_a_pod_with_our_gate_is_kept_what_opens_it_and_whether_the_pod_is_ready() -> None:
+    made, plain = slim(GATED), slim(UNGATED)
     assert made["spec"] == {
         "readinessGates": [{"conditionType": EGRESS_GATE}],
         "containers": [{"env": [CHECKED]}],
     }
-    assert made["status"] == {**plain["status"], "conditions": [{"type": EGRESS_GATE, "status": "True"}]}
+    ready, gate = made["status"].pop("conditions")
+    assert ready == {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+    assert gate == {"type": EGRESS_GATE, "status": "True"}
+    assert plain["status"].pop("conditions") == [{"type": "Ready", "status": "True"}]
+    assert made["status"] == plain["status"]
     assert made["metadata"] == plain["metadata"]
-    assert slim(made) == made
+    assert slim(slim(GATED)) == slim(GATED)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +109,38 @@ def test_a_variable_tells_whether_a_proxy_answers_health_checks(variable: Object
 def test_a_pod_has_our_gate_or_not() -> None:
     specs: list[Object] = [GATED["spec"], {"readinessGates": [{"conditionType": "example.org/a"}]}, {}]
     assert [has_gate({**WHOLE, "spec": spec}) for spec in specs] == [True, False, False]
+
+
+OPEN = (EGRESS_GATE, "True", "ServicesLeadToPod")
+ENDED_CONTAINERS = ("ContainersReady", "False", "ContainersNotReady")
+NOT_YET_OPEN = ("Ready", "False", "ReadinessGatesNotReady")
+DOWN: dict[str, tuple[list[tuple[str, str, str]], bool]] = {
+    "ready": ([OPEN, ("Ready", "True", ""), ("ContainersReady", "True", "")], False),
+    "new": ([("Ready", "False", "ContainersNotReady"), ENDED_CONTAINERS], False),
+    "waiting for the gate": ([NOT_YET_OPEN, ("ContainersReady", "True", "")], False),
+    "gate closed by somebody": ([(EGRESS_GATE, "False", ""), ("Ready", "False", "")], False),
+    "gate just opened": ([OPEN, NOT_YET_OPEN, ("ContainersReady", "True", "")], False),
+    "node died": ([OPEN, ("Ready", "False", ""), ("ContainersReady", "True", "")], True),
+    "containers ended": ([OPEN, ("Ready", "True", ""), ENDED_CONTAINERS], True),
+    "no condition yet": ([OPEN], False),
+}
+
+
+@pytest.mark.parametrize(("conditions", "wanted"), DOWN.values(), ids=DOWN)
+def test_a_pod_is_down_if_it_is_not_ready_though_its_gate_has_opened(
+    conditions: list[tuple[str, str, str]], wanted: bool
+) -> None:
+    pod = with_conditions(GATED, *conditions)
+    assert is_down(pod) is is_down(slim(pod)) is wanted
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_pod_without_a_gate_is_down_if_it_is_not_ready(ready: str) -> None:
+    pod = with_conditions(UNGATED, ("Ready", ready, ""), ("ContainersReady", "True", ""))
+    assert is_down(pod) is is_down(slim(pod)) is (ready == "False")
+
+
+def test_pods_that_are_down_are_in_service_only_if_all_are() -> None:
+    assert in_service([down(WHOLE), WHOLE]) == [WHOLE]
+    assert in_service([down(WHOLE), down(GATED)]) == [down(WHOLE), down(GATED)]
+    assert in_service([]) == []

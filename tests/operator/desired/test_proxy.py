@@ -11,10 +11,11 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
+from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    is_removed,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -31,6 +32,7 @@ from tests.support.objects import (
     deleting,
     deletions_of,
     headless,
+    patches_of,
     pod,
     settings,
     slim_secret,
@@ -158,7 +160,7 @@ def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
 
 
 def measured() -> Children:
-    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
+    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[1])
     monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
     return replace(running(), metrics=[service, monitor])
 
@@ -171,7 +173,7 @@ def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> 
     assert len(children_of(plan)) == 2
     assert deletions_of(plan_proxy(WEB, measured(), SETTINGS)) == [Deletion(SERVICEMONITOR, monitor)]
     removed = deletions_of(plan_removal(OWNER, replace(measured(), statefulsets=[])))
-    assert [deletion.resource for deletion in removed] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
+    assert [deletion.resource for deletion in removed] == [SERVICE, SERVICE, SERVICEMONITOR, SECRET]
 
 
 @pytest.mark.parametrize("leaving", [False, True])
@@ -207,12 +209,28 @@ def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
     assert bool(deleted_devices(plan)) is not waits
 
 
+@pytest.mark.parametrize(("overdue", "waits"), [({}, True), ({"P": 59.0}, True), ({"P": 60.0}, False)])
+def test_removal_goes_on_without_a_pod_that_outlives_its_grace_period_by_a_minute(
+    overdue: dict[str, float], *, waits: bool
+) -> None:
+    left = pod(f"{NAME}-0", "P")
+    left["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": NAME}]
+    children = replace(running(), statefulsets=[], pods=[left], overdue=overdue)
+    plan = plan_removal(OWNER, children)
+    assert (plan.release, [note.reason for note in plan.notes]) == (
+        ("", []) if waits else (FINALIZER, ["PodNotWaitedFor"])
+    )
+    assert bool(deleted_devices(plan)) is not waits
+    assert not is_removed(children)
+    assert is_removed(Children(pods=[left], overdue=overdue)) is not waits
+
+
 def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go() -> None:
     children = replace(running(), statefulsets=[])
     plan = plan_removal(OWNER, children, "staging")
     assert plan.steps == [
-        DeleteDevice("staging", OWNER, "n1"),
         Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
+        DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
         Deletion(SECRET, children.secrets[0], unchanged=True),
     ]
     assert (plan.release, plan.requeue_after) == (FINALIZER, None)
@@ -256,11 +274,31 @@ def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str,
     assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
 
 
-def test_requests_for_devices_stand_before_and_after_all_children() -> None:
+def test_requests_for_devices_stand_before_and_after_what_needs_them() -> None:
     devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
     plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
-    made = len(children_of(plain))
-    assert plan.steps == [FREE_NAME, *plain.steps[:made], SET_TAGS, *plain.steps[made:]]
+    pods = plain.steps.index(Child(children_of(plain)[-1]))
+    assert plan.steps == [*plain.steps[:pods], FREE_NAME, *plain.steps[pods:], SET_TAGS]
+
+
+AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
+
+
+def test_only_the_replica_whose_key_is_awaited_and_the_pods_wait_for_it() -> None:
+    several = replace(PROXY, replica_count=2)
+    whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
+    held = [each for each in whole.steps if each not in plan.steps]
+    assert [type(each) for each in held] == [Creation, Child]
+    assert [key_of(each).name for each in children_of(whole)[-2:]] == [f"{NAME}-1", NAME]
+    assert (len(plan.steps), plan.error) == (len(whole.steps) - 2, AWAITED.pending)
+
+
+def test_a_replica_that_awaits_another_key_keeps_its_secret_and_the_pods_change() -> None:
+    there = replace(running(), secrets=[*running().secrets, secret(f"{NAME}-1", auth_key="refused")])
+    renamed = replace(PROXY, replica_count=2, config=replace(CONFIG, hostname="other"))
+    plan = plan_proxy(renamed, there, SETTINGS, AWAITED)
+    assert [each.key.name for each in patches_of(plan)] == [f"{NAME}-0"]
+    assert children_of(plan)[-1]["spec"]["replicas"] == 2
 
 
 @pytest.mark.parametrize(("fqdn", "reasons"), [("", ["TargetNotFound"]), ("default-db.tail1234.ts.net.", [])])

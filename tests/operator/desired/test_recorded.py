@@ -56,7 +56,7 @@ EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
     """What we make, of a headless Service that gives it its name and of *statefulsets*, by what it is."""
     there = Children([recorded(name)["service"]], statefulsets)
-    service, secret, statefulset, *metrics = children_of(PLANS[name](recorded(name), there))
+    service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
     found = {"service": service, "secret": secret, "statefulset": statefulset}
     return found | ({"metrics": metrics[0]} if metrics else {})

@@ -147,7 +147,7 @@ def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> 
     made = plan(left, children)
     gone = range(left, 2)
     assert made.steps[2:] == [
-        *(DeleteDevice("staging", OWNER, f"n{number}") for number in gone),
+        *(DeleteDevice("staging", OWNER, f"n{number}", url=SETTINGS.control_url) for number in gone),
         *(Deletion(SECRET, children.secrets[number], unchanged=True) for number in gone),
     ]
     assert (made.release, made.requeue_after) == ("", None)

@@ -348,9 +348,21 @@ async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) ->
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     with pytest.raises(Pending) as raised:
         await ground.act(delete_device("n1"), Child(child()))
-    assert raised.value is pending
+    assert raised.value.until is pending.until
     assert "status" not in ground.parent
     assert ground.live(CONFIGMAP, A) is None
+
+
+async def test_while_a_device_is_being_deleted_the_rest_of_the_plan_is_reported(ground: Ground) -> None:
+    pending = ground.error = Pending(asyncio.get_running_loop().create_future())
+    status = {"conditions": [condition("Ready", False, "Leaving", "it leaves")]}
+    steps = Child(child()), delete_device("n1"), Child(child("b"))
+    with pytest.raises(Pending) as raised:
+        await ground.act(*steps, hold=FINALIZER, status=status, release=FINALIZER, requeue_after=5.0)
+    assert (raised.value.until, raised.value.requeue_after) == (pending.until, 5.0)
+    assert (ground.condition()["reason"], FINALIZER in ground.parent["metadata"]["finalizers"]) == ("Leaving", True)
+    assert ground.live(CONFIGMAP, A)
+    assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
 
 
 async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Ground) -> None:

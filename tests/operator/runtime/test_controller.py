@@ -49,13 +49,14 @@ class Until(NamedTuple):
 
     seconds: float
     cancelled: bool = False
+    requeue_after: float | None = None
 
     def pending(self) -> Pending:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         end = future.cancel if self.cancelled else partial(future.set_result, None)
         loop.call_at(self.seconds, end)
-        return Pending(future)
+        return Pending(future, self.requeue_after)
 
 
 End = Result | Exception | Until
@@ -109,6 +110,7 @@ PATIENTLY = PermissionError("p")
         ([X, X, Result(requeue_after=5), X, DONE], [0, 1, 3, 8, 9]),
         ([Until(5), Until(7), DONE], [0, 5, 7]),
         ([Until(5, cancelled=True), Until(7, cancelled=True), DONE], [0, 5, 7]),
+        ([Until(20, requeue_after=7), Until(10), DONE], [0, 7, 10, 20]),
         ([X, X, Until(5), X, DONE], [0, 1, 3, 5, 9]),
         ([TERMINAL], [0]),
         ([ExceptionGroup("several", [TERMINAL, TERMINAL])], [0]),
@@ -124,6 +126,17 @@ PATIENTLY = PermissionError("p")
 )
 def test_the_end_of_a_reconcile_says_when_its_key_comes_again(ends: Sequence[End], times: list[float]) -> None:
     assert times_of(*ends, seconds=30, policy=PATIENT) == times
+
+
+@in_virtual_time
+async def test_a_key_that_was_refused_is_tried_when_told_to_and_no_other() -> None:
+    for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
+        script = Script(end)
+        ground = Ground(script, PATIENT)
+        asyncio.get_running_loop().call_at(now() + 4, ground.controller.retry_refused)
+        start = now()
+        await ground.run(10, A)
+        assert [each - start for each in script.times] == times
 
 
 @pytest.mark.parametrize(

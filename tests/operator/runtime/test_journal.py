@@ -81,10 +81,10 @@ class Book:
         self.log.clear()
         return found
 
-    def carried_out(self, plan: Plan, *writes: Write, parent: Object = PARENT, whole: bool = True) -> list[str]:
+    def carried_out(self, plan: Plan, *writes: Write, parent: Object = PARENT) -> list[str]:
         """Let *plan* be carried out, and return what is told of that."""
         self.log.clear()
-        self.journal.carried_out(parent, plan, writes, whole=whole)
+        self.journal.carried_out(parent, plan, writes)
         return self.told()
 
     def reported(self, before: Object | None, after: Object, plan: Plan) -> list[str]:
@@ -239,22 +239,23 @@ def test_a_refusal_is_a_warning_and_news_is_not(book: Book) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "then", "whole", "words"),
+    ("before", "then", "words"),
     [
-        (None, Plan(status=status(False, "Invalid")), True, []),
-        (status(False, "Invalid"), Plan(), True, []),
-        (None, Plan(status=status(False, "Waits", message="it waits: no such tag")), True, []),
-        (status(False, "Invalid"), Plan(status=status(True)), True, ["no longer Invalid"]),
-        (None, Plan(notes=[LEFT_OUT]), False, ["LeftOut: path /a"]),
-        (None, Plan(notes=[LEFT_OUT], error=OSError()), True, ["LeftOut: path /a"]),
-        (None, Plan(notes=[LEFT_OUT]), True, ["LeftOut: path /a", "no longer Invalid"]),
+        (None, Plan(status=status(False, "Invalid")), []),
+        (status(False, "Invalid"), Plan(), []),
+        (None, Plan(status=status(False, "Waits", message="it waits: no such tag")), []),
+        (status(False, "Invalid"), Plan(status=status(True)), ["no longer Invalid"]),
+        (None, Plan(whole=False), []),
+        (None, Plan(notes=[LEFT_OUT], whole=False), ["LeftOut: path /a"]),
+        (None, Plan(notes=[LEFT_OUT], error=OSError()), ["LeftOut: path /a"]),
+        (None, Plan(notes=[LEFT_OUT]), ["LeftOut: path /a", "no longer Invalid"]),
     ],
 )
 def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
-    before: Object | None, then: Plan, whole: bool, words: list[str], book: Book
+    before: Object | None, then: Plan, words: list[str], book: Book
 ) -> None:
     book.carried_out(Plan(notes=[INVALID]))
-    assert book.carried_out(then, parent=parent(status=before), whole=whole) == words
+    assert book.carried_out(then, parent=parent(status=before)) == words
     assert ("no longer Invalid" in "".join(book.carried_out(Plan()))) is ("no longer Invalid" not in words)
 
 

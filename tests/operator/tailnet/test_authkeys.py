@@ -88,9 +88,10 @@ class Ground:
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
         """Ask for keys that take longer than anybody waits, and wait until asking again is worth it."""
-        with pytest.raises(Pending) as raised:
-            await self.obtain(children, proxy)
-        await raised.value.until
+        found = await self.obtain(children, proxy)
+        assert isinstance(found.pending, Pending)
+        assert (found.by_ordinal.keys() | found.awaited) == {*range(proxy.replica_count)}
+        await found.pending.until
 
     async def refuse_next(self) -> str:
         """Return the key that a proxy which asks is given, after it was refused, too."""

@@ -12,7 +12,7 @@ import pytest
 from tsoperator.api.objects import Key
 from tsoperator.desired.children import Owner
 from tsoperator.runtime.result import Pending
-from tsoperator.tailnet.calls import Calls
+from tsoperator.tailnet.calls import Calls, NotAsked
 from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, RateLimited, Unavailable
 
 from tests.support.cluster import running
@@ -210,6 +210,31 @@ async def test_an_owner_that_is_forgotten_is_not_waited_for_nor_asked_for() -> N
         await asyncio.sleep(20)
         assert await server.wait_for(A, "a") == "a"
     assert server.asked == [(0, "a"), (20.25, "a")]
+
+
+@in_virtual_time
+async def test_whoever_waits_for_a_call_that_is_forgotten_learns_that_nobody_was_asked() -> None:
+    async with serving() as server:
+        waiting = asyncio.create_task(server.ask(A, "a", 10))
+        await asyncio.sleep(0.1)
+        server.calls.forget(A)
+        with pytest.raises(NotAsked) as raised:
+            await waiting
+        assert raised.value.until.done()  # the key is reconciled again at once
+        assert await server.ask(A, "b") == "b"
+
+
+@in_virtual_time
+async def test_after_the_end_of_a_tailnet_nobody_asks_it() -> None:
+    async with serving() as server:
+        pending = await server.begin(A, "a", 10)
+        server.calls.end()
+        assert pending.until.done()
+        with pytest.raises(NotAsked):
+            await server.ask(A, "b")
+        with pytest.raises(NotAsked):
+            server.start(A, "c")
+    assert (server.asked, server.given_up) == ([(0, "a")], [])
 
 
 @in_virtual_time

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
+from tsoperator.tailnet.calls import NotAsked
 from tsoperator.tailnet.devices import Pace
 from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
 
@@ -108,7 +110,9 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
 async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
     first, second, other = [await joined(sim, tailnets, name) for name in ("web", "web", "Db")]
     seen = view(tailnets, first.node_id, second.node_id, other.node_id)
-    assert {node_id: holder.node_id for node_id, holder in seen.holders.items()} == {second.node_id: first.node_id}
+    assert {node_id: holder.device.node_id for node_id, holder in seen.holders.items()} == {
+        second.node_id: first.node_id
+    }
     sim.control.delete_device(first)
     await joined(sim, tailnets, "later")
     assert view(tailnets, second.node_id).holders == {}
@@ -178,12 +182,12 @@ class Lab(NamedTuple):
 @pytest.fixture
 async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
     """The operator's own tailnet, which runs, and another one that isn't registered."""
-    cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net"), {LAB}
+    cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net", first=100), {LAB}
     async with (
         control.serve() as url,
         tailnet_client(sim.control, sim.control_url) as own,
         tailnet_client(control, url) as other,
-        running_tailnets(own, client, cache, settings(), QUICK, existing.__contains__) as tailnets,
+        running_tailnets(own, client, cache, settings(), QUICK, existing.__contains__, lambda: existing) as tailnets,
     ):
         yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
 
@@ -209,6 +213,23 @@ async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> 
         await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
     lab.tailnets.unregister(LAB)
     await until(raised.value.until.cancelled)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "unregistered"])
+async def test_a_tailnet_whose_registration_has_ended_asks_nothing(
+    client: KubeClient, lab: Lab, is_replaced: bool
+) -> None:
+    lab.tailnets.register(lab.other)
+    if is_replaced:
+        lab.tailnets.register(tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK))
+    else:
+        lab.tailnets.unregister(LAB)
+    key = Key(OPERATOR_NAMESPACE, "ts-db-0")
+    login = Login(OWNER, "uid", [Replica(0, key, key, "db", ("tag:k8s",))], frozenset({0}), {}, is_new=True)
+    assert isinstance((await lab.other.auth_keys(login)).pending, NotAsked)
+    with pytest.raises(NotAsked):
+        await lab.other.carry_out(DeleteDevice(LAB, OWNER, "n9"))
+    assert not lab.control.keys
 
 
 async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
@@ -295,18 +316,25 @@ DEVICES = {"n7": "db.tail5678.ts.net"}
 
 async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, lab: Lab) -> None:
     url, own = lab.other.client.url, sim.control_url
-    assert [lab.tailnets.home(LAB, each, DEVICES) for each in (url, own, "https://gone.example.org")] == [LAB, OWN, LAB]
+    assert lab.tailnets.home(LAB, "https://gone.example.org", DEVICES) == LAB
     lab.tailnets.register(lab.other)
     assert [lab.tailnets.home(name, url, DEVICES) for name in (OWN, LAB)] == [LAB, LAB]
+    assert lab.tailnets.home(LAB, own, DEVICES) == OWN
+
+
+async def test_devices_are_in_no_other_tailnet_only_because_the_named_one_is_not_registered(
+    sim: ClusterSim, lab: Lab
+) -> None:
+    await joined(sim, lab.tailnets)
+    assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == LAB
 
 
 OURS, SAME = Known("n7", "db.tail5678.ts.net"), Known("n8", "X.tail5678.ts.net.")
 OTHER, SHARED = Known("n9", "x.tail9999.ts.net"), Known("n8", "x.tail5678.ts.net", external=True)
 TABLES: dict[str, tuple[list[Known], list[Known], str]] = {
-    "nothing is known": ([], [], LAB),
     "known in the second": ([], [OURS], LAB),
     "known in both": ([OURS], [OURS], LAB),
-    "the second is not listed yet": ([OURS], [], LAB),
+    "the second has none": ([OURS], [], OWN),
     "the second is the same tailnet": ([OURS], [SAME], LAB),
     "the second is another tailnet": ([OURS], [OTHER], OWN),
     "the first shares a device": ([OURS], [OTHER, SHARED], OWN),
@@ -321,20 +349,116 @@ async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
     own = lab.tailnets.at(OWN)
     twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
     lab.tailnets.register(twin)
+    await asyncio.gather(own.devices.first_try(), twin.devices.first_try())
     for devices, listed in ((own.devices, first), (twin.devices, second)):
         for device in listed:
             devices.put(device)
     assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == home
 
 
-async def test_the_tailnet_of_an_orphans_device_is_found_in_fresh_lists(
-    sim: ClusterSim, client: KubeClient, lab: Lab
+async def test_whose_devices_are_in_one_of_two_tailnets_waits_for_the_lists(sim: ClusterSim, lab: Lab) -> None:
+    device = together(sim, lab)
+    with pytest.raises(Pending) as raised:
+        lab.tailnets.home(OWN, sim.control_url, {device.node_id: device.name})
+    await raised.value.until
+    await until(lambda: not lab.other.devices.is_pending())
+    assert lab.tailnets.home(OWN, sim.control_url, {device.node_id: device.name}) == LAB
+
+
+GATE = Owner("connector", Key("", "gate"))
+
+
+def together(sim: ClusterSim, lab: Lab) -> Device:
+    """Let the other tailnet be at the same URL as the operator's own, as at Tailscale; let a device join it."""
+    lab.other.client.url = sim.control_url
+    lab.tailnets.register(lab.other)
+    return join(lab.control, "gate")
+
+
+def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevice:
+    return DeleteDevice(tailnet, GATE, device.node_id, device.name, sim.control_url)
+
+
+async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
+    """Carry out *step* as a reconcile does that is called again when it has waited, but for *last*."""
+    while True:
+        try:
+            return await tailnets.carry_out(step)
+        except Pending as pending:
+            if pending.until is last:
+                raise
+            await pending.until
+
+
+@pytest.mark.parametrize("named", [LAB, OWN, None], ids=["named", "named no more", "orphan"])
+async def test_a_device_is_deleted_in_the_tailnet_in_which_it_is(sim: ClusterSim, lab: Lab, named: str | None) -> None:
+    step = deletion(sim, together(sim, lab), named)
+    others = await joined(sim, lab.tailnets)
+    await delete(lab.tailnets, step)
+    await delete(lab.tailnets, step)  # the deletion of its Secret failed
+    assert (len(lab.control.devices), [*sim.control.devices]) == (0, [others.node_id])
+
+
+async def test_a_device_of_a_tailnet_that_nobody_has_looked_at_waits_for_that(sim: ClusterSim, lab: Lab) -> None:
+    step = deletion(sim, join(lab.control, "gate"), LAB)
+    await lab.tailnets.at(OWN).devices.refresh()
+    waiting = verdict(lab)
+    with pytest.raises(Pending) as raised:
+        await delete(lab.tailnets, step, waiting)
+    assert raised.value.until is waiting
+    assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
+
+
+GONE = "is in no tailnet that the operator can ask, so it can't be deleted: create a Tailnet"
+BROKEN = "may be in a tailnet that can't be asked: Tailnet 'lab' can't be used: its Secret is empty"
+LOST: dict[str, tuple[bool, bool, str, str | None, str]] = {
+    "named, and refused": (True, False, "tail5678.ts.net", LAB, "Tailnet 'lab' can't be used: its Secret is empty"),
+    "named, and deleted": (False, False, "tail5678.ts.net", LAB, "there is no Tailnet 'lab'"),
+    "perhaps in one that is refused": (True, False, "tail5678.ts.net", OWN, BROKEN),
+    "certainly in no tailnet": (False, False, "tail5678.ts.net", OWN, GONE),
+    "perhaps in none": (False, False, "tail5678.ts.net", None, GONE),
+    "gone from the named one": (True, True, "tail5678.ts.net", LAB, ""),
+    "gone from the one that has its domain": (True, False, "tail1234.ts.net", OWN, ""),
+    "gone from the one that has the domain of an orphan": (True, False, "tail1234.ts.net", None, ""),
+}
+
+
+@pytest.mark.parametrize(("exists", "is_usable", "domain", "named", "words"), LOST.values(), ids=LOST)
+async def test_a_device_that_no_tailnet_has_is_gone_only_if_it_was_certainly_in_one_of_them(
+    sim: ClusterSim, lab: Lab, exists: bool, is_usable: bool, domain: str, named: str | None, words: str
 ) -> None:
-    own, url = lab.tailnets.at(OWN), sim.control_url
-    twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
-    lab.tailnets.register(twin)
-    device = join(sim.control).node_id
-    assert [await lab.tailnets.find(url, [each]) for each in ("n8", device)] == [OWN, OWN]
-    assert own.devices.known(device)
-    with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):
-        await lab.tailnets.find("https://gone.example.org", ["n1"])
+    await joined(sim, lab.tailnets)
+    step = DeleteDevice(named, GATE, "n000099CNTRL", f"gate.{domain}", sim.control_url)
+    lab.tailnets.refuse(LAB, "" if is_usable else "its Secret is empty")
+    if not exists:
+        lab.existing.clear()
+    if is_usable:
+        lab.control.delete_device(together(sim, lab))
+    with pytest.raises(UnknownTailnet, match=words) if words else nullcontext():
+        await delete(lab.tailnets, step)
+
+
+async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(sim: ClusterSim, lab: Lab) -> None:
+    device = together(sim, lab)
+    join(lab.control, "other")
+    lab.control.delete_device(device)
+    await delete(lab.tailnets, deletion(sim, device, LAB))
+    assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
+
+
+@pytest.mark.parametrize(("name", "left"), [("gate.tail5678.ts.net", 0), ("other.tail5678.ts.net", 1), ("", 1)])
+async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
+    sim: ClusterSim, lab: Lab, name: str, left: int
+) -> None:
+    lab.tailnets.register(lab.other)
+    device = join(lab.control, "gate")
+    await until(lambda: lab.other.view(GATE, [device.node_id]).devices)
+    with suppress(UnknownTailnet):
+        await delete(lab.tailnets, DeleteDevice(LAB, GATE, device.node_id, name, "https://old.example.org"))
+    assert len(lab.control.devices) == left
+
+
+async def test_headscale_has_one_tailnet_so_a_device_that_it_does_not_have_is_gone(sim: ClusterSim, lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    await delete(lab.tailnets, DeleteDevice(None, GATE, "7", "gate.tail.example.org", lab.other.client.url))
+    assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0

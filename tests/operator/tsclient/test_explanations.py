@@ -106,8 +106,15 @@ CASES = {
         Forbidden("x", 403, WEAK, Call(TAILSCALE, DEVICE, (), Granted(("auth_keys",)))),
         ("needs the scope Devices Core (devices:core) with write access",),
     ),
+    "no scope for services": Case(
+        Forbidden("x", 403, WEAK, of_tailnet("/api/v2/tailnet/-/vip-services")),
+        (
+            "it needs the scope Services (services) with read access; use an OAuth client of the control server with ",
+            "write access to Auth Keys and Devices Core, with read access to Services, and with tag:k8s-operator",
+        ),
+    ),
     "another bad request": Case(
-        BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within the hour"), "tagOwners"
+        BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within five minutes"), "tagOwners"
     ),
     "no such call": Case(
         NotSupported("x", 404, "404 page not found", Call(HEADSCALE, KEYS)),
@@ -149,7 +156,7 @@ CASES = {
         "UnsupportedByControlServer",
     ),
     "no token for a Tailnet": Case(NoToken("the API server gives no token"), ("gives no token",), "oauth.audience"),
-    "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within the hour"),
+    "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within five minutes"),
 }
 
 

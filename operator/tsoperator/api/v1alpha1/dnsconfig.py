@@ -91,6 +91,9 @@ class ClusterDNSStatus(WireModel):
     """What the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it isn't known."""
     zones: Sequence[str] = ()
     """The zones that the cluster's DNS has to forward."""
+    zones_from: str | None = None
+    """Where the zones come from. Tailnets: they are the domains of the tailnets. Setting: OPERATOR_DNS_ZONES of the
+    operator, which is operatorConfig.zones of its chart."""
     snippet: str | None = None
     """The stub domain for this cluster, ready to paste, with a first line that says where."""
 
@@ -99,16 +102,17 @@ class NameserverStatus(WireModel):
     """The nameserver as it runs."""
 
     ip: str | None = None
-    """The ClusterIP of the nameserver's Service: forward the MagicDNS zone (ts.net) in the cluster's DNS to it."""
+    """The ClusterIP of the nameserver's Service: forward status.clusterDNS.zones in the cluster's DNS
+    to it."""
 
 
 class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """NameserverReady: whether the nameserver is there. ClusterDNSReady: whether the cluster's own DNS asks it.
-    ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the nameserver
-    lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
+    """NameserverReady: whether a Pod of the nameserver is ready and answers. ClusterDNSReady: whether the cluster's own
+    DNS asks it. ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the
+    nameserver lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
     """What to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)

@@ -61,6 +61,11 @@ class Installed:
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
+    def cluster_dns_configmap(self) -> str:
+        """The user's own name for the ConfigMap with CoreDNS's Corefile; empty for none."""
+        return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
+
+    @property
     def watched(self) -> list[str]:
         """The namespaces of users' objects, with the operator's own; empty if all are watched."""
         found = _listed(self._env.get("OPERATOR_WATCH_NAMESPACES", ""))

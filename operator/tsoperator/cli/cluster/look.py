@@ -144,10 +144,7 @@ async def _bounded(check: str, words: str, part: Awaitable[Iterable[Finding]]) -
 
 def check_control(control: Control) -> Iterator[Finding]:
     """Say what the control server lacks, or that it can't be reached from here."""
-    findings = control.findings
-    wrong = [check for check, passed in findings.passed.items() if not passed]
-    messages = [note.message for note in findings.notes if note.type == "Warning"]
-    for check, message in zip(wrong, messages, strict=True):
+    for check, message in control.findings.wrong.items():
         if check == "api":
             cure = "run this where the control server can be reached; what the operator says of it is above"
             yield unseen("devices", f"the control server can't be asked from here: {message}", cure)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, NAMESERVER
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY, NAMESERVER
 from tsoperator.api.objects import Object, key_of
 from tsoperator.cli.cluster.stubdomains import is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
@@ -35,8 +36,8 @@ def check_names(names: Names) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        cure = _cure(dnsconfig)
-        yield from (_stub_domain(names, zone, addresses, cure) for zone in shown_zones(dnsconfig) or (TS_NET,))
+        for zone in shown_zones(dnsconfig) or (TS_NET,):
+            yield _stub_domain(names, zone, addresses, dnsconfig)
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
@@ -60,7 +61,15 @@ def _cure(dnsconfig: Object) -> str:
     return f"`{show}` prints what to write, and its first line says where: {_PAGE}"
 
 
-def _stub_domain(names: Names, zone: str, addresses: Sequence[str], cure: str) -> Finding:
+def _restart(dnsconfig: Object) -> str:
+    """Return how the cluster's DNS is made to load the stub domain; empty if it has loaded it, or does so by itself."""
+    found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
+    written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))
+    is_due = written.get("reason") == "RestartNeeded" and asks.get("status") != TRUE
+    return str(written["message"]) if is_due else ""
+
+
+def _stub_domain(names: Names, zone: str, addresses: Sequence[str], dnsconfig: Object) -> Finding:
     configs = [each for each in names.configmaps if is_dns_config(each)]
     if not configs:
         return unseen(
@@ -68,7 +77,7 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str], cure: str) -
             f"no ConfigMap in kube-system says how the cluster's DNS is set up: whether it asks for {zone} is unknown",
             f"try a name in a Pod: coredns/README.md#check; the nameserver is at {addresses[0]}",
         )
-    where = ", ".join(key_of(each).name for each in configs)
+    where, cure = ", ".join(key_of(each).name for each in configs), _cure(dnsconfig)
     try:
         servers = servers_for(zone, configs)
     except CorefileError as error:
@@ -92,7 +101,12 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str], cure: str) -
             f"the cluster's DNS asks {', '.join(wrong)} for {zone}, but the nameserver is at {', '.join(addresses)}",
             f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {cure}",
         )
-    return ok("cluster-dns", f"the cluster's DNS asks the nameserver at {servers[0]} for {zone}")
+    if restart := _restart(dnsconfig):
+        words = (
+            f"ConfigMap {where} in kube-system has the stub domain for {zone}, but the cluster's DNS has yet to load it"
+        )
+        return failed("cluster-dns", words, restart)
+    return ok("cluster-dns", f"the cluster's DNS is set up to ask the nameserver at {servers[0]} for {zone}")
 
 
 def _addresses(service: Object | None) -> list[str]:

@@ -5,19 +5,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsoperator.api.device import Device
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PROXYGROUP, PARENT_SERVICE
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.desired.children import owner_of
+from tsoperator.desired.children import parent_title
 from tsoperator.desired.readiness import ready_replicas, secret_keys, wanted_replicas
 from tsoperator.desired.secret import device_of
 
-_KINDS: Final = {
-    PARENT_SERVICE: "Service",
-    PARENT_INGRESS: "Ingress",
-    PARENT_CONNECTOR: "Connector",
-    PARENT_PROXYGROUP: "ProxyGroup",
-}
 _STARTING: Final = ("PodInitializing", "ContainerCreating")
 
 
@@ -53,7 +46,7 @@ def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]])
     """
     looked = wrong = 0
     for statefulset in proxies.statefulsets:
-        there = devices.get(proxies.elsewhere.get(parent_of(statefulset), ""))
+        there = devices.get(proxies.elsewhere.get(parent_title(statefulset), ""))
         if there is None:
             continue
         for key in secret_keys(statefulset):
@@ -62,18 +55,12 @@ def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]])
             if reported is None or not reported.id:
                 continue
             looked += 1
-            named = f"device {reported.fqdn or reported.id} of {parent_of(statefulset)}"
+            named = f"device {reported.fqdn or reported.id} of {parent_title(statefulset)}"
             if finding := _device(key, named, there.get(reported.id)):
                 wrong += 1
                 yield finding
     if not wrong:
         yield ok("devices", f"devices of proxies that are in the tailnet and online: {looked} of {looked}")
-
-
-def parent_of(child: Object) -> str:
-    """Return the kind and the name of the object that a proxy is for."""
-    owner = owner_of(child)
-    return f"{_KINDS.get(owner.type, owner.type)} {owner.key}" if owner else f"StatefulSet {key_of(child)}"
 
 
 def pod_problem(pod: Object) -> str:
@@ -109,7 +96,7 @@ def _container_problem(status: Object) -> str:
 def _proxy(proxies: Proxies, statefulset: Object) -> Iterator[Finding]:
     """Yield what is wrong with a proxy."""
     namespace, name = key_of(statefulset)
-    parent = parent_of(statefulset)
+    parent = parent_title(statefulset)
     short = ready_replicas(statefulset) < wanted_replicas(statefulset)
     for key in secret_keys(statefulset):
         pod, secret = proxies.pods.get(key), proxies.secrets.get(key)

@@ -7,7 +7,14 @@ from typing import Final, NamedTuple
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.installed import Installed
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, NODE_CACHES, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import (
+    CONFIGMAPS,
+    COREDNS,
+    CUSTOM,
+    NODE_CACHES,
+    OPENSHIFT_DNS,
+    OPENSHIFT_NAME,
+)
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
@@ -51,12 +58,13 @@ CLUSTER: Final = (
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
     *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),
+    *(Right("apps", plural, "list watch", COREDNS) for plural in ("deployments", "daemonsets")),
     Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_NAME),
 )
 """The rights on objects without a namespace, and on some wherever they are."""
 
 CLUSTER_DNS: Final = (
-    *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
+    *(Right("", "configmaps", "get patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
     Right("", "configmaps", "create"),
     Right("", "configmaps", "delete", CUSTOM),
 )
@@ -67,7 +75,7 @@ OWN: Final = (
     Right("", "services", "create update delete"),
     *(Right("", plural, _ALL) for plural in ("secrets", "configmaps", "serviceaccounts")),
     *(Right(_RBAC, plural, _ALL) for plural in ("roles", "rolebindings")),
-    Right("", "pods", "get list watch"),
+    Right("", "pods", "get list watch delete"),
     Right("", "pods/status", "update"),
     Right("discovery.k8s.io", "endpointslices", "get list watch create update delete"),
     Right("monitoring.coreos.com", "servicemonitors", "get list watch create update delete"),
@@ -113,9 +121,13 @@ def questions(installed: Installed) -> list[Question]:
         ((EVERYWHERE,), CLUSTER),
         ((installed.namespace,), (*OWN, token)),
     ]
+    if corefile := installed.cluster_dns_configmap:
+        places.append(((EVERYWHERE,), (Right("", "configmaps", "list watch", corefile),)))
+        if installed.manages_cluster_dns:
+            places.append(((DNS_NAMESPACE,), (Right("", "configmaps", "get patch", corefile),)))
     if installed.manages_cluster_dns:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
-        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_NAME),)))
+        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "get patch", OPENSHIFT_NAME),)))
     return [
         Question(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tsoperator.api.objects import Object, key_of
 from tsoperator.desired.clusterdns.corefile import parse, parse_plugins
 from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
-from tsoperator.desired.clusterdns.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHES, STUB_DOMAINS
+from tsoperator.desired.clusterdns.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHES, OVERRIDES, STUB_DOMAINS
 
 
 def is_dns_config(configmap: Object) -> bool:
@@ -33,5 +33,5 @@ def _forwards(zone: str, configmap: Object) -> Iterator[Forward]:
             yield from stub_forwards(zone, text)
         elif key == COREFILE or key.endswith(".server"):
             yield from block_forwards(zone, parse(text).blocks)
-        elif key.endswith(".override"):
+        elif key.endswith(OVERRIDES):
             yield from plugin_forwards(zone, parse_plugins(text))

@@ -9,7 +9,6 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object, annotations, key_of, 
 from tsoperator.desired.clusterdns.openshift import servers_of, with_server, without_server
 from tsoperator.desired.clusterdns.platforms import (
     COREFILE,
-    COREFILES,
     CUSTOM,
     CUSTOM_KEY,
     KUBE_DNS,
@@ -20,6 +19,7 @@ from tsoperator.desired.clusterdns.platforms import (
     Kind,
     Platform,
     configmap,
+    corefile_maps,
     corefile_of,
     corefiles,
     data_of,
@@ -39,51 +39,51 @@ _ABOUT: Final = "the stub domain"
 Result = Change | Nothing | Refusal
 
 
-def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain) -> Result:
+def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no others.
 
-    A stub domain of ours in another place than that of *platform* is for `plan_removal`.
+    A stub domain of ours in another place than that of *platform* is for `plan_removal`. *owner* is our namespace, by
+    which we tell our stub domain from that of another operator.
     """
     match platform.kind:
         case Kind.CORE_DNS | Kind.CORE_DNS_CUSTOM:
-            return _into_corefile(platform, objects, stub)
+            return _into_corefile(platform, objects, stub, owner)
         case Kind.KUBE_DNS:
             found = configmap(objects, KUBE_DNS)
             if found is None:
                 return _gone(platform)
-            return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub))
+            return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub, owner))
         case Kind.OPENSHIFT:
             if objects.openshift is None:
                 return _gone(platform)
             servers = servers_of(objects.openshift)
-            wanted = with_server(servers, platform.where, stub)
+            wanted = with_server(servers, platform.where, stub, owner)
             return wanted if isinstance(wanted, Refusal) else _openshift(servers, wanted)
 
 
-def plan_removal(objects: DNSObjects, keep: Platform | None = None) -> Sequence[Change | Refusal]:
+def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
     """Return the writes that take our stub domain out of *objects*, but for the place that *keep* says.
 
-    An object that we didn't write to gives none, whether it can be read or not.
+    An object that we didn't write to gives none, whether it can be read or not. *owner* is our namespace.
     """
-    planned = [result for where, result in _removals(objects) if keep is None or (keep.key, keep.entry) != where]
+    planned = [result for where, result in _removals(objects, owner) if keep is None or (keep.key, keep.entry) != where]
     return [result for result in planned if not isinstance(result, Nothing)]
 
 
-def _removals(objects: DNSObjects) -> Iterator[tuple[tuple[Key, str], Result]]:
-    for name in COREFILES:
-        if found := configmap(objects, name):
-            key = key_of(found)
-            text = without_block(data_of(found).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE))
-            yield (key, COREFILE), _data(found, COREFILE, text, _restart(objects))
+def _removals(objects: DNSObjects, owner: str) -> Iterator[tuple[tuple[Key, str], Result]]:
+    for each in corefile_maps(objects):
+        key = key_of(each)
+        text = without_block(data_of(each).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE), owner)
+        yield (key, COREFILE), _data(each, COREFILE, text, _restart(objects))
     if found := configmap(objects, CUSTOM):
-        yield (key_of(found), CUSTOM_KEY), _out_of_custom(found, _restart(objects))
+        yield (key_of(found), CUSTOM_KEY), _out_of_custom(found, _restart(objects), owner)
     if found := configmap(objects, KUBE_DNS):
         key = key_of(found)
-        edited = without_zones(*_stub_domains_of(found), place(CONFIGMAP, key, STUB_DOMAINS))
+        edited = without_zones(*_stub_domains_of(found), place(CONFIGMAP, key, STUB_DOMAINS), owner)
         yield (key, STUB_DOMAINS), _stub_domains(found, edited)
     if objects.openshift is not None:
         servers = servers_of(objects.openshift)
-        yield (Key("", OPENSHIFT_NAME), SERVERS), _openshift(servers, without_server(servers))
+        yield (Key("", OPENSHIFT_NAME), SERVERS), _openshift(servers, without_server(servers, owner))
 
 
 def _restart(objects: DNSObjects) -> str:
@@ -95,18 +95,18 @@ def _gone(platform: Platform) -> Refusal:
     return Refusal("PlatformMissing", f"{platform.where}, isn't there any more: set spec.clusterDNS.platform")
 
 
-def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain) -> Result:
+def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
     found = configmap(objects, platform.key.name)
     if platform.kind is Kind.CORE_DNS and COREFILE not in data_of(found):
         return _gone(platform)
     for where, text in corefiles(objects):
-        if taken := taken_by(text, where, stub, platform.at):
+        if taken := taken_by(text, where, stub, platform.at, owner):
             return taken
     for where, plugins in overrides(objects):
         if taken := taken_by_plugin(plugins, where, stub.zones):
             return taken
-    edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at)
+    edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at, owner)
     if found is not None or isinstance(edited, Refusal):
         return _data(found or {}, platform.entry, edited, platform.restart)
     namespace, name = platform.key
@@ -115,10 +115,10 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain) ->
     return Change(Creation(wanted), platform.restart)
 
 
-def _out_of_custom(found: Object, restart: str) -> Result:
+def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
     """Take our key away, and the ConfigMap too if it is ours and has nothing else."""
     data = data_of(found)
-    text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY))
+    text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
     if isinstance(text, Refusal) or text == data.get(CUSTOM_KEY, ""):
         return _data(found, CUSTOM_KEY, text, restart)
     if not text and labels(found).get(LABEL_MANAGED) == MANAGED and data.keys() == {CUSTOM_KEY}:

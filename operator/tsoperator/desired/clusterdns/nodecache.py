@@ -1,5 +1,10 @@
-"""Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain."""
+"""Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain.
 
+The operator only reads the configuration of the cache, and says what to write there. Its installer owns it, and the
+objects don't tell which of them the cache on the nodes reads. A node whose cache can't read its Corefile has no DNS.
+"""
+
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,19 +12,14 @@ from tsoperator.desired.clusterdns.corefile import CorefileError, parse
 from tsoperator.desired.clusterdns.forwards import block_forwards, nearest, stub_forwards
 
 _CLUSTER_DNS: Final = "__PILLAR__CLUSTER__DNS__"  # the cache puts the address of the cluster's DNS there
-_STUB_DOMAINS: Final = "stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
-_BLOCKS: Final = (
-    "nodelocaldns_external_zones of Kubespray, or as a server block to the Corefile in ConfigMap "
-    "kube-system/nodelocaldns"
-)
 _INSIDE: Final = ("cluster.local", "in-addr.arpa")  # zones that the cache asks the cluster's DNS for
 
 
-def bypass(text: str, stub_domains: str | None, zones: Sequence[str]) -> str:
+def bypass(text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str]) -> str:
     """Say why Pods don't get to the stub domain for *zones*, and the cure; return "" if they do.
 
     *text* is the Corefile of the cache, and *stub_domains* those of kube-dns, which the cache takes over; None if it
-    doesn't, as with Kubespray.
+    doesn't, as with Kubespray. *addresses* are the nameserver's.
     """
     try:
         blocks = parse(text).blocks
@@ -29,12 +29,27 @@ def bypass(text: str, stub_domains: str | None, zones: Sequence[str]) -> str:
     for zone in _INSIDE:
         found = nearest(block_forwards(zone, blocks))
         inside.update(found.to if found and found.zone else ())
-    for zone in zones:
-        found = nearest([*block_forwards(zone, blocks), *stub_forwards(zone, stub_domains or "")])
-        if found is None or (not found.zone and not inside.issuperset(found.to)):
-            to = f"asks {', '.join(found.to)}" if found else "asks nobody"
-            return (
-                f"Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in {zone}: the cache {to}. "
-                f"Add {zone} with the nameserver's address to {_BLOCKS if stub_domains is None else _STUB_DOMAINS}"
-            )
-    return ""
+    ways = {zone: nearest([*block_forwards(zone, blocks), *stub_forwards(zone, stub_domains or "")]) for zone in zones}
+    missed = [zone for zone, way in ways.items() if way is None or (not way.zone and not inside.issuperset(way.to))]
+    if not missed:
+        return ""
+    first = ways[missed[0]]
+    to = f"asks {', '.join(first.to)}" if first else "asks nobody"
+    return (
+        f"Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in {missed[0]}: the cache {to}. "
+        f"Add {_kubespray(missed, addresses) if stub_domains is None else _stub_domains(missed, addresses)}"
+    )
+
+
+def _stub_domains(zones: Sequence[str], addresses: Sequence[str]) -> str:
+    entries = json.dumps({zone: [*addresses] for zone in zones})[1:-1]
+    where = "the JSON object stubDomains in ConfigMap kube-system/kube-dns"
+    return f"{entries} to {where}, which the cache reads, too. Make that ConfigMap if it isn't there"
+
+
+def _kubespray(zones: Sequence[str], addresses: Sequence[str]) -> str:
+    entry = json.dumps({"zones": [*zones], "nameservers": [*addresses], "cache": 5})
+    return (
+        f"{entry} to the list nodelocaldns_external_zones of Kubespray, or a server block that forwards these zones to "
+        "the Corefile in ConfigMap kube-system/nodelocaldns"
+    )

@@ -1,13 +1,22 @@
 """Puts our server into the object of OpenShift's DNS operator, and takes it out again."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.objects import Object
 from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
-SERVER: Final = "tailnet-managed"
-"""The name of our server, by which it is known to be ours; 15 characters are the most that it may have."""
+_EARLIER: Final = "tailnet-managed"
+"""The name of the server that earlier versions of any operator wrote. It counts as ours."""
+
+
+def server_name(owner: str) -> str:
+    """Return the name of our server, by which it is known to be ours; *owner* is our namespace.
+
+    The name may have at most 15 characters.
+    """
+    return f"tailnet-{hashlib.sha256(owner.encode()).hexdigest()[:7]}"
 
 
 def servers_of(openshift: Object) -> Sequence[Object]:
@@ -16,25 +25,26 @@ def servers_of(openshift: Object) -> Sequence[Object]:
     return servers
 
 
-def with_server(servers: Sequence[Object], where: str, stub: StubDomain) -> list[Object] | Refusal:
+def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
     """Return *servers* with ours; fields of ours that others have set stay."""
-    for server in servers:
-        taken = [zone for zone in server.get("zones") or [] if str(zone).lower().strip(".") in stub.zones]
-        if taken and server.get("name") != SERVER:
+    others = without_server(servers, owner)
+    for server in others:
+        if taken := [zone for zone in server.get("zones") or [] if str(zone).lower().strip(".") in stub.zones]:
             message = (
                 f"server {server.get('name')!r} in {where} answers for {taken[0]}, and it isn't the operator's: "
                 "remove that server, or set spec.clusterDNS.mode to Manual"
             )
             return Refusal("ZoneTaken", message)
-    wanted = {"name": SERVER, "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
-    if not any(server.get("name") == SERVER for server in servers):
+    wanted = {"name": server_name(owner), "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
+    live = next((server for server in servers if server not in others), None)
+    if live is None:
         return [*servers, wanted]
-    return [_merged(server, wanted) if server.get("name") == SERVER else server for server in servers]
+    return [_merged(server, wanted) if server is live else server for server in servers if server in (live, *others)]
 
 
-def without_server(servers: Sequence[Object]) -> list[Object]:
+def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
     """Return *servers* without ours."""
-    return [server for server in servers if server.get("name") != SERVER]
+    return [server for server in servers if server.get("name") not in (_EARLIER, server_name(owner))]
 
 
 def _merged(live: Object, wanted: Object) -> Object:

@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -15,7 +16,9 @@ from tsoperator.desired.clusterdns.results import DNSObjects, Refusal
 from tsoperator.desired.clusterdns.serverblock import EVERYWHERE, Listening, listening, read
 
 NAMESPACE: Final = "kube-system"
-COREFILES: Final = ("coredns", "rke2-coredns-rke2-coredns")
+COREDNS: Final = "coredns"
+"""The Deployment or the DaemonSet that runs CoreDNS."""
+COREFILES: Final = (COREDNS, "coredns-base", "rke2-coredns-rke2-coredns")
 CUSTOM: Final = "coredns-custom"
 KUBE_DNS: Final = "kube-dns"
 NODE_CACHE: Final = "node-local-dns"
@@ -30,8 +33,15 @@ OPENSHIFT_NAME: Final = "default"
 COREFILE: Final = "Corefile"
 CUSTOM_KEY: Final = "tailnet.server"
 """The key of CUSTOM that is ours alone."""
+OVERRIDES: Final = (".override", ".include")
+"""How the names of the keys of CUSTOM end that clusters import into the server block for all names."""
 STUB_DOMAINS: Final = "stubDomains"
 SERVERS: Final = "spec.servers"
+
+
+_VALUE: Final = "operatorConfig.clusterDNSConfigMap"
+_CONF: Final = "/etc/coredns/Corefile"
+"""Where CoreDNS has its Corefile if no argument says so."""
 
 
 class Kind(StrEnum):
@@ -71,10 +81,12 @@ def place(resource: Resource, key: Key, entry: str) -> str:
     return f"{resource.kind} {key}, {'key ' if resource is CONFIGMAP else ''}{entry}"
 
 
-def find_platform(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform | Refusal:
+def find_platform(
+    objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = (), addresses: Sequence[str] = ()
+) -> Platform | Refusal:
     """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
 
-    *zones* are those of the stub domain, for what NodeLocal DNSCache means for them.
+    *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them.
     """
     kind = Kind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Refusal):
@@ -88,7 +100,8 @@ def find_platform(objects: DNSObjects, wanted: str | None = None, zones: Sequenc
             if configmap(objects, KUBE_DNS) is None:
                 return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
-    return _coredns(objects, kind, zones)
+    found = _coredns(objects, kind)
+    return found if isinstance(found, Refusal) else replace(found, node_cache=_node_cache(objects, zones, addresses))
 
 
 def configmap(objects: DNSObjects, name: str) -> Object | None:
@@ -101,20 +114,54 @@ def data_of(found: Object | None) -> Mapping[str, str]:
     return (found or {}).get("data") or {}
 
 
+def configmap_names(corefile: str) -> Sequence[str]:
+    """Return the names of the ConfigMaps that say what the cluster's DNS is; *corefile* is the user's own, or empty."""
+    return [*dict.fromkeys((*CONFIGMAPS, *([corefile] if corefile else ())))]
+
+
+def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
+    """Yield the ConfigMaps that CoreDNS may read its Corefile from."""
+    for name in dict.fromkeys((*COREFILES, mounted(objects), objects.corefile)):
+        if found := configmap(objects, name):
+            yield found
+
+
+def mounted(objects: DNSObjects) -> str:
+    """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't tell."""
+    pods = [each["spec"]["template"]["spec"] for each in objects.workloads]
+    return next(filter(None, (_mounted(pod, each) for pod in pods for each in pod["containers"])), "")
+
+
+def _mounted(pod: Object, container: Object) -> str:
+    arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = [word for each in arguments for word in each.split("=", 1)]
+    conf = next((value for flag, value in pairwise(words) if flag in ("-conf", "--conf")), _CONF)
+    folder = PurePosixPath(conf).parent
+    mounts = container.get("volumeMounts") or ()
+    volumes = {each["name"] for each in mounts if PurePosixPath(each["mountPath"]) in (folder, PurePosixPath(conf))}
+    maps = (each.get("configMap") or {} for each in pod.get("volumes") or () if each["name"] in volumes)
+    return next((each["name"] for each in maps if each.get("name")), "")
+
+
 def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
     """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
     if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
         return ""
-    return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart deployment {name}"
+    coredns = next((f"{each['kind'].lower()} {key_of(each).name}" for each in objects.workloads), f"deployment {name}")
+    return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart {coredns}"
 
 
 def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
     """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
-    found = next(filter(None, (configmap(objects, name) for name in COREFILES)), None)
-    if found is None:
-        return Refusal("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(COREFILES)}")
-    where = place(CONFIGMAP, key_of(found), COREFILE)
-    if COREFILE not in data_of(found):
+    told = mounted(objects)
+    names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
+    found = next(filter(None, (configmap(objects, name) for name in names)), None)
+    if found is None and not told:
+        return Refusal("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(names)}")
+    if found is None and told not in configmap_names(objects.corefile):
+        return _unseen(told)
+    where = place(CONFIGMAP, key_of(found) if found else Key(NAMESPACE, told), COREFILE)
+    if found is None or COREFILE not in data_of(found):
         return Refusal("CorefileMissing", f"{where}, isn't there: put it back")
     corefile = read(data_of(found)[COREFILE], where)
     return corefile if isinstance(corefile, Refusal) else (key_of(found).name, corefile)
@@ -136,7 +183,7 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
 def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
     """Yield the plugins that a Corefile may import into its server block for all names, after where they are."""
     for key, text in data_of(configmap(objects, CUSTOM)).items():
-        if key.endswith(".override"):
+        if key.endswith(OVERRIDES):
             with contextlib.suppress(CorefileError):
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
@@ -145,18 +192,27 @@ def _kind(objects: DNSObjects) -> Kind | Refusal:
     """Return what the objects look like."""
     if objects.openshift is not None:
         return Kind.OPENSHIFT
-    if any(configmap(objects, name) is not None for name in COREFILES):
-        found = corefile_of(objects)
-        if isinstance(found, Refusal):
-            return found
+    found = corefile_of(objects)
+    if not isinstance(found, Refusal):
         return Kind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else Kind.CORE_DNS
+    if found.reason != "PlatformMissing":
+        return found
     if configmap(objects, KUBE_DNS) is not None:
         return Kind.KUBE_DNS
     message = (
-        f"the cluster's DNS isn't known: {NAMESPACE} has none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))}; "
-        "write the stub domain into your DNS yourself, or set spec.clusterDNS.platform"
+        f"the cluster's DNS isn't known: the operator sees none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))} "
+        f"in {NAMESPACE}. If CoreDNS reads its Corefile from another ConfigMap there, set {_VALUE} of the chart to its "
+        "name. Otherwise write the stub domain into your DNS yourself, and set spec.clusterDNS.mode to Manual"
     )
     return Refusal("PlatformUnknown", message)
+
+
+def _unseen(name: str) -> Refusal:
+    message = (
+        f"CoreDNS reads its Corefile from ConfigMap {NAMESPACE}/{name}, which the operator may not read: set {_VALUE} "
+        f"of the chart to {name}. Without Helm, do what docs/dns.md says"
+    )
+    return Refusal("NotPermitted", message)
 
 
 def _missing(kind: Kind, problem: str) -> Refusal:
@@ -164,7 +220,7 @@ def _missing(kind: Kind, problem: str) -> Refusal:
     return Refusal("PlatformMissing", message)
 
 
-def _coredns(objects: DNSObjects, kind: Kind, zones: Sequence[str]) -> Platform | Refusal:
+def _coredns(objects: DNSObjects, kind: Kind) -> Platform | Refusal:
     found = corefile_of(objects)
     if isinstance(found, Refusal):
         return _missing(kind, found.message) if found.reason == "PlatformMissing" else found
@@ -176,8 +232,7 @@ def _coredns(objects: DNSObjects, kind: Kind, zones: Sequence[str]) -> Platform 
                 kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
             )
         key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY
-    restart = restart_of(objects, name, corefile)
-    return Platform(kind, CONFIGMAP, key, entry, listening(corefile), restart, _node_cache(objects, zones))
+    return Platform(kind, CONFIGMAP, key, entry, listening(corefile), restart_of(objects, name, corefile))
 
 
 def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
@@ -189,10 +244,10 @@ def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
     return False
 
 
-def _node_cache(objects: DNSObjects, zones: Sequence[str]) -> str:
+def _node_cache(objects: DNSObjects, zones: Sequence[str], addresses: Sequence[str]) -> str:
     stub_domains = data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}")
     for name, read_by_it in ((NODE_CACHE, stub_domains), (KUBESPRAY_CACHE, None)):
         text = data_of(configmap(objects, name)).get(COREFILE)
-        if text is not None and (found := bypass(text, read_by_it, zones)):
+        if text is not None and (found := bypass(text, read_by_it, zones, addresses)):
             return found
     return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.objects import Object
+from tsoperator.api.rules import takes_from_cluster
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
 _ZONE: Final = re.compile(
@@ -27,6 +28,15 @@ class DNSObjects:
     """ConfigMaps of namespace kube-system, at least those of `platforms.CONFIGMAPS`."""
     openshift: Object | None = None
     """The object ``default`` of OpenShift's ``dns.operator.openshift.io``."""
+    workloads: Sequence[Object] = ()
+    """The Deployment and the DaemonSet of CoreDNS, whose Pods mount the ConfigMap with the Corefile."""
+    corefile: str = ""
+    """The name of the ConfigMap with the Corefile, as the user says; it counts if the Pods don't tell it."""
+
+    @property
+    def all(self) -> Sequence[Object]:
+        """All of these objects."""
+        return [*self.configmaps, *([self.openshift] if self.openshift else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class StubDomain:
         for name in names:
             if not _ZONE.fullmatch(name):
                 return Refusal("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
-            if own and (covers(name, own) or covers(own, name)):
+            if own and takes_from_cluster(name, own):
                 message = (
                     f"a stub domain for {name} would take names from the cluster, whose domain is {own}: "
                     "give the tailnet another domain, or correct operatorConfig.zones"

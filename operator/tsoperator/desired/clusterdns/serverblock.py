@@ -1,9 +1,13 @@
 """Puts our server block into a Corefile, between two comment lines, and takes it out again.
 
+A third comment line, behind the first one, names the namespace of the operator whose block it is, because a cluster may
+have two operators. A block without this line was written by an earlier version of an operator, and counts as ours.
+
 What is added can be removed exactly. Our block is added as the end of the file. If the file had no final newline, the
 file with our block has none either, and the newline before our block is ours.
 """
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
@@ -22,6 +26,7 @@ from tsoperator.desired.clusterdns.results import Refusal, StubDomain, covers
 BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
 END: Final = "# END tailnet stub domain"
 _MARKERS: Final = ("# BEGIN tailnet stub domain", END)
+_OWNER: Final = re.compile(r"# It belongs to the operator in namespace ([a-z0-9-]+)\.")
 _DENIAL_SECONDS: Final = 1
 """How long CoreDNS may remember that a name doesn't exist. It does so for 5 s if nothing is said, and for as long a new
 name that somebody has asked for too early would be out of reach.
@@ -44,11 +49,21 @@ EVERYWHERE: Final = Listening()
 
 
 class _Place(NamedTuple):
-    """Where our lines are: from the first character of BEGIN to the last one of END, and how they end."""
+    """Where the lines of an operator are: from the first character of BEGIN to the last one of END, and how they end.
+
+    *owner* is the namespace of the operator; empty if no line says it.
+    """
 
     start: int
     end: int
     newline: str
+    owner: str
+
+
+def marked_block(stub: StubDomain, at: Listening, owner: str) -> str:
+    """Return our server block as it stands in a Corefile, without a final newline; *owner* is our namespace."""
+    owned = f"# It belongs to the operator in namespace {owner}."
+    return f"{BEGIN}\n{owned}\n{server_block(stub, at)}\n{END}"
 
 
 def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
@@ -78,12 +93,12 @@ def listening(corefile: Corefile) -> Listening:
     return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
 
 
-def with_block(text: str, where: str, stub: StubDomain, at: Listening) -> str | Refusal:
-    """Return the Corefile *text*, which is in *where*, with our block for *stub*."""
-    place = _ours(text, where, read(text, where))
+def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
+    place = _ours(text, where, read(text, where), owner)
     if isinstance(place, Refusal):
         return place
-    block = f"{BEGIN}\n{server_block(stub, at)}\n{END}"
+    block = marked_block(stub, at, owner)
     if place is not None:
         return text[: place.start] + block.replace("\n", place.newline) + text[place.end :]
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -91,25 +106,25 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening) -> str | 
     return text + block + newline if not text or text.endswith("\n") else text + newline + block
 
 
-def without_block(text: str, where: str) -> str | Refusal:
-    """Return the Corefile *text*, which is in *where*, as it is without our block."""
+def without_block(text: str, where: str, owner: str) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
     if not any(marker in text for marker in _MARKERS):
         return text  # it need not be readable for that
-    place = _ours(text, where, read(text, where))
+    place = _ours(text, where, read(text, where), owner)
     if place is None or isinstance(place, Refusal):
         return place or text
     before, after = text[: place.start], text[place.end :]
     return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
 
 
-def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal | None:
+def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
     """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
 
     CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
-    one above has a plugin for our zone, which our block would keep queries from.
+    one above has a plugin for our zone, which our block would keep queries from. *owner* is our namespace.
     """
     corefile = read(text, where)
-    place = _ours(text, where, corefile)
+    place = _ours(text, where, corefile, owner)
     if isinstance(corefile, Refusal):
         return corefile
     if isinstance(place, Refusal):
@@ -120,9 +135,15 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal 
             continue
         for zone in stub.zones:
             if any(address.may_be(zone, ports) for address in block.addresses):
+                others = (each.owner for each in _places(text, corefile) or () if _within(block, each))
+                whose = (
+                    f"it is that of the operator in namespace {other}: remove it if that operator is gone"
+                    if (other := next(others, ""))
+                    else "it isn't the operator's: remove it"
+                )
                 message = (
                     f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
-                    "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
+                    f"variable, and {whose}, or set spec.clusterDNS.mode to Manual"
                 )
                 return Refusal("ZoneTaken", message)
         origins = [each.zone for each in block.addresses if each.scheme == "dns"]
@@ -158,24 +179,42 @@ def read(text: str, where: str) -> Corefile | Refusal:
         return Refusal("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
 
 
-def _ours(text: str, where: str, corefile: Corefile | Refusal) -> _Place | Refusal | None:
+def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
     """Return where our lines are, if they are there and nobody has damaged them."""
     if isinstance(corefile, Refusal):
         return corefile
-    marks = [comment for comment in corefile.comments if comment.text.startswith(_MARKERS)]
-    if not marks:
+    places = _places(text, corefile)
+    ours = [each for each in places or () if each.owner in ("", owner)]
+    if places is not None and not ours:
         return None
-    if [mark.text for mark in marks] == [BEGIN, END] and all(_begins_line(mark, text) for mark in marks):
-        first, last = marks
-        newline = "\r\n" if text.startswith("\r\n", first.end) else "\n"
-        place = _Place(first.start, last.end, newline)
-        if sum(_within(block, place) for block in corefile.blocks) == 1:
-            return place
+    if len(ours) == 1 and sum(_within(block, ours[0]) for block in corefile.blocks) == 1:
+        return ours[0]
+    line = text.count("\n", 0, ours[0].start) + 1 if ours else _marks(corefile)[0].line
     message = (
-        f"somebody has changed the lines that the operator wrote into {where}, at line {marks[0].line}: remove them "
+        f"somebody has changed the lines that the operator wrote into {where}, at line {line}: remove them "
         f"all, from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
     return Refusal("BlockDamaged", message)
+
+
+def _places(text: str, corefile: Corefile) -> list[_Place] | None:
+    """Return where the lines of operators are; None if somebody has damaged them."""
+    marks = _marks(corefile)
+    if [mark.text for mark in marks] != [BEGIN, END] * (len(marks) // 2):
+        return None
+    if not all(_begins_line(mark, text) for mark in marks):
+        return None
+    lines = {comment.line: comment.text for comment in corefile.comments}
+    places = []
+    for first, last in zip(marks[::2], marks[1::2], strict=True):
+        newline = "\r\n" if text.startswith("\r\n", first.end) else "\n"
+        owned = _OWNER.fullmatch(lines.get(first.line + 1, ""))
+        places.append(_Place(first.start, last.end, newline, owned[1] if owned else ""))
+    return places
+
+
+def _marks(corefile: Corefile) -> list[Span]:
+    return [comment for comment in corefile.comments if comment.text.startswith(_MARKERS)]
 
 
 def _begins_line(mark: Span, text: str) -> bool:

@@ -14,7 +14,10 @@ from typing import Any, Final, NamedTuple
 from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
 ANNOTATION: Final = "tailscale.com/stub-domains"
-"""On ConfigMap kube-dns: the operator's entries, and whether it made the key, as JSON."""
+"""On ConfigMap kube-dns, as JSON by the operator's namespace: the operator's entries, and whether it made the key.
+
+The annotation of an earlier version names no namespace. It counts as ours.
+"""
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
@@ -28,27 +31,37 @@ class Edited(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """Our entries, and whether the key wasn't there before them."""
+    """Our entries, whether the key wasn't there before them, and what the annotation says of other operators."""
 
     zones: Mapping[str, Sequence[str]] = field(default_factory=dict)
     made: bool = False
+    others: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, annotation: str | None) -> "_Ours":
-        """Return what *annotation* says; without a readable one nothing is ours."""
+    def parse(cls, annotation: str | None, owner: str) -> "_Ours":
+        """Return what *annotation* says; without a readable one nothing is ours. *owner* is our namespace."""
         try:
             found = json.loads(annotation or "{}")
-            return cls({zone: [*to] for zone, to in found["zones"].items()}, found["made"] is True)
-        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            is_earlier = isinstance(found.get("made"), bool)
+            others = {
+                each: said for each, said in found.items() if not is_earlier and each != owner and "zones" in said
+            }
+        except (ValueError, RecursionError, TypeError, AttributeError):
             return cls()
+        try:
+            ours = found if is_earlier else found[owner]
+            return cls({zone: [*to] for zone, to in ours["zones"].items()}, ours["made"] is True, others)
+        except (LookupError, TypeError, AttributeError):
+            return cls(others=others)
 
     def has(self, member: "_Member") -> bool:
         """Tell whether *member* is one of our entries, as we wrote it."""
         return member.key in self.zones and self.zones[member.key] == member.value
 
-    def annotation(self) -> str:
-        """Return the annotation that says this."""
-        return json.dumps({"zones": self.zones, "made": self.made})
+    def annotation(self, owner: str) -> str | None:
+        """Return the annotation that says this; None if no operator has an entry."""
+        ours = {owner: {"zones": self.zones, "made": self.made}} if self.zones else {}
+        return json.dumps({**self.others, **ours}) if self.others or ours else None
 
 
 class _Member(NamedTuple):
@@ -60,9 +73,12 @@ class _Member(NamedTuple):
     end: int
 
 
-def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain) -> Edited | Refusal:
-    """Return the stub domains *text*, which is None if the key isn't there, with entries for *stub* and no others."""
-    before = without_zones(text, annotation, where)
+def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
+    """Return the stub domains *text*, which is None if the key isn't there, with our entries for *stub*, and no others.
+
+    *owner* is our namespace.
+    """
+    before = without_zones(text, annotation, where, owner)
     if isinstance(before, Refusal):
         return before
     plain = "{}" if before.text is None else before.text
@@ -82,14 +98,21 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
     zones = {zone: [*stub.addresses] for zone in stub.zones}
     ours = json.dumps(zones)[1:-1] + (", " if members else "")
     at = members[0].start if members else plain.index("{") + 1
-    return Edited(plain[:at] + ours + plain[at:], _Ours(zones, made=before.text is None).annotation())
+    others = _Ours.parse(annotation, owner).others
+    return Edited(plain[:at] + ours + plain[at:], _Ours(zones, before.text is None, others).annotation(owner))
 
 
-def without_zones(text: str | None, annotation: str | None, where: str) -> Edited | Refusal:
-    """Return the stub domains *text* without our entries; those that somebody has changed aren't ours any more."""
-    ours = _Ours.parse(annotation)
-    if text is None or not ours.zones:
-        return Edited(text, None)
+def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
+    """Return the stub domains *text* without our entries; those that somebody has changed aren't ours any more.
+
+    *owner* is our namespace.
+    """
+    ours = _Ours.parse(annotation, owner)
+    left = _Ours(others=ours.others).annotation(owner)
+    if not ours.zones:
+        return Edited(text, annotation if ours.others else None)
+    if text is None:
+        return Edited(None, left)
     try:
         members = _members(text)
     except (ValueError, RecursionError) as error:
@@ -105,7 +128,7 @@ def without_zones(text: str | None, annotation: str | None, where: str) -> Edite
                 start = runs[number - 1][1][-1].end
             text = text[:start] + text[end:]
     gone = ours.made and all(is_ours for is_ours, _ in runs)
-    return Edited(None if gone else text, None)
+    return Edited(None if gone else text, left)
 
 
 def _unreadable(where: str, error: Exception) -> Refusal:

@@ -7,28 +7,32 @@ from typing import Any
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
 from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
+from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView, untried
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import DeleteDevice, Note, Plan, Refusal
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_devices,
     proxy_key,
     proxy_problem,
+    removal_message,
     replica_devices,
 )
 from tsoperator.desired.proxypod import connected_networks
-from tsoperator.desired.replica import replicas_error
+from tsoperator.desired.replica import hostnames_error, replicas_error
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
@@ -38,6 +42,7 @@ CREATED = "ConnectorCreated"
 CREATING = "ConnectorCreating"
 FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
+TERMINATING = "ConnectorTerminating"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
@@ -94,7 +99,25 @@ def violations(connector: Connector) -> list[str]:
         found.append("hostname and hostnamePrefix exclude each other: remove one of them")
     if len(name) > _LABEL_MAX:
         found.append(f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another")
+    elif error := _hostname_error(connector):
+        found.append(error)
     return found
+
+
+def _hostname_error(connector: Connector) -> str:
+    """Say that the devices of *connector* would have hostnames that are too long; empty if they wouldn't."""
+    spec = connector.spec
+    if spec.hostname_prefix:
+        return hostnames_error(spec.hostname_prefix, spec.replicas)
+    if len(name := _hostname(connector)) <= DNS_LABEL_MAX:
+        return ""
+    field = "spec.hostnamePrefix" if spec.replicas > 1 else "spec.hostname"
+    return f"its hostname {name} must have at most {DNS_LABEL_MAX} characters, not {len(name)}: set {field}"
+
+
+def _hostname(connector: Connector) -> str:
+    """Return the hostname of the devices of *connector*, if it gives no prefix."""
+    return connector.spec.hostname or f"{connector.metadata.name}-connector"
 
 
 def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, settings: Settings) -> Proxy | Plan:
@@ -109,14 +132,16 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
         return _refused(obj, INVALID, f"this Connector is invalid: {connector.message}")
     if wrong := violations(connector):
         return _refused(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
+    if observed.tailnet.pending:
+        return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
         return _refused(obj, FAILED, observed.tailnet.refusal.message)
     chosen = _chosen_class(obj, observed.proxy_class)
     if isinstance(chosen, ClassProblem):
-        return Plan() if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
+        return Plan(whole=False) if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
     spec, name = connector.spec, connector.metadata.name
     config = ProxyConfig(
-        hostname=spec.hostname or f"{name}-connector",
+        hostname=_hostname(connector),
         server_url=observed.tailnet.login_url,
         routes=advertised(_routes(spec), exit_node=spec.exit_node),
         app_connector=spec.app_connector is not None,
@@ -165,6 +190,8 @@ def _planned(
         return wanted if isinstance(wanted, Plan) else Plan()
     if isinstance(keys, Refusal):
         return failed(obj, keys)
+    if awaits_keys(keys, observed.children):
+        return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
@@ -179,9 +206,13 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     if not has_finalizer(obj, FINALIZER):
         return Plan()
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
-    if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
-        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}; {step.way_out}")
-    return step
+    if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):
+        told = _refused(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
+    if step.release:
+        return step
+    waits = _conditions(obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))
+    return replace(step, status={**_NO_STATUS, **(obj.get("status") or {}), "conditions": waits})
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:

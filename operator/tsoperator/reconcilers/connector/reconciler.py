@@ -16,7 +16,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    is_deleting,
     key_of,
 )
 from tsoperator.api.v1alpha1.connector import Connector
@@ -63,8 +62,6 @@ class ConnectorReconciler:
         owner = desired.owner(key_of(obj).name)
         self._proxies.found(owner)
         children, tailnet = self._proxies.children(owner), desired.tailnet_name(obj)
-        if is_deleting(obj):
-            tailnet = self._proxies.home(tailnet, owner, children)
         return desired.Observed(
             children,
             self._proxies.proxy_class(desired.class_name(obj)),

@@ -118,6 +118,23 @@ def is_of_ours(reply: Reply) -> bool:
     return said is not None and said.rname == f"hostmaster.{said.zone}" and said.mname.startswith("nameserver.")
 
 
+def nameserver_verdict(seen: Sequence[Seen]) -> Verdict:
+    """Judge the nameserver by what it said when it was asked itself, in each zone.
+
+    It answers if it gives one of the canaries: it may not have the records of a zone that is new, or it refuses one.
+    """
+    first = seen[0]
+    if any(gives(each.direct, each.nameserver) for each in seen):
+        return Verdict("", first.nameserver)
+    if not first.direct.failure:
+        return Verdict("", first.nameserver, Fault.RECORDS_MISSING, _missing(first))
+    message = (
+        f"the nameserver at {first.nameserver} {first.direct.failure} when the operator asks it: see the log of its "
+        "Pods, and whether a NetworkPolicy keeps questions from them (port 1053, UDP and TCP)"
+    )
+    return Verdict("", first.nameserver, Fault.NO_ANSWER, message)
+
+
 def verdict(seen: Seen) -> Verdict:
     """Judge what was *seen*."""
     fault, message = _judged(seen, seen.udp)
@@ -129,10 +146,7 @@ def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
     if seen.loops:
         return Fault.FORWARDING_LOOP, f"{where} isn't asked, because a question would go round in it: {_cure(seen)}"
     if udp is None:
-        return Fault.RECORDS_MISSING, (
-            f"the nameserver at {at} {seen.direct.words} for the name that the operator wrote into its records for "
-            f"{seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
-        )
+        return Fault.RECORDS_MISSING, _missing(seen)
     if not gives(udp, at):
         said = f"{where} {udp.words} for a name in {seen.zone} that leads to the nameserver, {at}"
         return _fault_of(seen, udp), f"{said}: {_cause(seen, udp)}"
@@ -141,6 +155,13 @@ def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
     return Fault.NO_ANSWER_OVER_TCP, (
         f"{where} resolves names in {seen.zone} over UDP, but over TCP it {seen.tcp.words}: let TCP port 53 through to "
         f"it, and from it to the nameserver at {at}, in firewalls and NetworkPolicies"
+    )
+
+
+def _missing(seen: Seen) -> str:
+    return (
+        f"the nameserver at {seen.nameserver} {seen.direct.words} for the name that the operator wrote into its "
+        f"records for {seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
     )
 
 

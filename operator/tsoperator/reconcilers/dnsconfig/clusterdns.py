@@ -4,20 +4,30 @@ In mode Managed, our stub domain has to be there. In mode Manual, and when the l
 out what it has written in mode Managed. It writes nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tsoperator.api.conditions import TRUE, condition
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
-from tsoperator.desired.clusterdns.platforms import Platform, find_platform
+from tsoperator.desired.clusterdns.platforms import CUSTOM_KEY, Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
 from tsoperator.desired.clusterdns.snippets import snippet
-from tsoperator.desired.plan import Creation, Deletion, Patch
+from tsoperator.desired.plan import Creation, Deletion, Patch, earliest
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
+from tsoperator.desired.zones import zones_status
 from tsoperator.settings import Settings
+
+OVERWRITTEN: Final = "StubDomainOverwritten"
+"""The reason to give if another writer keeps undoing the operator's writes."""
+
+PENDING: Final = "NameserverPending"
+"""The reason to give until a Pod of the nameserver is ready and answers."""
+REMOVED: Final = "removed"
+"""What the writes are for that take the stub domain out."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -36,9 +46,16 @@ _MAY_NOT_REMOVE: Final = Refusal(
     f"the operator may not take its stub domain out of the configuration of the cluster's DNS: {_VALUE}, or take the "
     "stub domain out yourself",
 )
-
-
 _LOOK_AGAIN: Final = 10.0  # s
+
+Write = Patch | Creation | Deletion
+
+
+class Nameserver(NamedTuple):
+    """The *address* of the nameserver, and the *problem* that it has; empty if a Pod of it is ready and answers."""
+
+    address: str
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,40 +66,51 @@ class Outcome:
     ``clusterDNS``.
     """
 
-    steps: Sequence[Patch | Creation | Deletion] = ()
+    steps: Sequence[Write] = ()
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
     """The seconds until the next look. No watch event says that the operator may now see objects that it couldn't."""
     restart: str = ""
     """What somebody has to do before the cluster's DNS knows that the stub domain has been taken out."""
+    goal: str = ""
+    """What the writes are for: the stub domain that is to be there, or `REMOVED`."""
+    overwritten: str = ""
+    """What to tell of another writer that keeps undoing the writes."""
+    is_held: bool = False
+    """Whether some of the writes have to wait, because another writer keeps undoing them."""
 
 
 def outcome(
-    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], address: str, settings: Settings
+    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], nameserver: Nameserver, settings: Settings
 ) -> Outcome:
-    """Return what a DNSConfig needs of the cluster's DNS so that it asks the nameserver at *address* for *zones*.
+    """Return what a DNSConfig needs of the cluster's DNS so that it asks the *nameserver* for *zones*.
 
-    *objects* is None if the API server doesn't let the operator see them.
+    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only for a
+    nameserver that works. A stub domain that is there stays.
     """
     is_managed = wanted.mode == "Managed"
-    status: Object = {"zones": [*zones]}
+    status = zones_status(settings.zones, zones)
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
-    platform = find_platform(objects, wanted.platform, zones)
-    stub = StubDomain.of(zones, [address], settings.cluster_domain)
+    platform = find_platform(objects, wanted.platform, zones, [nameserver.address])
+    stub = StubDomain.of(zones, [nameserver.address], settings.cluster_domain)
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):
             status |= {"snippet": snippet(platform, stub)}
     if not is_managed:
         return replace(removal(objects, settings), status=status)
-    return replace(_managed(platform, stub, objects, settings), status=status)
+    managed = _managed(platform, stub, objects, settings)
+    if managed.steps and nameserver.problem:
+        message = f"the operator writes the stub domain as soon as the nameserver works: {nameserver.problem}"
+        managed = Outcome(result=Refusal(PENDING, message))
+    return replace(managed, status=status)
 
 
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> Outcome:
     """Return how our stub domain gets out of the cluster's DNS, but for the object of *keep*."""
-    found = plan_removal(objects, keep)
+    found = plan_removal(objects, settings.namespace, keep)
     for each in found:
         if isinstance(each, Refusal):
             return Outcome(result=each)
@@ -90,7 +118,7 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
         return Outcome(result=_MAY_NOT_REMOVE)
     changes = [each for each in found if isinstance(each, Change)]
     restart = next((each.restart for each in changes if each.restart), "")
-    return Outcome([_locked(each, objects) for each in changes], restart=restart)
+    return Outcome([_locked(each, objects) for each in changes], restart=restart, goal=REMOVED)
 
 
 def _managed(
@@ -101,7 +129,7 @@ def _managed(
         return Outcome(result=platform)
     if isinstance(stub, Refusal):
         return Outcome(result=stub)
-    found = plan_edit(platform, objects, stub)
+    found = plan_edit(platform, objects, stub, settings.namespace)
     if isinstance(found, Refusal):
         return Outcome(result=found)
     if isinstance(found, Change) and not settings.manage_cluster_dns:
@@ -109,18 +137,74 @@ def _managed(
     elsewhere = removal(objects, settings, platform)
     steps = [] if isinstance(found, Nothing) else [_locked(found, objects)]
     cache = Refusal("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
-    return Outcome([*steps, *elsewhere.steps], elsewhere.result or cache or Nothing(found.restart))
+    result = elsewhere.result or cache or Nothing(found.restart)
+    return Outcome([*steps, *elsewhere.steps], result, goal=str(stub))
 
 
-def _locked(change: Change, objects: DNSObjects) -> Patch | Creation | Deletion:
+def heeding(wanted: Outcome, reverts: Mapping[Key, Reverts]) -> Outcome:
+    """Return *wanted* without the writes that have to wait, because another writer keeps undoing them.
+
+    *reverts* say so of the objects of the cluster's DNS.
+    """
+    loud = [each for each in reverts.values() if each.fields]
+    again = earliest(*(each.wait or each.settles or None for each in reverts.values()), wanted.again)
+    steps = [step for step in wanted.steps if not reverts.get(written_by(step).key, NO_REVERTS).wait]
+    wanted = replace(wanted, steps=steps, again=again, is_held=len(steps) < len(wanted.steps))
+    if not loud:
+        return wanted
+    message = _overwritten(loud, wanted.goal == REMOVED)
+    is_lost = any(each.settles for each in loud)
+    return replace(wanted, overwritten=message, result=Refusal(OVERWRITTEN, message) if is_lost else wanted.result)
+
+
+def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
+    who = " and ".join(dict.fromkeys(each.who for each in reverts))
+    fields = " and ".join(field for each in reverts for field in each.fields)
+    cure = (
+        "take the lines of the operator out of what it applies"
+        if is_removal
+        else "let it leave that alone, or write status.clusterDNS.snippet into what it applies and set "
+        "spec.clusterDNS.mode to Manual"
+    )
+    return (
+        f"{who} keeps undoing the operator's changes of {fields}: {cure}. The cluster's DNS loads each change, so the "
+        "operator waits for up to a minute before it tries again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The piece of a shared object that a step writes: the *field*, which is in a part of the object."""
+
+    resource: Resource
+    key: Key
+    field: tuple[str, str]
+
+    @property
+    def words(self) -> str:
+        """Say which piece it is."""
+        part, name = self.field
+        return f"{f'key {name}' if part == 'data' else f'{part}.{name}'} of {self.resource.kind} {self.key}"
+
+
+def written_by(step: Write) -> Written:
+    """Return the piece of a shared object that *step* writes."""
+    match step:
+        case Patch(resource, key, body):
+            part = "data" if "data" in body else "spec"
+            return Written(resource, key, (part, next(iter(body[part]))))
+        case Creation(obj) | Deletion(obj=obj):
+            return Written(CONFIGMAP, key_of(obj), ("data", CUSTOM_KEY))
+
+
+def _locked(change: Change, objects: DNSObjects) -> Write:
     """Return the step of *change*, which fails with a Conflict if somebody else has edited the object meanwhile."""
     step = change.step
     if not isinstance(step, Patch):
         return step
-    live = [*objects.configmaps, *([objects.openshift] if objects.openshift else [])]
     (version,) = (
         each["metadata"]["resourceVersion"]
-        for each in live
+        for each in objects.all
         if (each["kind"], key_of(each)) == (step.resource.kind, step.key)
     )
     metadata = {**step.body.get("metadata", {}), "resourceVersion": version}

@@ -8,7 +8,7 @@ from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     CONDITION_CLUSTER_DNS_CONFIGURED,
@@ -80,6 +80,7 @@ _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CO
 """The conditions that a DNSConfig has only while they say something."""
 
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
+_UNASKED: Final = "the operator hasn't asked the nameserver yet"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -95,6 +96,8 @@ class Observed:
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
     verdicts: Sequence[Verdict] | None = None
     """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
+    nameserver: Verdict | None = None
+    """What came of asking the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES
@@ -103,10 +106,37 @@ class Observed:
     """The address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
 
 
-def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
-    """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
+def cluster_dns(
+    obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings
+) -> clusterdns.Outcome:
+    """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs of the cluster's DNS; nothing if it doesn't count.
+
+    When a DNSConfig ends, our stub domain goes, unless another DNSConfig takes it over.
+    """
+    first = elected(observed.dnsconfigs)
     if is_deleting(obj):
-        return _farewell(obj, observed, settings)
+        if first is not None and not isinstance(DNSConfig.parse(first), Invalid) and not program_error(first):
+            return clusterdns.Outcome()
+        return clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
+    if isinstance(dnsconfig, Invalid) or program_error(obj) or (first is not None and uid(first) != uid(obj)):
+        return clusterdns.Outcome()
+    zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
+    if not zones or not address:
+        return clusterdns.Outcome()
+    nameserver = clusterdns.Nameserver(address, _problem(observed, settings))
+    return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
+
+
+def plan(
+    obj: Object,
+    dnsconfig: DNSConfig | Invalid,
+    dns: clusterdns.Outcome,
+    observed: Observed,
+    settings: Settings,
+) -> Plan:
+    """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs; *dns* is what it needs of the cluster's DNS."""
+    if is_deleting(obj):
+        return _farewell(obj, dns, observed)
     asked = answered(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
         return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
@@ -135,32 +165,28 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
     return Plan(
         hold=FINALIZER,
         steps=[*map(Child, children), *dns.steps],
-        notes=[*_notes(dns.result), *_restart(dns)],
+        notes=_notes(dns),
         status=status,
         requeue_after=dns.again,
     )
 
 
-def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
-    """Return what ends a DNSConfig: our stub domain goes, unless another DNSConfig takes it over.
+def _farewell(obj: Object, dns: clusterdns.Outcome, observed: Observed) -> Plan:
+    """Return what ends a DNSConfig: *dns* says how our stub domain goes.
 
-    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew.
+    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. A DNSConfig doesn't
+    wait until another writer leaves the cluster's DNS alone.
     """
-    heir = elected(observed.dnsconfigs)
-    if heir is not None and not isinstance(DNSConfig.parse(heir), Invalid) and not program_error(heir):
-        return Plan(release=FINALIZER)
-    dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
-    if dns.result is None:
-        return Plan(steps=dns.steps, notes=_restart(dns), release=FINALIZER)
-    if observed.dns is None:  # the condition goes on saying that the operator has written something
-        return Plan(notes=_notes(dns.result), requeue_after=dns.again)
-    return _unconfigured(obj, dns.result)
+    if (dns.result is None or dns.overwritten) and not dns.is_held:
+        return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
+    if dns.result is None or observed.dns is None:  # the condition goes on saying that something was written
+        return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
+    return replace(_unconfigured(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
 
 
 def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
@@ -175,7 +201,8 @@ def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -
 
 def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    return Plan(notes=_notes(result), status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
+    notes = _notes(clusterdns.Outcome(result=result))
+    return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
 def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
@@ -213,7 +240,7 @@ def _address(observed: Observed) -> str:
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
     """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
-    conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions = [_nameserver_ready(obj, observed, settings)]
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
@@ -223,6 +250,33 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
         message = _words_for(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
     return conditions
+
+
+def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Object:
+    """Return the condition that says whether a Pod of the nameserver is ready and answers.
+
+    A new leader hasn't asked the nameserver yet. Until it has, the condition stays True if it was.
+    """
+    problem = _problem(observed, settings)
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
+    if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):
+        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", _generation(obj))
+    return condition(CONDITION_NAMESERVER_READY, False, clusterdns.PENDING, problem, _generation(obj))
+
+
+def _problem(observed: Observed, settings: Settings) -> str:
+    """Say why the nameserver doesn't work; empty if a Pod of it is ready and answers."""
+    if not _has_ready_pod(observed):
+        return (
+            "no Pod of the nameserver is ready: if that lasts, see why with "
+            f"kubectl -n {settings.namespace} describe pods -l {LABEL_APP}={NAMESERVER}"
+        )
+    return _UNASKED if observed.nameserver is None else observed.nameserver.message
+
+
+def _has_ready_pod(observed: Observed) -> bool:
+    return bool(((observed.deployment or {}).get("status") or {}).get("readyReplicas"))
 
 
 def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) -> Object:
@@ -235,15 +289,16 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) 
     return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
 
 
-def _notes(result: Unwritten | Nothing | None) -> list[Note]:
-    """Return the Event that says what is wrong with the configuration of the cluster's DNS, if something is."""
-    return [Note("Warning", result.reason, result.message)] if isinstance(result, Unwritten) else []
-
-
-def _restart(dns: clusterdns.Outcome) -> list[Note]:
-    """Return the Event that says how the cluster's DNS forgets the stub domain, if it doesn't by itself."""
-    words = f"the stub domain is taken out of the configuration of the cluster's DNS. {dns.restart}"
-    return [Note("Normal", "RestartNeeded", words)] if dns.restart else []
+def _notes(dns: clusterdns.Outcome) -> list[Note]:
+    """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
+    wrong = dns.result if isinstance(dns.result, Unwritten) else None
+    notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []
+    if dns.overwritten and (wrong is None or wrong.message != dns.overwritten):
+        notes.append(Note("Warning", clusterdns.OVERWRITTEN, dns.overwritten))
+    if dns.restart:
+        words = f"the stub domain is taken out of the configuration of the cluster's DNS. {dns.restart}"
+        notes.append(Note("Normal", "RestartNeeded", words))
+    return notes
 
 
 def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:

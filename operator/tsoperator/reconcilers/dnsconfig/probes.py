@@ -1,37 +1,65 @@
-"""Asks the cluster's DNS in the background whether it knows the nameserver, and tells when the answer changes."""
+"""Asks the nameserver and the cluster's DNS in the background, and tells when the answers change."""
 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Object, Resource
-from tsoperator.reconcilers.dnsconfig.answers import Reply, Seen, Verdict, gives, is_of_ours, steadied, verdict
+from tsoperator.reconcilers.dnsconfig.answers import (
+    Reply,
+    Seen,
+    Verdict,
+    gives,
+    is_of_ours,
+    nameserver_verdict,
+    steadied,
+    verdict,
+)
 from tsoperator.reconcilers.dnsconfig.asking import Ask, Query
 from tsoperator.reconcilers.dnsconfig.question import Canary, Question
 from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
 VERDICT: Final = Resource("", "", "verdicts", "Verdict")
-"""What was found out about the cluster's DNS. It is no object of the cluster, but a change of it is a watch event."""
+"""What was found out about the nameserver and the cluster's DNS. It is no object, but its changes are watch events."""
 
 _CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
 
 
+class Found(NamedTuple):
+    """What came of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
+
+    nameserver: Verdict
+    cluster: tuple[Verdict, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return not any(each.fault for each in (self.nameserver, *self.cluster))
+
+    def after(self, shown: "Found | None", last: "Found | None") -> "Found":
+        """Return what to show after what is *shown*, when the round before has found *last*."""
+        if shown is None or last is None:
+            return self
+        (nameserver,) = steadied([shown.nameserver], [last.nameserver], [self.nameserver])
+        return Found(nameserver, steadied(shown.cluster, last.cluster, self.cluster))
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often the cluster's DNS is asked, in seconds.
+    """How often the nameserver and the cluster's DNS are asked, in seconds.
 
-    While all is well, it is asked after *steady*, and else after *backoff*. Both start over with a change, because the
-    cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are at
-    least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer, and the nameserver
+    While all is well, they are asked after *steady*, and else after *backoff*. Both start over with a change, because
+    the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are
+    at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer, and the nameserver
     *direct*. No more than *at_once* zones are asked for at a time.
     """
 
@@ -59,20 +87,20 @@ class Prober(Collector):
         self._token = token
         self._clock = clock
         self._question: Question | None = None
-        self._verdicts: tuple[Verdict, ...] | None = None
-        self._found: tuple[Verdict, ...] = ()  # in the last round
+        self._shown: Found | None = None
+        self._last: Found | None = None  # what the last round has found
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 
-    def follow(self, question: Question | None) -> Sequence[Verdict] | None:
+    def follow(self, question: Question | None) -> Found | None:
         """Ask *question* from now on, at once if it is new; return what came of it, None if nothing did yet."""
         if question != self._question:
             if question is None or not question.is_same(self._question):
-                self._verdicts = None
+                self._shown = None
             self._question = question
             self._changed.set()
-        return self._verdicts
+        return self._shown
 
     def listen(self, resource: Resource, listener: Listener) -> None:
         """Call *listener* at every change of the verdicts, if *resource* is `VERDICT`."""
@@ -96,20 +124,19 @@ class Prober(Collector):
                     self._changed.clear()
                 if (question := self._question) is None:
                     continue
-                verdicts = await self._round(question)
-                if self._tell(question, verdicts):
+                found = await self._round(question)
+                if self._tell(question, found):
                     rounds = 0
-                is_well = not any(each.fault for each in verdicts)
-                pause = (self._pace.steady if is_well else self._pace.backoff).delay(rounds)
+                pause = (self._pace.steady if found.is_well else self._pace.backoff).delay(rounds)
                 rounds += 1
                 await asyncio.sleep(self._pace.rest)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._changed.wait()
         finally:
-            self._question = self._verdicts = None
+            self._question = self._shown = None
 
-    def _tell(self, question: Question, found: tuple[Verdict, ...]) -> bool:
+    def _tell(self, question: Question, found: Found) -> bool:
         """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
 
         Return whether something is.
@@ -117,34 +144,41 @@ class Prober(Collector):
         if not question.is_same(self._question):
             return False
         self._asked_at = self._clock()
-        verdicts = steadied(self._verdicts or (), self._found, found)
-        self._found = found
-        if verdicts == self._verdicts:
+        shown = found.after(self._shown, self._last)
+        self._last = found
+        if shown == self._shown:
             return False
-        self._verdicts = verdicts
+        self._shown = shown
         for listener in self._listeners:
             listener(None, _CHANGE)
         return True
 
-    async def _round(self, question: Question) -> tuple[Verdict, ...]:
+    async def _round(self, question: Question) -> Found:
         turns = asyncio.Semaphore(self._pace.at_once)
 
-        async def judged(canary: Canary) -> list[Verdict]:
+        async def looked(canary: Canary) -> tuple[Seen, list[Seen]]:
             async with turns:
-                return [verdict(seen) for seen in await self._look(question, canary)]
+                return await self._look(question, canary)
 
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(judged(canary)) for canary in question.canaries]
-        return tuple(each for task in running for each in task.result())
+            running = [tasks.create_task(looked(canary)) for canary in question.canaries]
+        seen = [task.result() for task in running]
+        return Found(
+            nameserver_verdict([direct for direct, _ in seen]),
+            tuple(verdict(each) for _, servers in seen for each in servers),
+        )
 
-    async def _look(self, question: Question, canary: Canary) -> list[Seen]:
-        """Ask the nameserver itself first. If it doesn't know the canary, the cluster's DNS must not learn that."""
+    async def _look(self, question: Question, canary: Canary) -> tuple[Seen, list[Seen]]:
+        """Return what is known when the nameserver itself has been asked, and then the cluster's DNS.
+
+        If the nameserver doesn't know the canary, the cluster's DNS must not learn that.
+        """
         direct = await self._answer(question.nameserver, canary.name, question)
         blank = Seen(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
         found = [replace(blank, server=server) for server in question.servers]
-        if direct.denies or direct.rcode == "REFUSED":
-            return found
-        return [seen if seen.loops else await self._look_at(seen, canary, question) for seen in found]
+        if not (direct.denies or direct.rcode == "REFUSED"):
+            found = [seen if seen.loops else await self._look_at(seen, canary, question) for seen in found]
+        return blank, found
 
     async def _look_at(self, seen: Seen, canary: Canary, question: Question) -> Seen:
         udp = await self._answer(seen.server, canary.name, question)
@@ -175,8 +209,8 @@ class Prober(Collector):
         asked = GaugeMetricFamily(
             "tsoperator_cluster_dns_asked_timestamp_seconds", "When the cluster's DNS was last asked."
         )
-        for each in self._verdicts or ():
+        for each in self._shown.cluster if self._shown else ():
             ready.add_metric([each.zone, each.server, each.fault], not each.fault)
-        if self._verdicts is not None:
+        if self._shown is not None and self._shown.cluster:
             asked.add_metric([], self._asked_at)
         yield from (ready, asked)

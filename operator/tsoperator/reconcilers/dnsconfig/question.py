@@ -1,4 +1,4 @@
-"""Decides which question the cluster's DNS is asked (pure)."""
+"""Decides which question the nameserver and the cluster's DNS are asked (pure)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether *servers* know each of the *canaries*, whose address is the *nameserver*'s.
+    """Whether the *nameserver* and the *servers* know each of the *canaries*, whose address is the nameserver's.
 
     *seen* has the versions of what the answers depend on besides: when they change, the same question is asked anew.
     *targets* are the addresses to which the cluster's DNS forwards each zone, where that is known.
@@ -51,15 +51,15 @@ def question_of(
     dns: DNSObjects | None,
     asked: Asked,
 ) -> Question | None:
-    """Return the question whether the cluster's DNS asks the nameserver of *dnsconfig*; None if there is none.
+    """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS asks it.
 
-    *dns* is the configuration of the cluster's DNS, as far as it is known.
+    Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS, as far as it is known.
     """
     addresses = service_addresses(service)
-    if dnsconfig is None or not addresses or not asked.servers or not asked.zones:
+    if dnsconfig is None or not addresses or not asked.zones:
         return None
     status = (deployment or {}).get("status") or {}
-    configuration = [*dns.configmaps, *([dns.openshift] if dns.openshift else [])] if dns else []
+    configuration = dns.all if dns else ()
     return Question(
         tuple(asked.servers),
         addresses[0],

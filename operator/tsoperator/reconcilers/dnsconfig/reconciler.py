@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -10,6 +10,7 @@ from tsnameserver.records import CONFIGMAP_NAME
 from tsoperator.api.names import NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
     CONFIGMAP,
+    DAEMONSET,
     DEPLOYMENT,
     DNSCONFIG,
     POD,
@@ -26,22 +27,24 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.reverts import Reverts, last_writer
 from tsoperator.desired.zones import Suffixes, forwarded_zones
-from tsoperator.kube.errors import Denied
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
 from tsoperator.reconcilers.dnsconfig.address import Addresses
-from tsoperator.reconcilers.dnsconfig.answers import Verdict
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Found, Prober
 from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.settings import Settings
 
 _NO_DNSCONFIG: Final = Key("", "")
@@ -57,6 +60,7 @@ class DNSConfigReconciler:
         self,
         cache: Cache,
         applier: Applier,
+        client: KubeClient,
         prober: Prober,
         settings: Settings,
         suffixes: Callable[[], Suffixes] = Suffixes,
@@ -64,14 +68,18 @@ class DNSConfigReconciler:
         """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
+        self._client = client
         self._prober = prober
+        self._rewrites = Rewrites()
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = Addresses()
-        children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        self._configmaps = configmap_names(settings.cluster_dns_configmap)
+        children = (SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
+            **dict.fromkeys((DEPLOYMENT, DAEMONSET), self._keys_for_workload),
             CONFIGMAP: self._keys_for_configmap,
             OPENSHIFT_DNS: lambda _: [*self._every_key()] or [_NO_DNSCONFIG],
             **dict.fromkeys((SUFFIXES, VERDICT), lambda _: self._every_key()),
@@ -79,22 +87,56 @@ class DNSConfigReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the DNSConfig named *key*."""
-        verdicts = self._prober.follow(self._question())
+        found = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return await self._forget()
-        observed = self._observe(obj, verdicts)  # look
-        plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
+        observed = self._observe(obj, found)  # look
+        dnsconfig = DNSConfig.parse(obj)
+        wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
+        dns = clusterdns.heeding(wanted, await self._reverts(wanted, observed.dns))
+        plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide
         failed = partial(desired.failed, asked=desired.answered(obj, observed, self._settings))
         stored = await self._act(obj, plan, observed.address, failed)  # act
+        self._remember(dns, observed.dns)
         return await self._applier.report(stored, plan, failed)  # report
 
     async def _forget(self) -> Result:
         """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
         dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
-        if dns is not None:
-            await self._applier.apply({}, Plan(steps=clusterdns.removal(dns, self._settings).steps))
-        return DONE
+        if dns is None:
+            return DONE
+        wanted = clusterdns.removal(dns, self._settings)
+        removal = clusterdns.heeding(wanted, await self._reverts(wanted, dns))
+        await self._applier.apply({}, Plan(steps=removal.steps))
+        self._remember(removal, dns)
+        return Result(removal.again)
+
+    async def _reverts(self, wanted: clusterdns.Outcome, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
+        """Return how another writer keeps undoing the writes that are *wanted*; a rare live read tells who it is."""
+        due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
+        versions, found = _versions(dns), {}
+        for key in {*versions, *due}:
+            fields = [due[key].words] if key in due else []
+            found[key] = self._rewrites.look(key, versions.get(key, ""), fields, wanted.goal)
+            if key in due and found[key].fields and not found[key].who:
+                who = await self._last_writer(due[key]) or "something"
+                self._rewrites.remember_writer(key, who)
+                found[key] = replace(found[key], who=who)
+        return found
+
+    async def _last_writer(self, written: clusterdns.Written) -> str:
+        try:
+            live = await self._client.get(written.resource, written.key)
+        except (NotFound, Denied):  # a role of an earlier chart doesn't let us read it
+            return ""
+        return last_writer(live, *written.field)
+
+    def _remember(self, done: clusterdns.Outcome, dns: DNSObjects | None) -> None:
+        """Remember the writes of *done*, which have been carried out on the objects as *dns* has them."""
+        versions = _versions(dns)
+        for each in map(clusterdns.written_by, done.steps):
+            self._rewrites.rewritten(each.key, versions.get(each.key, ""), done.goal)
 
     def _question(self) -> Question | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
@@ -128,7 +170,7 @@ class DNSConfigReconciler:
         self._addresses.refuse(address)
         return Plan()
 
-    def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
+    def _observe(self, obj: Object, found: Found | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
         service, dns = self._cache.get(SERVICE, nameserver), self._dns()
@@ -139,7 +181,8 @@ class DNSConfigReconciler:
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
             dns=dns,
-            verdicts=verdicts,
+            verdicts=found.cluster if found else None,
+            nameserver=found.nameserver if found else None,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
             suffixes=self._suffixes(),
         )
@@ -156,12 +199,21 @@ class DNSConfigReconciler:
         """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
-        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
-        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)))
+        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in self._configmaps]
+        workloads = [self._cache.get(kind, Key(DNS_NAMESPACE, COREDNS)) for kind in (DEPLOYMENT, DAEMONSET)]
+        return DNSObjects(
+            [each for each in found if each],
+            self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)),
+            [each for each in workloads if each],
+            self._settings.cluster_dns_configmap,
+        )
+
+    def _keys_for_workload(self, workload: Object) -> Iterable[Key]:
+        return self._every_key() if key_of(workload) == Key(DNS_NAMESPACE, COREDNS) else self._parent_keys(workload)
 
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)
-        if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
+        if key.namespace == DNS_NAMESPACE and key.name in self._configmaps:
             return [*self._every_key()] or [_NO_DNSCONFIG]
         return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
 
@@ -179,3 +231,8 @@ class DNSConfigReconciler:
 
 def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
     return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
+
+
+def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:
+    """Return the resourceVersions of the objects of the cluster's DNS."""
+    return {key_of(each): each["metadata"]["resourceVersion"] for each in (dns.all if dns else ())}

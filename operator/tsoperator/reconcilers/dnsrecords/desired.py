@@ -19,6 +19,7 @@ from tsnameserver.errors import RecordsError
 from tsnameserver.records import MAX_SHARDS, RECORDS_KEY, parse
 
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is_deleting, key_of, uid
+from tsoperator.api.rules import takes_from_cluster
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owner_reference
@@ -31,7 +32,7 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, contains
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, nameserver_zones
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, nameserver_zones, shown_zones, tailnet_zones
 from tsoperator.reconcilers.dnsrecords.shards import (
     SERIALS,
     Limits,
@@ -108,7 +109,7 @@ def plan(
     found = observed.configmaps
     live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
     most = MAX_SHARDS if _may_split(dnsconfig, observed.nameserver, settings, live) else 1
-    zones = nameserver_zones(settings.zones, observed.suffixes, live.zones)
+    zones = nameserver_zones(settings.zones, observed.suffixes, _shown_before(dnsconfig, live, settings))
     parts, left_out = _parts(observed.buckets, live, zones, limits, most)
     if any(is_deleting(configmap) for shard, configmap in found.items() if shard < len(parts)):
         return Plan()  # the end of the deletion queues the records again
@@ -126,6 +127,16 @@ def plan(
 def failed(_dnsconfig: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event on the DNSConfig why the records could not be written."""
     return Plan(notes=[Note("Warning", "RecordsNotWritten", refusal.message)], error=refusal.error)
+
+
+def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:
+    """Return the zones that tailnets have shown before.
+
+    The status of *dnsconfig* has them. As long as it has no zones, as after a restore from a backup, the records do.
+    """
+    if shown_zones(dnsconfig):
+        return tailnet_zones(dnsconfig)
+    return [zone for zone in live.zones if not takes_from_cluster(zone, settings.cluster_domain)]
 
 
 def _parts(

@@ -10,7 +10,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.children import owner_of
@@ -23,7 +23,7 @@ from tsoperator.desired.egressgroup import (
     served_service,
 )
 from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.pod import answers_health_checks, has_gate
+from tsoperator.desired.pod import answers_health_checks, has_gate, is_open
 
 OPENED: Final = "ServicesLeadToPod"
 FAILED: Final = "EgressGateFailed"
@@ -101,9 +101,7 @@ def group_of(child: Object) -> str:
 
 def is_waiting(pod: Object) -> bool:
     """Tell whether *pod* waits for its gate to open. Once open it stays open, until another Pod takes its place."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    is_open = any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
-    return bool(group_of(pod)) and has_gate(pod) and not is_open and not is_deleting(pod)
+    return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 
 def question(pod: Object, observed: Observed, cluster_domain: str) -> Question | None:
@@ -153,17 +151,23 @@ def failed(_pod: Object, refusal: Refusal) -> Plan:
 
 
 def _serving(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
-    """Return the names of the ClusterIP Services that have one of *addresses* among their endpoints."""
-    return {
-        labels(each).get(LABEL_SERVICE_NAME, "")
-        for each in slices
-        if not is_deleting(each)
-        and any(
-            (endpoint.get("conditions") or {}).get("ready") is not False
-            and not addresses.isdisjoint(endpoint["addresses"])
-            for endpoint in each.get("endpoints") or ()
-        )
-    }
+    """Return the names of the ClusterIP Services that have one of *addresses* among the endpoints of all their ports.
+
+    The ports that not all Pods serve are in EndpointSlices of their own.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for each in slices:
+        if not is_deleting(each):
+            key = labels(each).get(LABEL_SERVICE_NAME, ""), each["addressType"]
+            found[key] = found.get(key, True) and _leads_to(each, addresses)
+    return {service for (service, _), leads in found.items() if leads}
+
+
+def _leads_to(endpoint_slice: Object, addresses: frozenset[str]) -> bool:
+    return any(
+        (endpoint.get("conditions") or {}).get("ready") is not False and not addresses.isdisjoint(endpoint["addresses"])
+        for endpoint in endpoint_slice.get("endpoints") or ()
+    )
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -14,7 +14,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
-from tsoperator.desired import advice
+from tsoperator.desired import advice, unsupported
 from tsoperator.desired.annotations import ignored
 from tsoperator.desired.children import Owner, first
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
@@ -26,6 +26,7 @@ from tsoperator.desired.plan import Note, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -137,15 +138,14 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     If it can't be served, a running proxy stays as it is.
     """
     if is_deleting(ingress):
-        return plan_deletion(ingress, observed)
+        return plan_deletion(ingress, observed, unsupported.blocked_notes(ingress, hostname(ingress)))
     if not is_ours(ingress, settings):
-        notes = class_notes(ingress, settings, class_exists=observed.class_exists)
-        return replace(plan_deletion(ingress, observed), notes=notes)
+        return plan_deletion(ingress, observed, class_notes(ingress, settings, class_exists=observed.class_exists))
     grouped = group_notes(ingress, has_proxy=observed.has_proxy)
     if grouped and not observed.has_proxy:
-        return replace(plan_deletion(ingress, observed), notes=grouped)
+        return plan_deletion(ingress, observed, grouped)
     if not observed.knows_services:
-        return Plan(requeue_after=_UNSEEN)
+        return Plan(requeue_after=_UNSEEN, whole=False)
     missing = {*backend_names(ingress)} - observed.services.keys()
     if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
         return Plan(requeue_after=_TOGETHER)
@@ -161,7 +161,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
     if is_refused or isinstance(chosen, ClassProblem):
-        return Plan(notes=notes)
+        return Plan(notes=notes, whole=not isinstance(chosen, ClassProblem))
     own = owner(key_of(ingress))
     forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
     return Proxy(
@@ -187,6 +187,8 @@ def plan(
         return wanted
     if isinstance(keys, Refusal):
         return failed(ingress, keys)
+    if awaits_keys(keys, observed.children):
+        return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     device = proxy_device(observed.children)
@@ -201,11 +203,12 @@ def plan(
     return with_findings(complete, devices.findings)
 
 
-def plan_deletion(ingress: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for *ingress*."""
+def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = ()) -> Plan:
+    """Return the next step of removing what was made for *ingress*, with these *notes* on it."""
     if not has_finalizer(ingress, FINALIZER):
-        return Plan()
+        return Plan(notes=notes)
     step = plan_removal(owner(key_of(ingress)), observed.children)
+    step = replace(step, notes=(*step.notes, *notes))
     if not step.release or is_deleting(ingress):
         return step
     device = proxy_device(observed.children)

@@ -78,8 +78,13 @@ def _rules(name: str, ordinals: Iterable[int]) -> list[Object]:
 
 
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
-    """Yield the steps that make the two Secrets of each replica, or bring them up to date; *keys* are auth keys."""
+    """Yield the steps that make the two Secrets of each replica, or bring them up to date; *keys* are auth keys.
+
+    A replica that awaits its auth key gets or changes none.
+    """
     for replica in proxy.replicas:
+        if replica.ordinal in keys.awaited:
+            continue
         found, config = children.secrets_of(replica), proxy.config_of(replica)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
         whole = _secret(proxy, replica.config_secret, SECRET_TYPE_CONFIG)

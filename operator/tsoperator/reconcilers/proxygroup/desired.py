@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
+from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -14,7 +14,7 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView
+from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
 from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -23,6 +23,8 @@ from tsoperator.desired.plan import Child, DeleteDevice, Deletion, Note, Plan, R
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    all_secrets_come,
+    awaited_pods,
     device_deletions,
     leftovers,
     plan_removal,
@@ -30,12 +32,13 @@ from tsoperator.desired.proxy import (
     proxy_notes,
     proxy_outline,
     proxy_problem,
+    removal_message,
     unwanted,
     way_out,
 )
 from tsoperator.desired.proxypod import egress_group
-from tsoperator.desired.replica import replicas_error
-from tsoperator.desired.secret import egress_report_of, static_endpoints_of
+from tsoperator.desired.replica import hostnames_error, replicas_error
+from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
     CONFIG_SUFFIX,
@@ -56,6 +59,7 @@ VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
 INVALID: Final = "ProxyGroupInvalid"
 FAILED: Final = "ProxyGroupCreationFailed"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
+TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
@@ -71,8 +75,7 @@ _NO_DRAIN: Final = Note(
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
-_BUSY: Final = 30.0  # s until another look at proxies that should have reported by a watch event
-_PATIENCE: Final = 180.0  # s for proxies to report that they forward nothing; a kubelet takes two minutes at most
+_END: Final = 30  # s that the Pods of a group have to end when the group is removed
 _FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
@@ -83,8 +86,7 @@ class Observed:
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
     ClusterIP Services of the egress Services that name the group. *node_ports* are the Services of type NodePort of all
-    groups; they and the *nodes* count if the class has static endpoints. *leaving_for* is for how many seconds the
-    group has been leaving.
+    groups; they and the *nodes* count if the class has static endpoints.
     """
 
     children: Children
@@ -95,7 +97,6 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     node_ports: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
-    leaving_for: float = 0.0
 
 
 def group_type(group: Object) -> str:
@@ -125,6 +126,8 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
         found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
     if error := replicas_error(group.spec.replicas):
         found.append(f"{error}, or make another ProxyGroup beside it")
+    if group.spec.hostname_prefix and (error := hostnames_error(group.spec.hostname_prefix, group.spec.replicas)):
+        found.append(error)
     pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
     container = pod.tailscale_container if pod else None
     if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
@@ -146,12 +149,14 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
         return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+    if observed.tailnet.pending:
+        return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
         return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
     chosen = _chosen_class(group, observed.proxy_class, settings)
     if isinstance(chosen, ClassProblem):
         refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
-        return replace(refused, status=None) if chosen.is_passing else refused
+        return replace(refused, status=None, whole=False) if chosen.is_passing else refused
     if wrong := violations(parsed, chosen):
         return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
     proxy = _proxy(parsed, chosen, observed, settings)
@@ -191,49 +196,30 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
 
 
 def plan_deletion(group: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named."""
+    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named.
+
+    The operator deletes the Pods before the StatefulSet, because only the first deletion of a Pod can shorten its time
+    to end. The Pods need little time, as no Service leads to the group any longer. Without this limit, a Pod whose
+    program hangs when it is stopped would hold up the removal.
+    """
     if not has_finalizer(group, FINALIZER):
         return Plan()
-    if emptied := _emptied(group, observed):
-        return emptied
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
-    refusal = observed.tailnet.refusal
-    if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
+    if not step.release:
+        pods = awaited_pods(observed.children)
+        ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
+        status = _status(group, observed, Problem(TERMINATING, removal_message(pods)))
+        return replace(step, steps=[*ending, *step.steps], status=status)
+    if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
-    words = f"{refusal.message}; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
-    return _told(group, observed, Problem(NO_TAILNET, words))
-
-
-def _emptied(group: Object, observed: Observed) -> Plan | None:
-    """Return the plan that has the proxies of a group that leaves forward nothing; None once they don't.
-
-    A proxy that stops waits until no Service that it knows of leads to it, or leads nowhere, for six minutes at most.
-    A proxy that can't report any more is not waited for.
-    """
-    live, children = observed.configmap, observed.children
-    addresses = {key_of(pod): set(_addresses(pod)) for pod in children.pods if not is_deleting(pod)}
-    reports = ((key_of(each), egress_report_of(each)) for each in children.secrets)
-    busy = any(
-        report is not None and report.entries and {report.ip4, report.ip6} & addresses.get(key, set())
-        for key, report in reports
-    )
-    if (
-        not busy
-        or observed.leaving_for >= _PATIENCE
-        or live is None
-        or is_anothers(live, group_owner(key_of(group).name))
-    ):
-        return None
-    return Plan(steps=configmap_steps(live, live, entries((), live, ""), None), requeue_after=_BUSY)
-
-
-def _addresses(pod: Object) -> list[str]:
-    return [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
+    told = _told(group, observed, Problem(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
+    return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on *group* why something could not be made for it, and tries again."""
-    problem = Problem(refusal.reason or FAILED, refusal.message)
+    """Return the plan that says on *group* why something could not be done for it, and tries again."""
+    reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
+    problem = Problem(refusal.reason or reason, refusal.message)
     return replace(_told(group, observed, problem), error=refusal.error)
 
 
@@ -264,7 +250,8 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
     """Return what brings the children and the *devices* of a group up to date, in the order in which they are needed.
 
     A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
-    account comes first: if somebody else has its name, nothing else is made.
+    account comes first: if somebody else has its name, nothing else is made. Steps that the control server may hold up
+    come after those that don't need it.
     """
     children = observed.children
     live = next(iter(children.statefulsets), None)
@@ -283,21 +270,22 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
         hold=FINALIZER,
         steps=[
             *(() if is_new else config),
-            *devices.before,
             *map(Child, node_ports),
             *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
-            *secret_steps(proxy, children, keys),
             *(config if is_new else ()),
-            *([Child(statefulset)] if statefulset else []),
             *map(Child, measured),
-            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *unwanted(children.metrics, measured),
+            *devices.before,
+            *secret_steps(proxy, children, keys),
+            *([Child(statefulset)] if statefulset and all_secrets_come(proxy, children, keys) else []),
             *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
             *devices.after,
+            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        error=keys.pending,
         way_out=way_out(left.gone),
         outline=proxy_outline(proxy, children),
     )
@@ -324,11 +312,16 @@ def _metrics(proxy: Proxy, children: Children) -> list[Object]:
 
 def _refused(group: Object, observed: Observed, settings: Settings, problem: Problem) -> Plan:
     """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
-    steps: list[Step] = []
-    if observed.configmap is not None and not is_anothers(observed.configmap, group_owner(key_of(group).name)):
-        found = entries(observed.services, observed.configmap, settings.cluster_domain)
-        steps = configmap_steps(observed.configmap, observed.configmap, found, None)
-    return replace(_told(group, observed, problem), steps=steps)
+    return replace(_told(group, observed, problem), steps=_kept(group, observed, settings))
+
+
+def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
+    """Return the step by which the running proxies of *group* serve what Services ask for."""
+    live = observed.configmap
+    if live is None or is_anothers(live, group_owner(key_of(group).name)):
+        return []
+    found = entries(observed.services, live, settings.cluster_domain)
+    return configmap_steps(live, live, found, None)
 
 
 def _told(group: Object, observed: Observed, problem: Problem) -> Plan:
@@ -341,7 +334,8 @@ def _status(group: Object, observed: Observed, problem: Problem | None) -> Objec
     children = observed.children
     states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
     endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}
-    return status(group, running_devices(states, children.pods, endpoints), replica_count(group), problem)
+    devices = running_devices(states, children.pods, endpoints)
+    return status(group, devices, replica_count(group), problem, children.pods)
 
 
 def _chosen_class(

@@ -1,7 +1,6 @@
 """Looks, decides, acts and reports for one ProxyGroup at a time."""
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, PARENT_PROXYGROUP
@@ -23,7 +22,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    is_deleting,
     key_of,
 )
 from tsoperator.desired import unsupported
@@ -34,7 +32,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
 from tsoperator.reconcilers.proxygroup.nodeports import SUFFIX, has_static_endpoints
-from tsoperator.runtime.apply import Applier, utc_now
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 
@@ -44,13 +42,11 @@ class ProxyGroupReconciler:
 
     name = "proxygroup"
 
-    def __init__(self, proxies: Proxies, applier: Applier, now: Callable[[], datetime] = utc_now) -> None:
-        """*now* is the wall clock."""
+    def __init__(self, proxies: Proxies, applier: Applier) -> None:
         self._proxies = proxies
         self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._now = now
         owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
         self.watches: Mapping[Resource, Mapper] = {
             PROXYGROUP: lambda group: (key_of(group),),
@@ -90,8 +86,6 @@ class ProxyGroupReconciler:
         owner = group_owner(name)
         named = self._named(name, replica_count(group))
         children, tailnet = self._children(name, named), desired.tailnet_name(group)
-        if is_deleting(group):
-            tailnet = self._proxies.home(tailnet, owner, children)
         proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
         is_static = has_static_endpoints(proxy_class)
         return desired.Observed(
@@ -103,13 +97,7 @@ class ProxyGroupReconciler:
             self._proxies.tailnet(tailnet, owner, children),
             node_ports=self._node_ports() if is_static else (),
             nodes=self._cache.all(NODE) if is_static else (),
-            leaving_for=self._leaving_for(group),
         )
-
-    def _leaving_for(self, group: Object) -> float:
-        """Return for how many seconds *group* has been leaving."""
-        since = group["metadata"].get("deletionTimestamp")
-        return (self._now() - datetime.fromisoformat(since)).total_seconds() if since else 0.0
 
     def _node_ports(self) -> list[Object]:
         """Return the Services of type NodePort of all groups."""
@@ -138,12 +126,14 @@ class ProxyGroupReconciler:
 
         ours = [each for each in [*labelled(SECRET), *named] if not is_anothers(each, owner)]
         secrets = {key_of(each): each for each in ours if each["kind"] == SECRET.kind}
+        pods = in_order(labelled(POD), name)
         return Children(
             services=[each for each in labelled(SERVICE) if not is_anothers(each, owner)],
             statefulsets=[each for each in ours if each["kind"] == STATEFULSET.kind],
             secrets=in_order(secrets.values(), name),
-            pods=in_order(labelled(POD), name),
+            pods=pods,
             metrics=[*labelled(SERVICE, BY_METRICS_OWNER), *labelled(SERVICEMONITOR, BY_METRICS_OWNER)],
+            overdue=self._proxies.overdue(pods),
         )
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:

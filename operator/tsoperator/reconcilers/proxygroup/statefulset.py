@@ -29,8 +29,15 @@ from tsoperator.desired.statefulset import (
 from tsoperator.reconcilers.proxygroup.children import group_child
 from tsoperator.settings import Settings
 
-_DRAIN: Final = 360  # s for a proxy to see that no connection comes any more, before it is stopped
-_SHORT: Final = 10
+_END: Final = 60
+"""The seconds in which a proxy has to see that new connections go elsewhere, which takes some 15 seconds, and to end.
+
+The program of a proxy may hang when it is stopped. Then a rollout waits until these seconds are over.
+"""
+
+_EARLIER_END: Final = 360
+"""The seconds that earlier versions of this operator gave a proxy."""
+
 _DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
 _LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"
 _GRACE: Final = "terminationGracePeriodSeconds"
@@ -52,8 +59,9 @@ def group_statefulset(
         if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
             return None
         made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
-    old = _as_of_the_go_operator(made)
-    return old if live is not None and _is_the_go_operators(live, old) else made
+    if live is None:
+        return made
+    return next((each for each in _earlier_forms(made) if _is_kept(live, each)), made)
 
 
 def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
@@ -75,7 +83,7 @@ def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drain
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
-        "deletionGracePeriodSeconds": _DRAIN if drains else _SHORT,  # without effect, but existing Pods have it
+        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
     }
     spec = {
         "replicas": proxy.replica_count,
@@ -109,7 +117,7 @@ def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: 
     if drains:
         container["lifecycle"] = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}
         spec["readinessGates"] = [{"conditionType": EGRESS_GATE}]
-        spec[_GRACE] = _DRAIN
+        spec[_GRACE] = _END
     return spec
 
 
@@ -148,22 +156,34 @@ def _is_measured(proxy_class: ProxyClassSpec) -> bool:
     return proxy_class.metrics is not None and proxy_class.metrics.enable
 
 
-def _as_of_the_go_operator(statefulset: Object) -> Object:
-    """Return *statefulset* as some Go operators make it: its Pods have 30 seconds to stop, and no readiness gate."""
+def _earlier_forms(statefulset: Object) -> list[Object]:
+    """Return *statefulset* as other operators make it, if the Pods have time to drain.
+
+    Earlier versions of this operator give the Pods six minutes to end. Some Go operators give them 30 seconds, and no
+    readiness gate.
+    """
+    pod = statefulset["spec"]["template"]["spec"]
+    if _GRACE not in pod:
+        return []
+    of_go = {name: value for name, value in pod.items() if name not in _OURS}
+    return [_with_pod(statefulset, each) for each in ({**pod, _GRACE: _EARLIER_END}, of_go)]
+
+
+def _with_pod(statefulset: Object, pod: Object) -> Object:
     spec = statefulset["spec"]
-    pod = {name: value for name, value in spec["template"]["spec"].items() if name not in _OURS}
     return {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pod}}}
 
 
-def _is_the_go_operators(live: Object, wanted: Object) -> bool:
-    """Tell whether the Go operator made the Pods of *live*, and nothing else about them has to change.
+def _is_kept(live: Object, wanted: Object) -> bool:
+    """Tell whether another operator made the Pods of *live*, in the form *wanted*, and nothing about them has changed.
 
-    Such Pods stay as they are, because any change would restart them.
+    Such Pods stay as they are until something else about them has to change, because any change would restart them.
     """
-    pod = live["spec"]["template"]["spec"]
+    pods = [each["spec"]["template"]["spec"] for each in (live, wanted)]
+    is_ours, wants_ours = (pod.get(_GRACE) in (_END, _EARLIER_END) for pod in pods)
     digest = annotations(live).get(ANNOTATION_DIGEST)
     return (
-        pod.get(_GRACE) != _DRAIN
+        is_ours == wants_ours
         and digest in (None, digest_of(without_given(wanted)))
         and contains(live["spec"]["template"], wanted["spec"]["template"])
     )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY
-from tsoperator.api.objects import Object, key_of, uid
+from tsoperator.api.objects import Object, is_deleting, key_of, uid
+from tsoperator.desired.pod import in_service
 from tsoperator.desired.secret import device_of, reporting_pod_of
 
 AVAILABLE = "ProxyGroupAvailable"
@@ -26,24 +27,29 @@ def running_devices(
 ) -> list[Object]:
     """Return what the status says of the devices of proxies that run, in the order of their state Secrets *states*.
 
-    A proxy runs if its Pod has reported a device with a MagicDNS name. *static_endpoints* are those in the configs of
-    the proxies, by the name of the Pod.
+    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
+    lead to the same Pods. *static_endpoints* are those in the configs of the proxies, by the name of the Pod.
     """
-    uids = {key_of(pod): uid(pod).lower() for pod in pods}
-    found: list[Object] = []
+    named = {key_of(pod): pod for pod in pods}
+    found: list[tuple[Object, Object]] = []
     for secret in states:
-        reported, device = reporting_pod_of(secret), device_of(secret, None)
+        reported, device, pod = reporting_pod_of(secret), device_of(secret, None), named.get(key_of(secret))
         endpoints = static_endpoints.get(key_of(secret).name)
-        if reported and reported == uids.get(key_of(secret)) and "." in device.fqdn:
+        if pod and reported and reported == uid(pod).lower() and "." in device.fqdn:
             ips = {"tailnetIPs": list(device.ips)} if device.ips else {}
             shown = {"staticEndpoints": [*endpoints]} if endpoints else {}
-            found.append({"hostname": device.fqdn.partition(".")[0], **ips, **shown})
-    return found
+            found.append((pod, {"hostname": device.fqdn.partition(".")[0], **ips, **shown}))
+    running = in_service([pod for pod, _ in found])
+    return [device for pod, device in found if pod in running]
 
 
-def status(group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None) -> Object:
-    """Return the status of *group*, which should have that many *replicas* and has these *devices*."""
-    running = f"{len(devices)}/{replicas} ProxyGroup pods running"
+def status(
+    group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None, pods: Sequence[Object] = ()
+) -> Object:
+    """Return the status of *group*, which should have that many *replicas* and has these *devices* and *pods*."""
+    ending = " and ".join(str(key_of(pod)) for pod in pods if is_deleting(pod))
+    waits = f"; waiting for Pod {ending} to end" if ending else ""
+    running = f"{len(devices)}/{replicas} ProxyGroup pods running{waits}"
     whole = bool(devices) and len(devices) == replicas
     problem = problem or _incomplete(len(devices), replicas, running)
     conditions = [

@@ -36,7 +36,9 @@ from tsoperator.desired.egressgroup import (
     replica_count,
     served_service,
 )
+from tsoperator.desired.pod import is_down
 from tsoperator.desired.secret import egress_report_of
+from tsoperator.reconcilers.service.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.runtime.cache import Cache
 
 
@@ -52,7 +54,7 @@ class GroupChanges:
         return self._all(key_of(group).name) if self._is_news(PROXYGROUP, group, _group_facts) else ()
 
     def of_pod(self, pod: Object) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if *pod*, one of its Pods, came, leaves, or has other addresses."""
+        """Return all Services of a ProxyGroup if *pod*, one of its Pods, came, leaves, moved, went down or is back."""
         group = _group_of(pod)
         return self._all(group) if group and self._is_news(POD, pod, _pod_facts) else ()
 
@@ -92,6 +94,11 @@ class GroupChanges:
             served_service(each) if any(by_serving_group(each)) else key_of(each) for some in found for each in some
         }
 
+    def sharing(self, cluster_ip: Object) -> set[Key]:
+        """Return the Services whose ClusterIP Services have a port of the proxies that *cluster_ip* has, or had."""
+        found = (self._cache.indexed(SERVICE, BY_PROXY_PORT, port) for port in by_proxy_port(cluster_ip))
+        return {served_service(each) for some in found for each in some}
+
     def _all(self, group: str) -> set[Key]:
         placed = map(served_service, self._cache.indexed(SERVICE, BY_SERVING_GROUP, group))
         return {*map(key_of, self._cache.indexed(SERVICE, BY_GROUP, group)), *placed}
@@ -121,7 +128,7 @@ def _group_facts(group: Object) -> object:
 
 
 def _pod_facts(pod: Object) -> object:
-    return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod)
+    return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod), is_down(pod)
 
 
 def _served_by(entry: str) -> list[Key]:

@@ -22,6 +22,7 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import by_serving_group
 from tsoperator.desired.plan import Patch
 
 FIRST_PORT: Final = 10000
@@ -29,6 +30,8 @@ PORT_COUNT: Final = 1000
 """The proxies of a ProxyGroup listen at so many ports for all of their Services, from `FIRST_PORT` on."""
 UNNAMED: Final = "tailscale-unnamed"
 """The name of a port that has none in the user's Service."""
+BY_PROXY_PORT: Final = "proxy-port"
+"""The index of ClusterIP Services by the ports of the proxies that they have; its values are of `indexed_port`."""
 
 
 class Wanted(NamedTuple):
@@ -67,6 +70,16 @@ def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
 def used_ports(cluster_ips: Iterable[Object]) -> set[int]:
     """Return the proxies' ports that these ClusterIP Services of one ProxyGroup have."""
     return {port for service in cluster_ips for port in allocated(service).values()}
+
+
+def indexed_port(group: str, port: int) -> str:
+    """Return the value of the index `BY_PROXY_PORT` for a *port* of the proxies of *group*."""
+    return f"{group}/{port}"
+
+
+def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
+    """Index ClusterIP Services by the ports of the proxies that they have."""
+    return [indexed_port(group, port) for group in by_serving_group(cluster_ip) for port in used_ports([cluster_ip])]
 
 
 def allocate(service: Object, kept: Mapping[Wanted, int], used: Collection[int]) -> Mapping[Wanted, int] | None:

@@ -14,6 +14,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
+from tsoperator.desired import unsupported
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.clusternames import is_opted_out, name_notes
@@ -25,13 +26,17 @@ from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    awaited_pods,
+    awaits_keys,
     plan_proxy,
     plan_removal,
     proxy_device,
     proxy_devices,
     proxy_key,
     proxy_problem,
+    removal_message,
 )
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
@@ -40,12 +45,13 @@ from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
+TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of the condition, by the effect of a finding about the device."""
 
+_READY = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
@@ -179,18 +185,22 @@ def _planned(
 ) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
+    kept = upkeep(observed.places, settings)
     if isinstance(keys, Refusal):
-        return failed(service, keys)
+        return replace(failed(service, keys), steps=kept)
+    if awaits_keys(keys, observed.children):
+        return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        gone = replace(made, steps=[*made.steps, *removal(observed.places)])
+        gone = replace(made, steps=[*removal(observed.places), *made.steps])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
-        ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
         name = leads_to(service, observed.children, observed.places, settings)
+        starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
+        ready = pending or (_starting(wanted.key, name) if starts else _READY)
         moved = moved_out(service, wanted.key.name, made, observed.places, settings)
         pointed = _pointed(service, name, moved, ready, observed.reverts, settings)
         shown = told(
@@ -200,6 +210,11 @@ def _planned(
         left = grouped.without_conditions(shown.status["conditions"])
         shown = replace(shown, status={**shown.status, "conditions": left})
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+
+
+def _starting(proxy: Key, leads_to: str) -> Object:
+    """Return the condition of an egress Service that leads elsewhere until its *proxy* serves, if it *leads_to* any."""
+    return condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.starting(proxy, leads_to))
 
 
 def _unreached(service: Object, proxy: Proxy, tailnet: TailnetView) -> list[Note]:
@@ -250,8 +265,9 @@ def own_name(service: Object, children: Children, settings: Settings) -> str:
 
 
 def leads_to(service: Object, children: Children, places: Places, settings: Settings) -> str:
-    """Return the name of the place to which an egress *service* should lead now."""
-    new, old = places.new_and_old(current_place(service, children, places, settings))
+    """Return the name of the place to which an egress *service* should lead now; empty if it should lead to none."""
+    is_own = mode_of(service, settings) is not Mode.GROUP
+    new, old = places.new_and_old(current_place(service, children, places, settings), is_own=is_own)
     return led_to(egress.pointed_at(service, settings), new, old)
 
 
@@ -267,6 +283,7 @@ def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     return replace(
         made,
         steps=[*made.steps, *step.steps],
+        notes=[*made.notes, *step.notes],
         requeue_after=earliest(made.requeue_after, step.requeue_after),
         way_out=step.way_out,
     )
@@ -284,7 +301,7 @@ def _unsupported(service: Object) -> Plan:
 
 def _waiting_for_class(service: Object, problem: ClassProblem) -> Plan:
     if problem.is_passing:
-        return Plan()
+        return Plan(whole=False)
     note = Note("Normal" if problem.reason == "ProxyPending" else "Warning", problem.reason, problem.message)
     return Plan(status=not_ready(service, note.reason, note.message), notes=[note])
 
@@ -323,9 +340,11 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
-        step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
+        step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
+    if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
+        return replace(step, status=not_ready(service, TERMINATING, removal_message(hanging)))
     if is_deleting(service):
-        return step
+        return replace(step, notes=(*step.notes, *unsupported.blocked_notes(service, hostname(service))))
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.

@@ -9,17 +9,16 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
-    FIELD_MANAGER,
     FINALIZER,
     PROXY_CLASS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import SERVICE, Object, annotations, has_finalizer, key_of
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
 from tsoperator.desired.plan import Patch, Plan
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.desired.reverts import Reverts
 from tsoperator.desired.zones import TS_NET, Suffixes, name_error
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 BY_DESTINATION: Final = "destination"
@@ -118,7 +117,9 @@ def by_destination(service: Object) -> Iterable[str]:
 
 
 def strays(service: Object, proxy_name: str, settings: Settings) -> list[str]:
-    """Return the fields of *service* that don't point at the proxy called *proxy_name*."""
+    """Return the fields of *service* that don't point at the proxy called *proxy_name*; none if the name is empty."""
+    if not proxy_name:
+        return []
     wanted = {"externalName": f"{proxy_name}{_proxies_domain(settings)}", "type": "ExternalName"}
     return [f"spec.{name}" for name, value in wanted.items() if service["spec"].get(name) != value]
 
@@ -135,7 +136,8 @@ def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]
 def pointed(service: Object, proxy_name: str, made: Plan, reverts: Reverts, settings: Settings) -> Plan:
     """Return *made* with the step that points *service* at the proxy called *proxy_name*, unless *reverts* say to wait.
 
-    The step comes last. But a Service that we don't hold yet gets the finalizer by the same write, which comes first.
+    An empty name says to wait, too. The step comes last. But a Service that we don't hold yet gets the finalizer by the
+    same write, which comes first.
     """
     patches = [] if reverts.wait else rewrite(service, proxy_name, settings)
     if not patches or has_finalizer(service, FINALIZER):
@@ -145,6 +147,15 @@ def pointed(service: Object, proxy_name: str, made: Plan, reverts: Reverts, sett
     held = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
     patches = [replace(each, body={**each.body, "metadata": held}) for each in patches]
     return replace(made, hold="", steps=[*patches, *made.steps])
+
+
+def starting(proxy: Key, leads_to: str) -> str:
+    """Say that *proxy* doesn't serve yet, and that clients are led to the place called *leads_to*, if to any."""
+    meanwhile = f"; until then clients are led to {leads_to}" if leads_to else ""
+    return (
+        f"the Service leads to its proxy once the proxy's Pod is ready and has joined the tailnet{meanwhile}. If that "
+        f"takes more than a minute, look at the Pod: kubectl -n {proxy.namespace} describe pod {proxy.name}-0"
+    )
 
 
 def overwritten(reverts: Reverts, proxy_name: str) -> str:
@@ -157,17 +168,6 @@ def overwritten(reverts: Reverts, proxy_name: str) -> str:
         "RespectIgnoreDifferences=true. Flux: ignore rules for these paths in the Kustomization, or the annotation "
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent on the Service"
     )
-
-
-def last_writer(live: Object) -> str:
-    """Return who else last wrote where the *live* Service points, by its managedFields; empty if they name nobody."""
-    writers = [
-        (entry.get("time", ""), entry.get("manager", ""))
-        for entry in live["metadata"].get("managedFields") or ()
-        if entry.get("manager") != FIELD_MANAGER
-        and {"f:externalName", "f:type"} & (entry.get("fieldsV1") or {}).get("f:spec", {}).keys()
-    ]
-    return max(writers, default=("", ""))[1]
 
 
 def is_rewritten(service: Object, settings: Settings) -> bool:

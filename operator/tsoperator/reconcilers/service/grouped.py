@@ -28,6 +28,7 @@ from tsoperator.desired.children import Owner
 from tsoperator.desired.clusternames import is_opted_out
 from tsoperator.desired.egressgroup import entry_name, entry_of, is_available
 from tsoperator.desired.plan import Child, Note, Plan, Refusal, earliest
+from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import (
     PORT_COUNT,
@@ -41,7 +42,6 @@ from tsoperator.reconcilers.service.grouprules import group_name, target, violat
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.places import FRESH, Places, grace_left, removal, serving_of, slices_of, upkeep
 from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
-from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
@@ -87,17 +87,18 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings, *, i
     made = Plan(
         hold=FINALIZER,
         steps=[
+            *map(Child, slices),  # before the ports change: until then, nothing leads where it shouldn't
             Child(wanted),
             *unselected(live),
-            *map(Child, slices),
-            *removal(places, [name, *(key_of(each).name for each in there)]),
+            *removal(places, [name, *(key_of(each).name for each in there)], slices),
         ],
         requeue_after=grace_left(here, new, old, places, settings),
     )
     pointed = _pointed(service, led_to(here, new, old), made, places.reverts, settings)
     if live is None:
         return pointed  # its families decide the EndpointSlices, and its creation queues the Service again
-    return _reported(service, wanted, pointed, places, settings)
+    reported = _reported(service, wanted, pointed, places, settings)
+    return replace(reported, notes=[*reported.notes, *_port_notes(service, places)])
 
 
 def place_name(service: Object, places: Places, settings: Settings) -> str:
@@ -122,6 +123,20 @@ def failed(service: Object, refusal: Refusal) -> Plan:
 def without_conditions(conditions: Sequence[Object]) -> list[Object]:
     """Return *conditions* without those of a Service that a ProxyGroup serves."""
     return [each for each in conditions if each["type"] not in CONDITIONS]
+
+
+def _port_notes(service: Object, places: Places) -> list[Note]:
+    """Return an Event for each port of *service* that gets another port of the proxies."""
+    return [
+        Note(
+            "Warning",
+            "ProxyPortChanged",
+            f"the proxies of ProxyGroup {group_name(service)!r} had one port for port {port}/{protocol} of this "
+            f"Service and for Service {older}, which is older and keeps it: the operator gives this Service another "
+            "one, and clients can connect to it again as soon as the proxies have read the change",
+        )
+        for (protocol, port), older in places.contested.items()
+    ]
 
 
 def _updated(live: Object, wanted: Object) -> Object:
@@ -204,7 +219,7 @@ def _lost(service: Object, places: Places) -> str:
     group, name = places.group(group_name(service)), entry_name(key_of(service))
     entry = group.entry(name)
     reported = [report.entries.get(name) for report in group.reports.values()]
-    current = [each for each in reported if each and entry and entry.is_served_by(each)]
+    current = [each for each in reported if each and entry and entry.forwarded(each)]
     if not current or not all(each.is_lost for each in current):
         return ""
     return (

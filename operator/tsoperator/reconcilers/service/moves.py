@@ -12,18 +12,30 @@ from tsoperator.api.objects import Key
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A Service in front of proxies, where clients can be led; it *serves* if one of its proxies does."""
+    """A Service in front of proxies, where clients can be led; it *serves* if one of its proxies does.
+
+    The name of one that *is_headless* resolves only while its proxy is ready.
+    """
 
     name: str
     serves: bool
+    is_headless: bool = False
 
 
 def led_to(here: str, new: Place, old: Sequence[Place]) -> str:
-    """Return the name of the place to which a Service should lead that wants the *new* one and leads *here* now."""
-    if new.serves or not old:
+    """Return the name of the place to which a Service should lead that wants the *new* one and leads *here* now.
+
+    Return an empty name if it should lead nowhere yet: clients that look up a headless place before it serves get no
+    address, and the cluster's DNS repeats that answer for up to 30 s. So clients are led there only once it serves, and
+    then stay there while its Pod is replaced.
+    """
+    if new.serves:
         return new.name
-    choices = [place.name for place in old if place.serves] or [new.name, *(place.name for place in old)]
-    return here if here in choices else choices[0]
+    serving = [place.name for place in old if place.serves]
+    choices = serving or [new.name, *(place.name for place in old)]
+    if here in choices:
+        return here
+    return "" if new.is_headless and not serving else choices[0]
 
 
 def is_over(here: str, new: Place, old: Collection[Place]) -> bool:

@@ -11,14 +11,15 @@ from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_delet
 from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
 from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import (
     VERSIONS,
     Group,
+    Serving,
     endpoint_slices,
     families,
     leading_pods,
@@ -39,9 +40,10 @@ class Places:
 
     *groups* are the ProxyGroups that it names, or has a place at. *holding* are those that still have an entry for it.
     *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
-    can't be served as it is. *rival* is a Service that already has the name of its entry. *ages* are for how many
-    seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more. *own* is the place of
-    its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
+    can't be served as it is. *contested* are those of its ports whose proxies' port an older Service has, too: that
+    Service keeps it, so *ports* has another one. *rival* is a Service that already has the name of its entry. *ages*
+    are for how many seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more.
+    *own* is the place of its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
     """
 
     services: Sequence[Object] = ()
@@ -49,6 +51,7 @@ class Places:
     groups: Mapping[str, Group] = field(default_factory=dict)
     holding: Sequence[str] = ()
     ports: Mapping[Wanted, int] | None = None
+    contested: Mapping[Wanted, Key] = field(default_factory=dict)
     rival: Key | None = None
     own: Place | None = None
     ages: Mapping[str, float] = field(default_factory=dict)
@@ -69,11 +72,11 @@ class Places:
         found = (each for each in self.services if labels(each)[PROXY_GROUP] == group)
         return first(each for each in found if not is_deleting(each))
 
-    def new_and_old(self, current: str) -> tuple[Place, list[Place]]:
-        """Return the place called *current*, and all others."""
+    def new_and_old(self, current: str, *, is_own: bool = False) -> tuple[Place, list[Place]]:
+        """Return the place called *current*, and all others; *is_own* tells whether it is that of its own proxy."""
         found = [Place(key_of(each).name, serves(each, self.slices)) for each in self.services]
         found += [self.own] if self.own else []
-        new = next((each for each in found if each.name == current), Place(current, serves=False))
+        new = next((each for each in found if each.name == current), Place(current, serves=False, is_headless=is_own))
         return new, [each for each in found if each.name != current]
 
     def is_abandoned(self, name: str, settings: Settings) -> bool:
@@ -94,38 +97,49 @@ def abandoned(service: Object, current: str, places: Places, settings: Settings)
 def moved_out(service: Object, current: str, made: Plan, places: Places, settings: Settings) -> Plan:
     """Return *made*, the plan for the proxy called *current*, with what becomes of the places at ProxyGroups."""
     kept = [each for each in places.services if not places.is_abandoned(key_of(each).name, settings)]
-    gone = removal(places, [key_of(each).name for each in kept])
+    slices = slices_of(places, kept, settings)
+    gone = removal(places, [key_of(each).name for each in kept], slices)
     new, old = places.new_and_old(current)
     left = grace_left(egress.pointed_at(service, settings), new, old, places, settings)
     return replace(
         made,
-        steps=[*made.steps, *map(Child, slices_of(places, kept, settings)), *gone],
+        steps=[*map(Child, slices), *gone, *made.steps],
         requeue_after=earliest(made.requeue_after, left),
     )
 
 
 def upkeep(places: Places, settings: Settings) -> Sequence[Step]:
     """Return the steps that keep the EndpointSlices of a Service up to date at all ProxyGroups where it has a place."""
-    return tuple(Child(each) for each in slices_of(places, places.services, settings))
+    slices = slices_of(places, places.services, settings)
+    kept = [key_of(each).name for each in places.services]
+    return (*map(Child, slices), *_surplus(places, kept, slices))
 
 
-def removal(places: Places, kept: Collection[str] = ()) -> list[Step]:
+def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object] = ()) -> list[Step]:
     """Return the steps that remove what a Service has at ProxyGroups, except for places with these names.
 
-    An EndpointSlice of such a place that somebody else has made goes, too.
+    Of the EndpointSlices of such places, *slices* stay.
     """
-    ours = {slice_name(name, version) for name in kept for version in VERSIONS}
     return [
-        *(
-            Deletion(ENDPOINTSLICE, each)
-            for each in places.slices
-            if key_of(each).name not in ours and not is_deleting(each)
-        ),
+        *_surplus(places, kept, slices),
         *(
             Deletion(SERVICE, each, release=DNS_FINALIZER)
             for each in places.services
             if key_of(each).name not in kept or is_deleting(each)
         ),
+    ]
+
+
+def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
+    """Return the steps that remove the EndpointSlices except for *slices*, and for those of the usual names at *kept*.
+
+    An EndpointSlice that somebody else has made for such a place goes, too.
+    """
+    ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
+    return [
+        Deletion(ENDPOINTSLICE, each)
+        for each in places.slices
+        if key_of(each).name not in ours and not is_deleting(each)
     ]
 
 
@@ -139,11 +153,14 @@ def slices_of(places: Places, services: Iterable[Object], settings: Settings) ->
     ]
 
 
-def serving_of(service: Object, places: Places, settings: Settings) -> dict[int, list[Object]]:
-    """Return the Pods that serve a ClusterIP *service* and get connections, by IP version."""
+def serving_of(service: Object, places: Places, settings: Settings) -> dict[int, Serving]:
+    """Return the Pods that serve the ports of a ClusterIP *service* and get connections, by IP version."""
     group, led = places.group(labels(service)[PROXY_GROUP]), led_pods(service, places.slices)
     able = _able(service, group, settings)
-    return {version: leading_pods(group, pods, led) for version, pods in able.items()}
+    return {
+        version: {port: leading_pods(group, pods, led) for port, pods in serving.items()}
+        for version, serving in able.items()
+    }
 
 
 def await_newcomers(made: Plan, places: Places, settings: Settings) -> Plan:
@@ -151,13 +168,14 @@ def await_newcomers(made: Plan, places: Places, settings: Settings) -> Plan:
     waits = []
     for service in places.services:
         group, led = places.group(labels(service)[PROXY_GROUP]), serving_of(service, places, settings)
-        for version, pods in _able(service, group, settings).items():
-            waits += [group.new[uid(pod)] for pod in pods if pod not in led[version]]
+        for version, serving in _able(service, group, settings).items():
+            for port, pods in serving.items():
+                waits += [group.new[uid(pod)] for pod in pods if pod not in led[version][port]]
     return replace(made, requeue_after=earliest(made.requeue_after, *waits)) if waits else made
 
 
-def _able(service: Object, group: Group, settings: Settings) -> dict[int, list[Object]]:
-    """Return the Pods of *group* that serve a ClusterIP *service*, by IP version."""
+def _able(service: Object, group: Group, settings: Settings) -> dict[int, Serving]:
+    """Return the Pods of *group* that serve the ports of a ClusterIP *service*, by IP version."""
     name = entry_name(served_service(service))
     # What the Go operator made doesn't say where it leads, but the proxies have been told.
     entry = entry_of(service, settings.cluster_domain) or entries_of(group.configmap).get(name)

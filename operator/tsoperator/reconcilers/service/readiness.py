@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY
 from tsoperator.api.objects import Object, key_of
 from tsoperator.desired.egressgroup import is_available, replica_count
 from tsoperator.reconcilers.service.clusterip import Target
-from tsoperator.reconcilers.service.slices import Group
+from tsoperator.reconcilers.service.slices import Group, Serving
 
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
 _ALWAYS = ("port", "targetPort")
@@ -37,11 +37,11 @@ def not_configured(group: str, digest: str, message: str = "") -> Object:
     return condition(CONDITION_EGRESS_CONFIGURED, False, reason, message or reason)
 
 
-def readiness(group: Group, serving: Mapping[int, Sequence[Object]]) -> Object:
+def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
     """Return the condition that says how many proxies of *group* route traffic.
 
-    *serving* are the Pods in the EndpointSlice of each IP version; there are none while the ClusterIP Service has no
-    address. A Pod counts if it is in all of them.
+    *serving* are the Pods in the EndpointSlices of each IP version, by port; there are none while the ClusterIP Service
+    has no address. A Pod counts if all ports lead to it, in all IP versions.
     """
     if not serving or group.obj is None or not is_available(group.obj):
         message = (
@@ -55,10 +55,12 @@ def readiness(group: Group, serving: Mapping[int, Sequence[Object]]) -> Object:
     names = {f"{group.name}-{ordinal}" for ordinal in range(replicas)}
     if not names <= {key_of(pod).name for pod in group.pods}:
         return _ready("Unknown", "ClusterResourcesNotReady", f"a Pod of ProxyGroup {group.name!r} is not there")
-    count = len(names.intersection(*({key_of(pod).name for pod in pods} for pods in serving.values())))
+    led = [{key_of(pod).name for pod in pods} for each in serving.values() for pods in each.values() or [()]]
+    count = len(names.intersection(*led))
     message = f"{count} out of {replicas} replicas are ready to route traffic"
     if count == 0:
-        return _ready(False, "NotReadyToRouteTraffic", message)
+        some = "; some of the Service's ports and addresses lead to proxies already" if any(led) else ""
+        return _ready(False, "NotReadyToRouteTraffic", f"{message}{some}")
     return _ready(True, "ReadyToRouteTraffic" if count == replicas else "PartiallyReadyToRouteTraffic", message)
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from tsoperator.api.names import PARENT_SERVICE
+from tsoperator.api.names import LABEL_SERVICE_NAME, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -22,6 +22,8 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
+    labels,
+    uid,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
@@ -29,6 +31,7 @@ from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_nam
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Plan, earliest
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
@@ -37,11 +40,11 @@ from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
+from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
 
@@ -57,7 +60,7 @@ class ServiceReconciler:
         self._applier = applier
         self._client = client
         self._clock = clock
-        self._rewrites = Rewrites(clock)
+        self._rewrites = Rewrites()
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
@@ -91,7 +94,8 @@ class ServiceReconciler:
         plan = await_newcomers(plan, observed.places, self._settings)
         stored = await self._applier.act(service, plan, desired.failed)  # act
         if desired.rewrites(plan, service):
-            self._rewrites.rewritten(service, self._leads_to(service, observed))
+            goal = _goal(service, self._leads_to(service, observed))
+            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], goal)
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     async def _observe(self, service: Object) -> desired.Observed:
@@ -111,13 +115,12 @@ class ServiceReconciler:
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
-        """Return what *service* has at ProxyGroups. Its own proxy is a place too, while it moves between both."""
-        found = self._view.of(service, owner)
+        """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""
+        name = desired.own_name(service, children, self._settings)
+        found = replace(self._view.of(service, owner), own=self._view.own_place(children, name))
         if mode is not Mode.GROUP and not found.services:
             self._timers.ages(owner.key, (), self._clock())
             return found
-        name = desired.own_name(service, children, self._settings)
-        found = replace(found, own=self._view.own_place(children, name))
         if mode is Mode.GROUP and found.own is None:
             self._proxies.forget(owner)
         facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
@@ -131,15 +134,18 @@ class ServiceReconciler:
 
     async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
         """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
+        key, version = key_of(service), service["metadata"]["resourceVersion"]
         if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
-            self._rewrites.forget(key_of(service))
+            self._rewrites.forget(key)
             return NO_REVERTS
         name = self._leads_to(service, observed)
-        reverts = self._rewrites.look(service, egress.strays(service, name, self._settings), name)
+        strays = egress.strays(service, name, self._settings)
+        reverts = self._rewrites.look(key, version, strays, _goal(service, name))
         if reverts.who or not reverts.fields:
             return reverts
-        who = egress.last_writer(await self._client.get(SERVICE, key_of(service))) or "something"
-        self._rewrites.remember_writer(service, who)
+        live = await self._client.get(SERVICE, key)
+        who = last_writer(live, "spec", "externalName", "type") or "something"
+        self._rewrites.remember_writer(key, who)
         return replace(reverts, who=who)
 
     async def _remove_orphan(self, owner: Owner) -> Result:
@@ -171,12 +177,15 @@ class ServiceReconciler:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
         It is also mapped to those that get or lose their name by it. A Service that has, or asks for, an entry at a
-        ProxyGroup is mapped to those that ask for the same entry. The ports of one that is gone may do for those that
-        found none free.
+        ProxyGroup is mapped to those that ask for the same entry, and to those that have a port of the proxies in
+        common with it. The ports of one that is gone may do for those that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
-        keys = {*(self._parent_keys(service) if is_made else (key_of(service),))}
-        keys |= {*(self._names.concerned_by_child(service) if is_made else self._names.concerned(service))}
+        if is_made:
+            shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
+            keys = {*self._parent_keys(service), *shared}
+        else:
+            keys = {key_of(service), *self._names.concerned(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
@@ -186,12 +195,19 @@ class ServiceReconciler:
         return keys
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Map the EndpointSlices of a place at a ProxyGroup, and those of a proxy that moves, to the parent."""
+        """Map the EndpointSlices of a place at a ProxyGroup to the parent, and those of its own proxy while it waits.
+
+        It waits for its own proxy while it doesn't lead there, and while it moves.
+        """
         if grouped_owner_of(endpoint_slice):
             return self._parent_keys(endpoint_slice)
         owner = owner_of(endpoint_slice)
-        moves = owner is not None and bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
-        return self._parent_keys(endpoint_slice) if moves else ()
+        parent = self._cache.get(SERVICE, owner.key) if owner and owner.type == PARENT_SERVICE else None
+        if parent is None or not egress.asks(parent):
+            return ()
+        leads = egress.pointed_at(parent, self._settings) == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
+        moves = bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
+        return self._parent_keys(endpoint_slice) if moves or not leads else ()
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
@@ -221,3 +237,8 @@ class ServiceReconciler:
         for alias in device["aliases"]:
             for service in self._cache.indexed(SERVICE, egress.BY_DESTINATION, alias):
                 yield key_of(service)
+
+
+def _goal(service: Object, name: str) -> str:
+    """Return what a rewrite of *service* is for: to point this very Service at the proxy called *name*."""
+    return f"{uid(service)} {name}"

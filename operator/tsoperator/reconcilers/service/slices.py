@@ -1,16 +1,27 @@
-"""The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (proxygroup-family.md 7.5, 8)."""
+"""The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (proxygroup-family.md 7.5, 8).
 
+Usually all proxies serve all ports, and one EndpointSlice for each IP version says so. After a change of the ports some
+proxies have read it and others haven't. Then the ports that have other endpoints than the rest are in EndpointSlices of
+their own. Clients don't notice: kube-proxy joins the endpoints of a port from all EndpointSlices of the Service.
+"""
+
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
+from zlib import crc32
 
-from tsoperator.api.names import GROUP, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
+from tsoperator.api.names import GROUP, HEALTH_PORT_NAME, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
 from tsoperator.api.objects import ENDPOINTSLICE, Object, is_deleting, key_of, labels, uid
-from tsoperator.desired.egressgroup import Entry, ProxyReport, entries_of
+from tsoperator.desired.egressgroup import Entry, Port, ProxyReport, entries_of, port_of
+from tsoperator.desired.pod import in_service
 
 VERSIONS: Final = (4, 6)
 """The IP versions."""
+
+Serving = Mapping[Port, Sequence[Object]]
+"""The Pods that serve each port of a Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +58,26 @@ def families(service: Object) -> list[int]:
 def pod_address(pod: Object, version: int) -> str:
     """Return the address of *pod* in one family; empty if it has none."""
     found = (each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
-    return next((ip for ip in found if ip_address(ip).version == version), "")
+    return next((ip for ip in found if (":" in ip) is (version == 6)), "")
 
 
-def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> list[Object]:
-    """Return the Pods of *group* which serve *entry*, called *name*, at their address of one family, by name.
+def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> dict[Port, list[Object]]:
+    """Return the Pods of *group* which serve each port of *entry*, called *name*, at their address of one family.
 
-    Whether Kubernetes counts the Pod as ready doesn't matter, because that waits for its Services.
+    The Pods are in the order of their names. Kubernetes counts a new Pod as ready only when its Services lead to it, so
+    a Pod need not be ready. But one that is down is left out if others serve.
     """
 
-    def serves(pod: Object) -> bool:
+    def forwarded(pod: Object) -> Collection[Port]:
         report, address = group.reports.get(key_of(pod).name), pod_address(pod, version)
         if entry is None or report is None or not address or is_deleting(pod):
-            return False
+            return ()
         reported = report.ip4 if version == 4 else report.ip6
-        return address == reported and entry.is_served_by(report.entries.get(name))
+        return entry.forwarded(report.entries.get(name)) if address == reported else ()
 
-    return [pod for pod in group.pods if serves(pod)]
+    found = [(pod, forwarded(pod)) for pod in group.pods]
+    ports = sorted(entry.ports) if entry else ()
+    return {port: [*in_service([pod for pod, served in found if port in served])] for port in ports}
 
 
 def leading_pods(group: Group, serving: Sequence[Object], led: Collection[str]) -> list[Object]:
@@ -82,39 +96,71 @@ def led_pods(service: Object, slices: Iterable[Object]) -> set[str]:
     return {endpoint.get("hostname", "") for each in live for endpoint in each.get("endpoints") or ()}
 
 
-def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Sequence[Object]]) -> list[Object]:
-    """Return the EndpointSlices of a ClusterIP *service* with *ports*; *serving* are the Pods for it by IP version."""
-    key = key_of(service)
-    return [
-        {
-            "apiVersion": ENDPOINTSLICE.api_version,
-            "kind": ENDPOINTSLICE.kind,
-            "metadata": {
-                "namespace": key.namespace,
-                "name": slice_name(key.name, version),
-                "labels": {**_ours(service), LABEL_SERVICE_NAME: key.name, LABEL_SLICE_MANAGER: SLICE_MANAGER},
-            },
-            "addressType": f"IPv{version}",
-            "ports": [
-                {"name": each["name"], "protocol": each["protocol"], "port": each["targetPort"]} for each in ports
-            ],
-            "endpoints": [_endpoint(pod, version) for pod in pods],
-        }
-        for version, pods in serving.items()
-    ]
+def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
+    """Return the EndpointSlices of a ClusterIP *service* with *ports*; *serving* says who serves them, by IP version.
+
+    The health checks lead to every Pod that serves any port, so that a Pod that leaves sees when it gets no connections
+    any more. The EndpointSlice with the health checks has the ports that all these Pods serve, and comes last: nothing
+    is taken out of it before it is somewhere else.
+    """
+    made = []
+    for version, pods_of in serving.items():
+        any_port = {uid(pod): pod for pods in pods_of.values() for pod in pods}
+        everyone = sorted(any_port.values(), key=key_of)
+        main: list[Object] = []
+        others: defaultdict[tuple[str, ...], list[Object]] = defaultdict(list)
+        for each in ports:
+            pods = everyone if each["name"] == HEALTH_PORT_NAME else pods_of.get(port_of(each), ())
+            alike = main if len(pods) == len(everyone) else others[tuple(map(uid, pods))]
+            alike.append(each)
+        name = slice_name(key_of(service).name, version)
+        made += [
+            _slice(service, f"{name}-{_digest(some)}", version, some, [any_port[pod] for pod in pods])
+            for pods, some in others.items()
+        ]
+        made.append(_slice(service, name, version, main, everyone))
+    return made
 
 
 def serves(service: Object, slices: Iterable[Object]) -> bool:
-    """Tell whether a client that connects to *service* gets to a proxy, at each of its addresses."""
+    """Tell whether a client that connects to *service* gets to a proxy, at each of its addresses and ports."""
     live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
-    counts = {each["addressType"]: len(each.get("endpoints") or ()) for each in live if not is_deleting(each)}
+    led: dict[str, bool] = {}
+    for each in live:
+        if not is_deleting(each):
+            led[each["addressType"]] = led.get(each["addressType"], True) and bool(each.get("endpoints"))
     wanted = families(service)
-    return bool(wanted) and not is_deleting(service) and all(counts.get(f"IPv{version}") for version in wanted)
+    return bool(wanted) and not is_deleting(service) and all(led.get(f"IPv{version}") for version in wanted)
 
 
 def _ours(service: Object) -> Object:
     """Return those labels of a ClusterIP *service* by which what was made for a Service at a ProxyGroup is found."""
     return {name: value for name, value in labels(service).items() if name.startswith(f"{GROUP}/")}
+
+
+def _slice(service: Object, name: str, version: int, ports: Sequence[Object], pods: Sequence[Object]) -> Object:
+    """Return the EndpointSlice called *name*, by which *ports* of a ClusterIP *service* lead to *pods*."""
+    key = key_of(service)
+    return {
+        "apiVersion": ENDPOINTSLICE.api_version,
+        "kind": ENDPOINTSLICE.kind,
+        "metadata": {
+            "namespace": key.namespace,
+            "name": name,
+            "labels": {**_ours(service), LABEL_SERVICE_NAME: key.name, LABEL_SLICE_MANAGER: SLICE_MANAGER},
+        },
+        "addressType": f"IPv{version}",
+        "ports": [{"name": each["name"], "protocol": each["protocol"], "port": each["targetPort"]} for each in ports],
+        "endpoints": [_endpoint(pod, version) for pod in pods],
+    }
+
+
+def _digest(ports: Iterable[Object]) -> str:
+    """Return a short text that is another one for other *ports*: an EndpointSlice never changes its ports for others.
+
+    So a port is in a new EndpointSlice before the old one is deleted.
+    """
+    return f"{crc32(repr([(each['name'], port_of(each)) for each in ports]).encode()):08x}"
 
 
 def _endpoint(pod: Object, version: int) -> Object:

@@ -1,7 +1,7 @@
 """Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, FINALIZER, PROXY_GROUP
@@ -38,7 +38,16 @@ from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import egress_report_of
 from tsoperator.desired.zones import Suffixes
-from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
+from tsoperator.reconcilers.service.clusterip import (
+    BY_PROXY_PORT,
+    Wanted,
+    allocate,
+    allocated,
+    indexed_port,
+    is_place,
+    used_ports,
+    wanted_ports,
+)
 from tsoperator.reconcilers.service.grouprules import group_name, violations
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place, Timers
@@ -90,15 +99,20 @@ class PlacesView:
         self.forget(owner.key)
         if violations(service, found, self._settings):
             return found  # it must not keep ports from others
-        return replace(found, ports=self._ports(service, name, made.at(name)))
+        contested = self._contested(service, name, made.at(name))
+        return replace(found, ports=self._ports(service, name, made.at(name), contested), contested=contested)
 
     def own_place(self, children: Children, name: str) -> Place | None:
-        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it."""
+        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it.
+
+        The proxy reports the name of its device once it forwards connections.
+        """
         if not (children.services or children.statefulsets or children.secrets):
             return None
         device = proxy_device(children)
         slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, name)
-        return Place(name, device is not None and bool(device.id) and any(ready_addresses(slices)))
+        serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
+        return Place(name, serves, is_headless=True)
 
     def forget(self, service: Key) -> None:
         """Forget what is remembered for *service*: it is given ports at a ProxyGroup anew, or needs none any more."""
@@ -158,9 +172,28 @@ class PlacesView:
     def _is_place(self, service: Object) -> bool:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
 
-    def _ports(self, service: Object, group: str, live: Object | None) -> Mapping[Wanted, int] | None:
-        """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
-        kept = allocated(live)
+    def _contested(self, service: Object, group: str, live: Object | None) -> dict[Wanted, Key]:
+        """Return the ports of *service* that have a port of the proxies in common with an older Service, and whose.
+
+        The operator gives no port twice, but backups and other operators do. The ClusterIP Services' ages count.
+        """
+        found = {}
+        for wanted, port in allocated(live).items():
+            others = self._cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(group, port))
+            rivals = [each for each in others if not is_deleting(each) and served_service(each) != key_of(service)]
+            oldest = min(rivals, key=_age, default=None)
+            if live and oldest and wanted in wanted_ports(service) and _age(oldest) < _age(live):
+                found[wanted] = served_service(oldest)
+        return found
+
+    def _ports(
+        self, service: Object, group: str, live: Object | None, contested: Collection[Wanted]
+    ) -> Mapping[Wanted, int] | None:
+        """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them.
+
+        The *contested* ports get other ones.
+        """
+        kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if set(wanted_ports(service)) <= kept.keys():
             return allocate(service, kept, ())
         others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)

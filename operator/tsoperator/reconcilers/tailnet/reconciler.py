@@ -208,7 +208,10 @@ class TailnetReconciler:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
-        """Yield the objects that name the Tailnet called *name* no more, but whose devices are still there."""
+        """Yield the objects that name the Tailnet called *name* no more, but whose devices are still there.
+
+        Raises Pending while it is not known where they are.
+        """
         for resource in USERS:
             for obj in self._cache.all(resource):
                 secrets = self._secrets(obj)

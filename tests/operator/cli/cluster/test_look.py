@@ -158,6 +158,15 @@ async def test_a_fault_is_found_alone(
     assert words in found[0].words
 
 
+async def test_each_check_of_the_tailnet_has_its_own_words(front: Front) -> None:
+    control = front.world.control
+    control.scopes.remove("devices:core")
+    control.fail(500, count=99, path="/devices")
+    found = {each.check: each for each in await front.findings()}
+    assert found["tailnet/devices"].cure.startswith("the operator's OAuth client has not the scope Devices Core")
+    assert found["devices"].words.startswith("the control server can't be asked from here: GET http")
+
+
 async def test_a_namespace_without_the_operator_is_told(front: Front) -> None:
     (found,) = await front.findings("default")
     assert found.words == "no Deployment in namespace default runs this operator"
@@ -236,7 +245,7 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
 async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front) -> None:
     async with running_operator(front.world, zones=("tail1234.ts.net",)):
         await front.world.apply(dnsconfig())
-        await front.world.becomes(lambda: ready_pods(front.world, "nameserver"), 1)
+        await front.world.becomes(lambda: front.world.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
         found = await front.findings()
     service = await front.world.find(SERVICE, "nameserver")
     assert service

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.names import Names, check_names
 
@@ -73,6 +74,25 @@ def test_names_resolve_if_nameserver_and_stub_domain_are_right(
     assert [each.verdict.value for each in found] == verdicts
     assert words in "\n".join(each.words for each in found)
     assert cure in "\n".join(each.cure for each in found)
+
+
+RESTART = condition("ClusterDNSConfigured", True, "RestartNeeded", "restart it: kubectl rollout restart deployment x")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "verdict", "words", "cure"),
+    [
+        ([RESTART], "FAILED", "has yet to load", RESTART["message"]),
+        ([RESTART, condition("ClusterDNSReady", False, "NotForwarded", "")], "FAILED", "has yet to load", "restart it"),
+        ([RESTART, condition("ClusterDNSReady", True, "ClusterDNSReady", "")], "ok", "is set up to ask", ""),
+        ([condition("ClusterDNSConfigured", True, "StubDomainWritten", "")], "ok", "is set up to ask", ""),
+    ],
+)
+def test_a_stub_domain_that_the_clusters_dns_has_yet_to_load_is_no_good_sign(
+    conditions: list[Object], verdict: str, words: str, cure: str
+) -> None:
+    _, found = check_names(replace(names(), dnsconfigs=[{**DNSCONFIG, "status": {"conditions": conditions}}]))
+    assert (found.verdict.value, words in found.words, cure in found.cure) == (verdict, True, True)
 
 
 def test_each_zone_needs_a_stub_domain() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.objects import STATEFULSET, Key, Object, key_of
-from tsoperator.cli.cluster.proxies import Proxies, check_devices, check_proxies, parent_of, pod_problem, refusals_of
+from tsoperator.cli.cluster.proxies import Proxies, check_devices, check_proxies, pod_problem, refusals_of
 from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.samples import wrong
@@ -158,20 +158,6 @@ def test_a_device_that_is_online_or_says_nothing_of_it_is_well(connected: bool |
 def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(found: Proxies, lost: bool) -> None:
     devices: dict[str, dict[str, Device]] = {"": {}, "lab": {"n1": DEVICE}, "other": {}}
     assert bool(wrong([*check_devices(found, devices)])) is lost
-
-
-@pytest.mark.parametrize(
-    ("owner", "named"),
-    [
-        (Owner("ingress", Key("default", "web")), "Ingress default/web"),
-        (Owner("connector", Key("", "router")), "Connector router"),
-        (Owner("proxygroup", Key("", "pg")), "ProxyGroup pg"),
-        (Owner("recorder", Key("", "r")), "recorder r"),
-    ],
-)
-def test_a_proxy_is_named_by_its_parent(owner: Owner, named: str) -> None:
-    assert parent_of(statefulset(1, owner)) == named
-    assert parent_of(obj(STATEFULSET, KEY)) == f"StatefulSet {KEY}"
 
 
 def test_the_last_refusal_of_a_statefulset_counts() -> None:

@@ -34,6 +34,16 @@ def test_the_rights_of_one_that_manages_the_clusters_dns_are_those_of_the_charts
     assert more == granted("kube-system", there) | granted("", everywhere)
 
 
+@pytest.mark.parametrize(("manages", "verbs"), [("false", "list watch"), ("true", "list watch get patch")])
+def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs: str) -> None:
+    given = {"OPERATOR_MANAGE_CLUSTER_DNS": manages}
+    more = {*questions(installed({**given, "OPERATOR_CLUSTER_DNS_CONFIGMAP": "dns-base"}))} - {
+        *questions(installed(given))
+    }
+    places = {"list": "", "watch": "", "get": "kube-system", "patch": "kube-system"}
+    assert more == {Question(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
+
+
 def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
     asked = questions(installed({"OPERATOR_WATCH_NAMESPACES": "team-a"}))
     services = {each.namespace for each in asked if (each.resource, each.verb) == ("services", "patch")}

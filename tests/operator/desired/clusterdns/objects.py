@@ -10,12 +10,27 @@ from tsoperator.desired.clusterdns.platforms import Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
+OWNER = "tailscale"
+"""The namespace of the operator."""
 SAMPLES = Path(__file__).parent / "samples"
+CONF, FOLDERS = "/etc/coredns/Corefile", ("/etc/coredns/", "/etc/coredns/custom")
 OPENSHIFT: Object = {"kind": "DNS", "metadata": {"name": "default"}, "spec": {}}
 
 
 def configmap(name: str, **data: str) -> Object:
     return {"kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": name}, "data": data}
+
+
+def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] = ("-conf", CONF)) -> Object:
+    """Return CoreDNS, whose Pods mount these ConfigMaps at `/etc/coredns`, `/etc/coredns/custom` and so on."""
+    volumes = [{"name": f"v{number}", "configMap": {"name": name}} for number, name in enumerate(mounted)]
+    mounts = [{"name": f"v{number}", "mountPath": path} for number, path in enumerate(FOLDERS[: len(mounted)])]
+    container = {"name": "coredns", "args": [*arguments], "volumeMounts": [{"name": "t", "mountPath": "/t"}, *mounts]}
+    spec = {"containers": [{"name": "other"}, container], "volumes": [{"name": "t", "emptyDir": {}}, *volumes]}
+    metadata = {"namespace": "kube-system", "name": "coredns"}
+    template = {"metadata": {"labels": {"k8s-app": "kube-dns"}}, "spec": spec}
+    whole = {"replicas": 0, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": whole}
 
 
 def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:

@@ -6,20 +6,21 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
+from tsoperator.desired.clusterdns.openshift import server_name
 from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
-from tsoperator.desired.clusterdns.serverblock import BEGIN, END, server_block
+from tsoperator.desired.clusterdns.serverblock import BEGIN, END, EVERYWHERE, marked_block
 from tsoperator.desired.clusterdns.stubdomains import ANNOTATION
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
-from tests.operator.desired.clusterdns.objects import OPENSHIFT, applied, configmap, platform_of, stored
+from tests.operator.desired.clusterdns.objects import OPENSHIFT, OWNER, applied, configmap, platform_of, stored
 
 ROOT = ".:53 {\n    forward . /etc/resolv.conf\n    reload\n}\n"
 IMPORTING = f"{ROOT}import custom/*.server\n"
 STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
-OURS = f"{BEGIN}\n{server_block(STUB)}\n{END}\n"
+OURS = f"{marked_block(STUB, EVERYWHERE, OWNER)}\n"
 TAKEN = "tail1234.ts.net:53 {\n}\n"
-SERVER = {"name": "tailnet-managed", "zones": ["tail1234.ts.net"], "forwardPlugin": {"upstreams": ["10.96.0.53"]}}
+SERVER = {"name": server_name(OWNER), "zones": ["tail1234.ts.net"], "forwardPlugin": {"upstreams": ["10.96.0.53"]}}
 OTHER = {"name": "x", "zones": ["example.org"]}
 LIMIT = 1 << 20
 
@@ -34,7 +35,7 @@ def openshift(*servers: Object) -> DNSObjects:
 
 
 def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Refusal:
-    return plan_edit(platform_of(objects, wanted), objects, STUB)
+    return plan_edit(platform_of(objects, wanted), objects, STUB, OWNER)
 
 
 def patch(name: str, body: Object) -> Change:
@@ -59,7 +60,7 @@ def in_openshift(*servers: Object) -> Change:
 
 
 STUBS = '{"tail1234.ts.net": ["10.96.0.53"]}'
-NOTE = '{"zones": {"tail1234.ts.net": ["10.96.0.53"]}, "made": true}'
+NOTE = '{"tailscale": {"zones": {"tail1234.ts.net": ["10.96.0.53"]}, "made": true}}'
 MINE = {"tailnet.server": "# mine\n"}
 CASES = {
     "the Corefile": (coredns(ROOT), in_coredns(ROOT + OURS), in_coredns(ROOT)),
@@ -76,11 +77,11 @@ def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
     before: DNSObjects, edit: Change, removal: Change
 ) -> None:
     assert edit_of(before) == edit
-    assert plan_removal(before) == []
+    assert plan_removal(before, OWNER) == []
     after = applied(before, [edit])
     assert edit_of(after) == Nothing()
-    assert plan_removal(after, keep=platform_of(after)) == []
-    assert plan_removal(after) == [removal]
+    assert plan_removal(after, OWNER, keep=platform_of(after)) == []
+    assert plan_removal(after, OWNER) == [removal]
 
 
 def test_a_custom_configmap_is_made_and_goes_again() -> None:
@@ -90,13 +91,13 @@ def test_a_custom_configmap_is_made_and_goes_again() -> None:
     assert isinstance(created, Change)
     assert created.step == Creation(wanted)
     after = applied(coredns(IMPORTING), [created])
-    assert plan_removal(after) == [Change(Deletion(CONFIGMAP, wanted, unchanged=True))]
+    assert plan_removal(after, OWNER) == [Change(Deletion(CONFIGMAP, wanted, unchanged=True))]
 
 
 @pytest.mark.parametrize("change", [{"data": {"a.server": "b {\n}\n"}}, {"metadata": {"labels": None}}], ids=str)
 def test_a_custom_configmap_with_something_of_others_stays(change: Object) -> None:
     after = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING)), patch("coredns-custom", change)])
-    assert plan_removal(after) == [in_custom(None)]
+    assert plan_removal(after, OWNER) == [in_custom(None)]
 
 
 def test_fields_that_openshift_adds_to_our_server_stay() -> None:
@@ -104,18 +105,18 @@ def test_fields_that_openshift_adds_to_our_server_stay() -> None:
     objects = openshift(live, OTHER)
     assert edit_of(objects) == Nothing()
     wanted = {**live, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.54"]}}
-    moved = plan_edit(platform_of(objects), objects, replace(STUB, addresses=("10.96.0.54",)))
+    moved = plan_edit(platform_of(objects), objects, replace(STUB, addresses=("10.96.0.54",)), OWNER)
     assert moved == in_openshift(wanted, OTHER)
 
 
 def test_our_server_is_made_whole_again() -> None:
-    assert edit_of(openshift({"name": "tailnet-managed"}, OTHER)) == in_openshift(SERVER, OTHER)
+    assert edit_of(openshift({"name": SERVER["name"]}, OTHER)) == in_openshift(SERVER, OTHER)
 
 
 def test_a_stub_domain_moves_with_the_platform() -> None:
     before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
     platform = platform_of(before)
-    moved = applied(before, [plan_edit(platform, before, STUB), *plan_removal(before, keep=platform)])
+    moved = applied(before, [plan_edit(platform, before, STUB, OWNER), *plan_removal(before, OWNER, keep=platform)])
     assert stored(moved) == stored(applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING))]))
 
 
@@ -123,7 +124,7 @@ def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() ->
     before = coredns(IMPORTING.replace("    reload\n", ""))
     change = edit_of(before)
     after = applied(before, [change])
-    (removal,) = plan_removal(after)
+    (removal,) = plan_removal(after, OWNER)
     restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Refusal)]
     assert restarts == [platform_of(before).restart] * 3
     assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
@@ -169,14 +170,14 @@ def test_keys_without_server_blocks_and_those_that_arent_imported_dont_matter(cu
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
 def test_an_object_that_has_gone_meanwhile_is_a_reason(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
-        refusal = plan_edit(platform_of(before), DNSObjects(found), STUB)
+        refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
         assert isinstance(refusal, Refusal)
         assert refusal.reason == "PlatformMissing"
 
 
 def test_an_unsafe_removal_is_a_reason_and_the_rest_goes() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
-    refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]))
+    refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
     assert change == in_custom(None)
@@ -189,7 +190,7 @@ def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> Non
         configmap("kube-dns", stubDomains="{"),
         {"metadata": configmap("rke2-coredns-rke2-coredns")["metadata"]},
     ]
-    assert plan_removal(DNSObjects(broken, {"metadata": {"name": "default"}})) == []
+    assert plan_removal(DNSObjects(broken, {"metadata": {"name": "default"}}), OWNER) == []
 
 
 @pytest.mark.parametrize("filler", ["#", "\u00e9", "binary"])

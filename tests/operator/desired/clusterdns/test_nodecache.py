@@ -5,21 +5,19 @@ from tsoperator.desired.clusterdns.nodecache import bypass
 
 CLUSTER = "__PILLAR__CLUSTER__DNS__"
 INSIDE = f"cluster.local:53 in-addr.arpa:53 {{\n    forward . {CLUSTER} {{\n        force_tcp\n    }}\n}}\n"
-STUB_DOMAINS = "stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
-BLOCKS = (
-    "nodelocaldns_external_zones of Kubespray, or as a server block to the Corefile in ConfigMap "
-    "kube-system/nodelocaldns"
-)
+STUB_DOMAINS = '"ts.net": ["10.96.0.53"] to the JSON object stubDomains in ConfigMap kube-system/kube-dns'
+BLOCKS = '{"zones": ["ts.net"], "nameservers": ["10.96.0.53"], "cache": 5} to the list nodelocaldns_external_zones of '
+ADDRESSES = ["10.96.0.53"]
 UNREADABLE = (
     "the Corefile of NodeLocal DNSCache can't be read, so whether it forwards the zone is unknown: line 1: "
     "the server block that begins here has no closing brace; add }"
 )
 
 
-def way_out(cache: str, to: str = STUB_DOMAINS) -> str:
+def way_out(cache: str, entry: str = STUB_DOMAINS) -> str:
     return (
         f"Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in ts.net: the cache {cache}. "
-        f"Add ts.net with the nameserver's address to {to}"
+        f"Add {entry}"
     )
 
 
@@ -49,11 +47,17 @@ CASES: dict[str, tuple[str, str, str | None]] = {
 
 @pytest.mark.parametrize(("text", "says", "stub_domains"), CASES.values(), ids=CASES)
 def test_the_cache_passes_our_zone_on_or_not(text: str, says: str, stub_domains: str | None) -> None:
-    assert bypass(text, stub_domains, ["ts.net"]) == says
+    found = bypass(text, stub_domains, ["ts.net"], ADDRESSES)
+    assert (bool(found), found.startswith(says)) == (bool(says), True)
 
 
 def test_each_zone_counts() -> None:
     stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
-    assert bypass(root("9.9.9.9"), stub_domains, []) == ""
-    assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"]) == ""
-    assert "names in b.ts.net" in bypass(root("9.9.9.9"), stub_domains, ["a.ts.net", "b.ts.net"])
+    assert bypass(root("9.9.9.9"), stub_domains, [], ADDRESSES) == ""
+    assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"], ADDRESSES) == ""
+    assert "names in b.ts.net" in bypass(root("9.9.9.9"), stub_domains, ["a.ts.net", "b.ts.net"], ADDRESSES)
+
+
+def test_the_entry_is_for_each_zone_that_the_cache_does_not_pass_on() -> None:
+    found = bypass(root("9.9.9.9"), '{"a.org": ["10.96.0.53"]}', ["a.org", "b.org", "c.org"], ADDRESSES)
+    assert 'Add "b.org": ["10.96.0.53"], "c.org": ["10.96.0.53"] to the JSON object' in found

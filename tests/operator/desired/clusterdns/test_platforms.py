@@ -1,12 +1,14 @@
 """What the cluster's DNS is, by its objects or by what the DNSConfig says."""
 
+from dataclasses import replace
+
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS, Kind, Platform, find_platform
 from tsoperator.desired.clusterdns.results import DNSObjects, Refusal
 from tsoperator.desired.clusterdns.serverblock import Listening
 
-from tests.operator.desired.clusterdns.objects import OPENSHIFT, configmap, platform_of
+from tests.operator.desired.clusterdns.objects import CONF, OPENSHIFT, configmap, platform_of, workload
 
 ROOT = ".:8053 {\n    forward . 9.9.9.9\n    reload\n}\n"
 PLAIN = configmap("coredns", Corefile=ROOT)
@@ -97,10 +99,51 @@ def test_a_node_cache_is_told_of_with_coredns_only(name: str) -> None:
     assert said == [True, False]
 
 
+BASE = configmap("dns-base", Corefile=ROOT)
+MOUNTED = {
+    "the first argument": workload("dns-base", "coredns-custom"),
+    "of a DaemonSet": workload("dns-base", kind="DaemonSet"),
+    "in one word": workload("dns-base", arguments=[f"-conf={CONF}"]),
+    "where CoreDNS looks by itself": workload("dns-base", arguments=[]),
+}
+
+
+@pytest.mark.parametrize("coredns", MOUNTED.values(), ids=MOUNTED)
+def test_the_corefile_is_in_the_configmap_that_corednss_pods_mount(coredns: Object) -> None:
+    platform = platform_of(DNSObjects([PLAIN, BASE], workloads=[coredns]))
+    assert platform.key == Key("kube-system", "dns-base")
+
+
+@pytest.mark.parametrize("coredns", [workload(), workload("dns-base", arguments=["-conf", "/x/Corefile"])])
+def test_the_usual_configmap_has_the_corefile_if_the_pods_do_not_tell(coredns: Object) -> None:
+    objects = DNSObjects([BASE, PLAIN], workloads=[coredns])
+    assert platform_of(objects) == IN_COREFILE
+    assert platform_of(replace(objects, corefile="dns-base")).key.name == "dns-base"
+
+
+@pytest.mark.parametrize("wanted", [None, "CoreDNS"])
+def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_the_chart_that_helps(
+    wanted: str | None,
+) -> None:
+    refusal = find_platform(DNSObjects([PLAIN, KUBE_DNS], workloads=[workload("dns-base")]), wanted)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "NotPermitted"
+    assert "set operatorConfig.clusterDNSConfigMap of the chart to dns-base" in refusal.message
+    gone = find_platform(DNSObjects([KUBE_DNS], workloads=[workload("coredns")]))
+    assert gone == Refusal("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
+
+
+def test_the_command_restarts_what_runs_coredns() -> None:
+    silent = configmap("coredns-base", Corefile=SILENT)
+    objects = DNSObjects([silent], workloads=[workload("coredns-base", kind="DaemonSet")])
+    assert platform_of(objects).restart.endswith(" rollout restart daemonset coredns")
+
+
 SAID = "spec.clusterDNS.platform is "
 CURE = ": correct the platform, or leave it out"
 BAD = {
-    "CoreDNS": f"{SAID}CoreDNS, but kube-system has no ConfigMap coredns or rke2-coredns-rke2-coredns{CURE}",
+    "CoreDNS": f"{SAID}CoreDNS, but kube-system has no ConfigMap coredns or coredns-base or "
+    f"rke2-coredns-rke2-coredns{CURE}",
     "CoreDNSCustom": f"{SAID}CoreDNSCustom, but ConfigMap kube-system/coredns, key Corefile, imports no *.server files "
     f"outside of its server blocks{CURE}",
     "KubeDNS": f"{SAID}KubeDNS, but ConfigMap kube-system/kube-dns isn't there{CURE}",
@@ -115,8 +158,10 @@ def test_a_platform_that_is_asked_for_but_not_there_is_a_reason_with_the_cure(wa
 
 
 UNKNOWN = (
-    "the cluster's DNS isn't known: kube-system has none of the ConfigMaps coredns, rke2-coredns-rke2-coredns, "
-    "kube-dns; write the stub domain into your DNS yourself, or set spec.clusterDNS.platform"
+    "the cluster's DNS isn't known: the operator sees none of the ConfigMaps coredns, coredns-base, "
+    "rke2-coredns-rke2-coredns, kube-dns in kube-system. If CoreDNS reads its Corefile from another ConfigMap there, "
+    "set operatorConfig.clusterDNSConfigMap of the chart to its name. Otherwise write the stub domain into your DNS "
+    "yourself, and set spec.clusterDNS.mode to Manual"
 )
 MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back"
 

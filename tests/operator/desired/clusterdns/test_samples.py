@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
+from tsoperator.desired.clusterdns.openshift import server_name
 from tsoperator.desired.clusterdns.platforms import Kind, Platform, configmap
 from tsoperator.desired.clusterdns.results import DNSObjects, Nothing, StubDomain
 from tsoperator.desired.clusterdns.serverblock import BEGIN, END
 
-from tests.operator.desired.clusterdns.objects import SAMPLES, applied, platform_of, sample, stored
+from tests.operator.desired.clusterdns.objects import OWNER, SAMPLES, applied, platform_of, sample, stored
 
 ZONE = "tail1234.ts.net"
 STUB = StubDomain((ZONE,), ("10.96.0.53", "fd00::53"))
@@ -63,7 +64,8 @@ CASES = {
     "kubeadm-1.19": Case(),
     "kubeadm-1.31": Case(),
     "kubeadm-node-cache-stub": Case(),
-    "kubespray": Case(node_cache="asks 203.0.113.1, 203.0.113.2. Add tail1234.ts.net with the"),
+    "kubespray": Case(node_cache='asks 203.0.113.1, 203.0.113.2. Add {"zones": ["tail1234.ts.net"], '),
+    "lke": CUSTOM,
     "minikube": Case(),
     "openshift": OPENSHIFT,
     "openshift-servers": OPENSHIFT,
@@ -101,10 +103,11 @@ def expected(before: str, case: Case) -> str:
     if case.kind is Kind.KUBE_DNS:
         return case.opens
     if case.kind is Kind.OPENSHIFT:
-        server = {"name": "tailnet-managed", "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
+        server = {"name": server_name(OWNER), "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
         return json.dumps([*json.loads(before), server])
     lines = [
         BEGIN,
+        "# It belongs to the operator in namespace tailscale.",
         case.opens,
         "    errors\n    cache 30 {\n        denial 9984 1\n    }\n    forward . 10.96.0.53 fd00::53\n}",
         END,
@@ -117,18 +120,18 @@ def expected(before: str, case: Case) -> str:
 def test_the_stub_domain_is_all_that_is_added_and_leaves_no_trace(name: str, case: Case) -> None:
     before = sample(name)
     platform = platform_of(before)
-    after = applied(before, [plan_edit(platform, before, STUB)])
-    assert plan_removal(before) == []
+    after = applied(before, [plan_edit(platform, before, STUB, OWNER)])
+    assert plan_removal(before, OWNER) == []
     assert entry(after, platform) == expected(entry(before, platform), case)
-    assert stored(applied(after, plan_removal(after))) == stored(before)
+    assert stored(applied(after, plan_removal(after, OWNER))) == stored(before)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_stub_domain_stays_as_it_is_until_it_moves(name: str) -> None:
     before = sample(name)
     platform = platform_of(before)
-    after, moved = (applied(before, [plan_edit(platform, before, stub)]) for stub in (STUB, MOVED))
+    after, moved = (applied(before, [plan_edit(platform, before, stub, OWNER)]) for stub in (STUB, MOVED))
     assert platform_of(after) == platform
-    assert plan_edit(platform, after, STUB) == Nothing(platform.restart)
-    assert plan_removal(after, keep=platform) == []
-    assert applied(after, [plan_edit(platform, after, MOVED)]) == moved
+    assert plan_edit(platform, after, STUB, OWNER) == Nothing(platform.restart)
+    assert plan_removal(after, OWNER, keep=platform) == []
+    assert applied(after, [plan_edit(platform, after, MOVED, OWNER)]) == moved

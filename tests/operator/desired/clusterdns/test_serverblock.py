@@ -11,6 +11,7 @@ from tsoperator.desired.clusterdns.serverblock import (
     EVERYWHERE,
     Listening,
     listening,
+    marked_block,
     server_block,
     taken_by,
     with_block,
@@ -18,10 +19,11 @@ from tsoperator.desired.clusterdns.serverblock import (
 )
 
 from tests.operator.desired.clusterdns.corefiles import corefiles, texts
+from tests.operator.desired.clusterdns.objects import OWNER
 
 STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
 ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
-OURS = f"{BEGIN}\n{server_block(STUB)}\n{END}\n"
+OURS = f"{marked_block(STUB, EVERYWHERE, OWNER)}\n"
 
 
 def test_the_block_says_all_that_coredns_needs() -> None:
@@ -70,8 +72,8 @@ CHANGES = {
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
 def test_our_lines_are_added_and_taken_out(before: str, after: str) -> None:
-    assert with_block(before, "here", STUB, EVERYWHERE) == after
-    assert without_block(after, "here") == before
+    assert with_block(before, "here", STUB, EVERYWHERE, OWNER) == after
+    assert without_block(after, "here", OWNER) == before
 
 
 REPLACED = {
@@ -80,6 +82,7 @@ REPLACED = {
     "other address": OURS.replace("10.96.0.53", "fd00::53"),
     "edited": OURS.replace("errors", "errors\n    log # who asks?"),
     "an earlier form": f"{BEGIN}\nts.net {{\n}}\n{END}\n",
+    "of a version that wrote no namespace": f"{BEGIN}\n{server_block(STUB)}\n{END}\n",
 }
 
 
@@ -87,14 +90,14 @@ REPLACED = {
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None:
     text = (lines + ROOT).replace("\n", newline)
-    assert with_block(text, "here", STUB, EVERYWHERE) == (OURS + ROOT).replace("\n", newline)
-    assert without_block(text, "here") == ROOT.replace("\n", newline)
+    assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == (OURS + ROOT).replace("\n", newline)
+    assert without_block(text, "here", OWNER) == ROOT.replace("\n", newline)
 
 
 @pytest.mark.parametrize(("text", "left"), [(OURS[:-1], ""), ("\r\n" + OURS, "\r\n")])
 def test_our_lines_keep_the_newlines_that_they_have(text: str, left: str) -> None:
-    assert with_block(text, "here", STUB, EVERYWHERE) == text
-    assert without_block(text, "here") == left
+    assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == text
+    assert without_block(text, "here", OWNER) == left
 
 
 DAMAGED = {
@@ -103,6 +106,7 @@ DAMAGED = {
     "another beginning": OURS.replace(BEGIN, f"{BEGIN} "),
     "a word behind the end": OURS.replace(END, f"{END}s"),
     "twice": OURS + OURS,
+    "twice, once without the namespace": OURS + f"{BEGIN}\n{server_block(STUB)}\n{END}\n",
     "the wrong way round": f"{END}\n{BEGIN}\n",
     "indented": f" {OURS}",
     "an indented end": OURS.replace(END, f" {END}"),
@@ -115,10 +119,10 @@ DAMAGED = {
 
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_lines_are_left_alone(text: str) -> None:
-    refusal = with_block(text, "here", STUB, EVERYWHERE)
+    refusal = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
-    assert (without_block(text, "here"), taken_by(text, "here", STUB, EVERYWHERE)) == (refusal, refusal)
+    assert (without_block(text, "here", OWNER), taken_by(text, "here", STUB, EVERYWHERE, OWNER)) == (refusal, refusal)
 
 
 def test_a_refusal_says_where_damaged_lines_begin() -> None:
@@ -126,20 +130,20 @@ def test_a_refusal_says_where_damaged_lines_begin() -> None:
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
-    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b") == Refusal("BlockDamaged", message)
+    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Refusal("BlockDamaged", message)
 
 
 def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
     text = f"{OURS}example.org {{\n"
-    message = "line 10: the server block that begins here has no closing brace; add }"
+    message = "line 11: the server block that begins here has no closing brace; add }"
     refusal = Refusal("CorefileUnreadable", f"here can't be read, so it stays as it is: {message}")
-    assert with_block(text, "here", STUB, EVERYWHERE) == refusal
-    assert without_block(text, "here") == refusal
-    assert taken_by(text, "here", STUB, EVERYWHERE) == refusal
+    assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == refusal
+    assert without_block(text, "here", OWNER) == refusal
+    assert taken_by(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
 def test_a_file_without_our_lines_need_not_be_read() -> None:
-    assert without_block("{{{", "here") == "{{{"
+    assert without_block("{{{", "here", OWNER) == "{{{"
 
 
 PLUGINS = {
@@ -164,10 +168,10 @@ def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken
         f"line 3 of here, has plugin {name} for {taken}, which a server block of the operator would end: remove it, or "
         "set spec.clusterDNS.mode to Manual",
     )
-    assert taken_by(above, "here", ours, EVERYWHERE) == (refusal if taken else None)
-    assert taken_by(above.replace(".", "net", 1), "here", ours, EVERYWHERE) == (refusal if taken else None)
+    assert taken_by(above, "here", ours, EVERYWHERE, OWNER) == (refusal if taken else None)
+    assert taken_by(above.replace(".", "net", 1), "here", ours, EVERYWHERE, OWNER) == (refusal if taken else None)
     for elsewhere in ("tls://.", "example.org", "x.tail1234.ts.net"):
-        assert taken_by(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE) is None
+        assert taken_by(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE, OWNER) is None
 
 
 TAKEN = {
@@ -190,7 +194,7 @@ TAKEN = {
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
 def test_a_zone_is_taken_by_somebody_elses_block_only(text: str, expected: bool, at: Listening) -> None:
-    refusal = taken_by(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at)
+    refusal = taken_by(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 
 
@@ -200,7 +204,36 @@ def test_a_refusal_names_the_line_and_the_zone() -> None:
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
     )
     text = f"{ROOT}\ntail1234.ts.net {{\n}}\n"
-    assert taken_by(text, "ConfigMap a, key b", STUB, EVERYWHERE) == Refusal("ZoneTaken", message)
+    assert taken_by(text, "ConfigMap a, key b", STUB, EVERYWHERE, OWNER) == Refusal("ZoneTaken", message)
+
+
+LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
+"""The stub domain of the operator in namespace lab."""
+
+
+@pytest.mark.parametrize("root", [ROOT, ROOT[:-1], ""])
+def test_two_operators_have_blocks_side_by_side(root: str) -> None:
+    first = with_block(root, "here", STUB, EVERYWHERE, OWNER)
+    assert isinstance(first, str)
+    assert (taken_by(first, "here", LAB, EVERYWHERE, "lab"), without_block(first, "here", "lab")) == (None, first)
+    both = with_block(first, "here", LAB, EVERYWHERE, "lab")
+    assert isinstance(both, str)
+    assert both.startswith(first)
+    for stub, owner in ((STUB, OWNER), (LAB, "lab")):
+        assert with_block(both, "here", stub, EVERYWHERE, owner) == both
+    assert str(without_block(both, "here", "lab")).rstrip() == first.rstrip()
+    assert without_block(both, "here", OWNER) == with_block(root, "here", LAB, EVERYWHERE, "lab")
+
+
+def test_the_block_of_another_operator_for_our_zone_is_left_to_it() -> None:
+    text = f"{ROOT}{marked_block(STUB, EVERYWHERE, 'lab')}\n"
+    message = (
+        "line 6 of here, begins a server block that answers for tail1234.ts.net, or may because of a variable, and it "
+        "is that of the operator in namespace lab: remove it if that operator is gone, or set spec.clusterDNS.mode to "
+        "Manual"
+    )
+    assert taken_by(text, "here", STUB, EVERYWHERE, OWNER) == Refusal("ZoneTaken", message)
+    assert without_block(text, "here", OWNER) == text
 
 
 STUBS = st.builds(
@@ -213,22 +246,22 @@ STUBS = st.builds(
 @given(corefiles(), STUBS, STUBS)
 def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, other: StubDomain) -> None:
     at = listening(parse(text))
-    first = with_block(text, "here", stub, at)
+    first = with_block(text, "here", stub, at, OWNER)
     assert isinstance(first, str)
-    assert with_block(first, "here", stub, at) == first
-    second = with_block(first, "here", other, at)
+    assert with_block(first, "here", stub, at, OWNER) == first
+    second = with_block(first, "here", other, at, OWNER)
     assert isinstance(second, str)
-    assert second == with_block(text, "here", other, at)
-    assert (without_block(first, "here"), without_block(second, "here")) == (text, text)
+    assert second == with_block(text, "here", other, at, OWNER)
+    assert (without_block(first, "here", OWNER), without_block(second, "here", OWNER)) == (text, text)
     assert [*parse(second).blocks[:-1]] == [*parse(text).blocks]
     assert parse(second).blocks[-1].directives[-1].args == [".", *other.addresses]
 
 
 @given(texts())
 def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
-    edited = with_block(text, "here", STUB, EVERYWHERE)
-    before = without_block(text, "here")
+    edited = with_block(text, "here", STUB, EVERYWHERE, OWNER)
+    before = without_block(text, "here", OWNER)
     if isinstance(edited, Refusal):
         assert before in (edited, text)
     else:
-        assert without_block(edited, "here") == before
+        assert without_block(edited, "here", OWNER) == before

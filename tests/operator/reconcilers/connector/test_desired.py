@@ -199,8 +199,28 @@ def test_a_bad_connector_is_told_why_and_keeps_what_runs(spec: Object, words: st
 
 
 def test_a_name_that_is_too_long_for_labels_is_told() -> None:
-    assert not desired.violations(parsed(live_connector(name="a" * 63)))
-    assert "63 characters, not 64" in desired.violations(parsed(live_connector(name="a" * 64)))[0]
+    for length, wrong in ((63, []), (64, ["its name must have at most 63 characters, not 64: make it anew"])):
+        found = desired.violations(parsed(live_connector({**EXIT, "hostname": "gate"}, name="a" * length)))
+        assert [each.partition(" with")[0] for each in found] == wrong
+
+
+@pytest.mark.parametrize(
+    ("length", "spec", "words"),
+    [
+        (53, {"replicas": 2}, ""),
+        (54, {}, f"its hostname {'a' * 54}-connector must have at most 63 characters, not 64: set spec.hostname"),
+        (54, {"replicas": 2}, "not 64: set spec.hostnamePrefix"),
+        (54, {"hostnamePrefix": "gate"}, ""),
+        (9, {"hostnamePrefix": "p" * 61, "replicas": 10}, ""),
+        (9, {"hostnamePrefix": "p" * 61, "replicas": 11}, f"its last hostname {'p' * 61}-10 must have at most 63"),
+        (9, {"hostnamePrefix": "p" * 62, "replicas": 0}, "characters, not 64: shorten spec.hostnamePrefix"),
+    ],
+)
+def test_a_connector_whose_devices_would_share_a_cut_hostname_is_refused(length: int, spec: Object, words: str) -> None:
+    refusal = plan(live_connector({**EXIT, **spec}, name="a" * length))
+    _, reason, message = ready(refusal)
+    assert (reason == "ConnectorInvalid", words in message) == (bool(words), True)
+    assert bool(refusal.steps) is not bool(words)
 
 
 def test_an_exit_node_may_say_a_default_route_itself() -> None:
@@ -232,7 +252,8 @@ def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> 
     status, reason, message = ready(refusal)
     assert (status, reason, "'prod'" in message) == ("False", "ConnectorCreating", True)
     assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
-    assert plan_with_class(live_proxy_class("prod", ready=True, generation=2)) == Plan()  # a change is no news
+    changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
+    assert plan_with_class(changing) == Plan(whole=False)
 
 
 def test_a_connector_has_no_default_class() -> None:
@@ -271,12 +292,32 @@ def test_a_connector_goes_after_its_devices_and_at_once_if_it_was_never_held() -
     assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
 
 
-def test_devices_of_another_tailnet_are_not_forgotten() -> None:
+def test_the_devices_of_a_connector_that_leaves_are_deleted_wherever_they_are() -> None:
     obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
-    assert (made.steps, made.release) == ((), "")
-    assert ready(made)[2].startswith(f"{UNUSABLE_WORDS}; if the control server is gone for good, delete Secret")
-    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
+    assert (deleted_devices(made), made.release, made.status) == (["n0"], FINALIZER, None)
+
+
+UNTRIED = TailnetView("other", pending=ValueError("waiting"))
+
+
+def test_a_connector_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+    obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
+    made = plan(obj, replace(joined(0), tailnet=UNTRIED))
+    words = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
+    assert (deleted_devices(made), ready(made)[2].startswith(words)) == (["n0"], True)
+    assert reasons_of(made) == ["ConnectorCreationFailed"]
+    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNTRIED)).status is None
+
+
+def test_a_connector_waits_silently_for_a_tailnet_that_nobody_has_tried() -> None:
+    observed = replace(joined(0), tailnet=UNTRIED)
+    assert plan(live_connector({**EXIT, "tailnet": "other"}), observed) == Plan(error=UNTRIED.pending)
+
+
+def test_a_new_connector_whose_keys_are_awaited_says_nothing_yet() -> None:
+    keys = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+    assert plan(live_connector(EXIT), keys=keys) == Plan(error=keys.pending)
 
 
 FIELDS = {

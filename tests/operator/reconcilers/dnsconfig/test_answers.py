@@ -12,6 +12,7 @@ from tsoperator.reconcilers.dnsconfig.answers import (
     Seen,
     Verdict,
     cluster_dns_condition,
+    nameserver_verdict,
     steadied,
     verdict,
 )
@@ -88,6 +89,26 @@ def test_a_fault_is_recognised_and_its_cure_told(case: Case) -> None:
     needed = [*case.words, ZONE, NAMESERVER] if case.fault else []
     assert [words for words in needed if words not in found.message] == []
     assert bool(found.message) == bool(case.fault)
+
+
+@pytest.mark.parametrize(
+    ("replies", "fault", "words"),
+    [
+        ([RIGHT], "", ""),
+        ([REFUSED, RIGHT], "", ""),
+        ([SILENT, SILENT], "NoAnswer", "didn't answer within 5 s when the operator asks it: see the log of its Pods"),
+        (
+            [SERVFAIL],
+            "RecordsMissing",
+            f"answered SERVFAIL for the name that the operator wrote into its records for {ZONE}",
+        ),
+        ([denied(OURS), SILENT], "RecordsMissing", "answered NXDOMAIN for the name"),
+        ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
+    ],
+)
+def test_the_nameserver_answers_if_it_knows_one_of_the_names(replies: list[Reply], fault: str, words: str) -> None:
+    found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
+    assert (found.fault, words in found.message, bool(found.message)) == (fault, True, bool(fault))
 
 
 def failing(count: int) -> list[Verdict]:

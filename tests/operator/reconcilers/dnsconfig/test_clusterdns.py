@@ -11,7 +11,18 @@ from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal
 from tsoperator.desired.plan import Creation, Deletion, Patch
-from tsoperator.reconcilers.dnsconfig.clusterdns import Outcome, condition_of, outcome, refused, removal, unseen_removal
+from tsoperator.desired.reverts import Reverts
+from tsoperator.reconcilers.dnsconfig.clusterdns import (
+    Nameserver,
+    Outcome,
+    condition_of,
+    heeding,
+    outcome,
+    refused,
+    removal,
+    unseen_removal,
+    written_by,
+)
 
 from tests.operator.desired.clusterdns.objects import applied
 from tests.support.objects import live_dnsconfig, obj, settings
@@ -30,10 +41,15 @@ def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
 
 
 def wanted(
-    mode: str = "Managed", dns: DNSObjects | None = None, may: bool = True, zone: str = ZONE, **fields: str
+    mode: str = "Managed",
+    dns: DNSObjects | None = None,
+    may: bool = True,
+    zone: str = ZONE,
+    problem: str = "",
+    **fields: str,
 ) -> Outcome:
     asked = ClusterDNS.model_validate({"mode": mode, **fields})
-    return outcome(asked, dns or coredns(), [zone], ADDRESS, MAY if may else MAY_NOT)
+    return outcome(asked, dns or coredns(), [zone], Nameserver(ADDRESS, problem), MAY if may else MAY_NOT)
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
@@ -55,10 +71,16 @@ class Told(NamedTuple):
 
 
 MANAGED = after(coredns())
+OWNED = "# It belongs to the operator in namespace tailscale.\n"
+EARLIER = coredns(MANAGED.configmaps[0]["data"]["Corefile"].replace(OWNED, ""))
 CASES = {
     "written": Told(wanted(), 1, None),
     "written before": Told(wanted(dns=MANAGED), 0, None),
+    "written by an earlier version": Told(wanted(dns=EARLIER), 1, None),
+    "written by an earlier version, and then by this one": Told(wanted(dns=after(EARLIER)), 0, None),
     "written before, without the right": Told(wanted(dns=MANAGED, may=False), 0, None),
+    "written before, for a nameserver that is away": Told(wanted(dns=MANAGED, problem="no Pod"), 0, None),
+    "a nameserver that isn't ready": Told(wanted(problem="no Pod"), 0, "NameserverPending"),
     "no right": Told(wanted(may=False), 0, "NotPermitted"),
     "no reload": Told(wanted(dns=coredns(WITHOUT_RELOAD)), 1, None, "rollout restart deployment coredns"),
     "NodeLocal DNSCache": Told(wanted(dns=coredns(node_local_dns={"Corefile": NODE_CACHE})), 1, "NodeCacheInFront"),
@@ -87,6 +109,53 @@ def test_a_patch_is_of_the_version_that_was_seen_and_keeps_its_own_metadata() ->
     assert "annotations" in patches[1].body["metadata"]
 
 
+class Reverted(NamedTuple):
+    """How another writer reverts the Corefile, and how the operator reacts."""
+
+    reverts: Reverts
+    steps: int
+    reason: str | None
+    told: bool
+    again: float | None
+
+
+PLACE = "key Corefile of ConfigMap kube-system/coredns"
+REVERTED = {
+    "often, and it is too early": Reverted(Reverts([PLACE], "eks", 7, 8), 0, "StubDomainOverwritten", True, 7),
+    "often, and it is time": Reverted(Reverts([PLACE], "eks", 0, 8), 1, "StubDomainOverwritten", True, 8),
+    "rarely": Reverted(Reverts([PLACE], "eks"), 1, None, True, None),
+    "once": Reverted(Reverts(), 1, None, False, None),
+    "not at all, but the cache is late": Reverted(Reverts(wait=3), 0, None, False, 3),
+}
+
+
+@pytest.mark.parametrize("case", REVERTED.values(), ids=REVERTED)
+def test_a_stub_domain_that_another_writer_removes_says_so_and_waits(case: Reverted) -> None:
+    found = heeding(wanted(), {Key("kube-system", "coredns"): case.reverts})
+    assert (len(found.steps), reason_of(found), found.again) == (case.steps, case.reason, case.again)
+    assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
+
+
+def test_a_removal_that_another_writer_undoes_is_told_with_another_cure() -> None:
+    key = Key("kube-system", "coredns")
+    found = heeding(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
+    assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
+
+
+def test_the_pieces_that_the_operator_writes_are_named() -> None:
+    kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {})])
+    openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default")))
+    custom = after(coredns(IMPORTING))
+    steps = [*(step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps)]
+    steps += [*wanted(dns=coredns(IMPORTING)).steps, *removal(custom, MAY).steps]
+    assert [written_by(step).words for step in steps] == [
+        PLACE,
+        "key stubDomains of ConfigMap kube-system/kube-dns",
+        "spec.servers of DNS default",
+        *["key tailnet.server of ConfigMap kube-system/coredns-custom"] * 2,
+    ]
+
+
 def test_a_stub_domain_moves_with_the_platform() -> None:
     dns = coredns(IMPORTING)
     made, taken = wanted(dns=after(dns, platform="CoreDNS")).steps
@@ -105,6 +174,17 @@ def test_mode_manual_takes_out_what_was_written_and_nothing_else() -> None:
     assert wanted("Manual", coredns("a {")).result is None
 
 
+def test_the_stub_domain_of_another_operator_is_left_alone() -> None:
+    lab = replace(MAY, namespace="lab")
+    managed = ClusterDNS.model_validate({"mode": "Managed"})
+    found = outcome(managed, MANAGED, [ZONE], Nameserver("10.96.4.4"), lab)
+    assert (found.steps, reason_of(found)) == ((), "ZoneTaken")
+    assert removal(MANAGED, lab).steps == []
+    (step,) = outcome(managed, MANAGED, ["lab.example.org"], Nameserver("10.96.4.4"), lab).steps
+    assert isinstance(step, Patch)
+    assert step.body["data"]["Corefile"].startswith(MANAGED.configmaps[0]["data"]["Corefile"])
+
+
 def test_a_damaged_stub_domain_is_not_taken_out() -> None:
     damaged = coredns(MANAGED.configmaps[0]["data"]["Corefile"].replace("# END", "# end"))
     assert (removal(damaged, MAY).steps, reason_of(removal(damaged, MAY))) == ((), "BlockDamaged")
@@ -115,13 +195,20 @@ def test_the_status_says_what_the_clusters_dns_is_and_what_to_write(mode: str) -
     status = wanted(mode).status
     assert (status["platform"], status["zones"]) == ("CoreDNS", [ZONE])
     assert f"forward . {ADDRESS}" in status["snippet"]
-    assert wanted(mode, DNSObjects()).status == {"zones": [ZONE]}
+    assert wanted(mode, DNSObjects()).status == {"zones": [ZONE], "zonesFrom": "Tailnets"}
+
+
+def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
+    found = [
+        outcome(ClusterDNS(), coredns(), [ZONE], Nameserver(ADDRESS), settings(zones=zones)) for zones in ((), (ZONE,))
+    ]
+    assert [each.status["zonesFrom"] for each in found] == ["Tailnets", "Setting"]
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
 def test_what_may_not_be_seen_is_looked_at_again(mode: str, reason: str | None) -> None:
-    found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], ADDRESS, MAY)
-    assert (reason_of(found), found.status, found.again, found.steps) == (reason, {"zones": ["ts.net"]}, 10, ())
+    found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], Nameserver(ADDRESS), MAY)
+    assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None
 
 

@@ -32,7 +32,8 @@ KEY = Key("tailscale", "nameserver")
 
 
 def plan(found: Object, *others: Object, of: Settings = SETTINGS, **observed: Any) -> Plan:
-    return desired.plan(found, DNSConfig.parse(found), Observed([found, *others], **observed), of)
+    dnsconfig, seen = DNSConfig.parse(found), Observed([found, *others], **observed)
+    return desired.plan(found, dnsconfig, desired.cluster_dns(found, dnsconfig, seen, of), seen, of)
 
 
 def child(made: Plan, kind: str) -> Object:
@@ -193,10 +194,41 @@ def test_the_cluster_ip_counts_at_creation_only(nameserver: Object, live: Object
     assert child(made, "Service")["spec"]["clusterIP"] == address
 
 
-def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
-    made = plan(live_dnsconfig(generation=4), service=UP, of=OURS)
-    (ready, _), wanted = status_of(made)["conditions"], ("NameserverReady", "True", "NameserverCreated", 4)
+UP_AND_READY = obj(DEPLOYMENT, KEY, {"spec": {"template": {"metadata": {}}}, "status": {"readyReplicas": 1}})
+ANSWERS, SILENT = Verdict("", "192.0.2.53"), Verdict("", "192.0.2.53", "NoAnswer", "the nameserver is silent")
+WORKING: dict[str, Any] = {"service": UP, "deployment": UP_AND_READY, "nameserver": ANSWERS}
+
+
+class Nameserver(NamedTuple):
+    """What is seen of a nameserver, and what is said of it: whether it works, and the problem."""
+
+    ready: Object | None
+    answer: Verdict | None
+    was: str = ""
+    works: bool = False
+    problem: str = "NameserverCreated"
+
+
+NAMESERVERS = {
+    "ready": Nameserver(UP_AND_READY, ANSWERS, works=True),
+    "not ready": Nameserver(None, None, problem="no Pod of the nameserver is ready: if that lasts, see why with "),
+    "not ready any more": Nameserver(None, ANSWERS, "True", problem="no Pod of the nameserver is ready"),
+    "silent": Nameserver(UP_AND_READY, SILENT, "True", problem="the nameserver is silent"),
+    "not asked": Nameserver(UP_AND_READY, None, "False", problem="the operator hasn't asked the nameserver yet"),
+    "ready for an earlier leader": Nameserver(UP_AND_READY, None, "True", works=True),
+}
+
+
+@pytest.mark.parametrize("case", NAMESERVERS.values(), ids=NAMESERVERS)
+def test_a_nameserver_is_ready_once_a_pod_of_it_is_ready_and_answers(case: Nameserver) -> None:
+    said = condition("NameserverReady", case.was, "Any", "") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+    before = [said] if case.was else []
+    found = {**live_dnsconfig(generation=4), "status": {"conditions": before}}
+    made = plan(found, service=UP, deployment=case.ready, nameserver=case.answer, of=OURS)
+    ready, reason = status_of(made)["conditions"][0], "NameserverCreated" if case.works else "NameserverPending"
+    wanted = ("NameserverReady", str(case.works), reason, 4)
     assert tuple(ready[name] for name in ("type", "status", "reason", "observedGeneration")) == wanted
+    assert ready["message"].startswith(case.problem)
     assert status_of(made)["nameserver"] == {"ip": "192.0.2.53"}
 
 
@@ -221,8 +253,8 @@ def conditions_with(
     notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
     records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
     counts = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
-    content = {"spec": deployment_spec(of=OURS), "status": {} if of is ROLLING else counts}
-    live = {"service": UP, "records": records, "deployment": obj(DEPLOYMENT, KEY, content, generation=1)}
+    content = {"spec": deployment_spec(of=OURS), "status": {"readyReplicas": 1, **({} if of is ROLLING else counts)}}
+    live = {**WORKING, "records": records, "deployment": obj(DEPLOYMENT, KEY, content, generation=1)}
     made: list[Object] = status_of(plan(found, of=SETTINGS if of is SETTINGS else OURS, **live))["conditions"]
     return made
 
@@ -307,7 +339,7 @@ LOST = {
 def test_the_lacks_of_another_nameserver_are_said_in_a_condition(case: Lost) -> None:
     said, image = {NAMESERVER: case.said} if case.said else {}, {"repo": case.image} if case.image else {}
     found = live_dnsconfig(nameserver={"image": image}, generation=4, annotations=said)
-    ready, *_, lost = status_of(plan(found, service=UP, of=case.of))["conditions"]
+    ready, *_, lost = status_of(plan(found, of=case.of, **WORKING))["conditions"]
     assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
     told = ("NameserverComplete", "False", case.reason, 4)
     assert tuple(lost[name] for name in ("type", "status", "reason", "observedGeneration")) == told
@@ -390,7 +422,7 @@ def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
-    made = desired.plan(case.found, DNSConfig.parse(case.found), observed, of)
+    made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
     asked = desired.answered(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
@@ -408,7 +440,7 @@ def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: st
 
 def test_a_dnsconfig_that_goes_is_let_go() -> None:
     leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, live_dnsconfig("other")) == Plan(release=FINALIZER)
+    assert plan(leaving, live_dnsconfig("other")) == Plan(notes=[], release=FINALIZER)
 
 
 VALUES = st.recursive(

@@ -9,6 +9,7 @@ from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
 
+from tests.operator.desired.clusterdns.objects import workload
 from tests.support.manifests import backend, dnsconfig
 from tests.support.operator import World, running_operator
 
@@ -204,6 +205,21 @@ async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be
     await write(world, text)
     await world.settled()
     assert await corefile(world) == text
+
+
+@pytest.mark.simulated  # a real cluster would run the Deployment
+async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator_may_read_it(cluster: World) -> None:
+    base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
+    await cluster.apply(base, workload("dns-base"))
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        assert "operatorConfig.clusterDNSConfigMap of the chart to dns-base" in await told(cluster, "NotPermitted")
+    async with running_operator(cluster, cluster_dns_configmap="dns-base"):
+        await told(cluster, "StubDomainWritten")
+        assert str((await cluster.look(base))["data"]["Corefile"]).startswith(f"{COREFILE}# BEGIN")
+        assert not await cluster.writes_when_left_alone()
+        await delete(cluster)
+        assert (await cluster.look(base))["data"]["Corefile"] == await corefile(cluster) == COREFILE
 
 
 async def test_without_the_setting_a_stub_domain_is_neither_written_nor_removed(cluster: World) -> None:

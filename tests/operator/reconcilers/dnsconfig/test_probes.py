@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import DEVICE
 from tsoperator.reconcilers.dnsconfig.answers import Authority, Reply, Verdict
 from tsoperator.reconcilers.dnsconfig.asking import Query
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Pace, Prober
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Found, Pace, Prober
 from tsoperator.reconcilers.dnsconfig.question import Canary, Question
 
 from tests.support.cluster import running
@@ -59,12 +59,18 @@ def failing(query: Query) -> Reply:
     return RIGHT if query.server == NAMESERVER else SERVFAIL
 
 
+def faults(prober: Prober, question: Question = QUESTION) -> list[str]:
+    """Return the faults that the prober has found at the cluster's DNS."""
+    found = prober.follow(question)
+    return [each.fault for each in found.cluster] if found else []
+
+
 @in_virtual_time
 async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to_every_three_minutes() -> None:
     servers = Servers()
     async with servers.running() as prober:
         await asyncio.sleep(630)
-        assert prober.follow(QUESTION) == (Verdict("ts.net", SERVER),)
+        assert prober.follow(QUESTION) == Found(Verdict("", NAMESERVER), (Verdict("ts.net", SERVER),))
     assert (servers.times, servers.told) == ([0, 2, 5, 10, 19, 36, 69, 134, 263, 444, 625], [0])
     first = [Query(NAMESERVER, CANARY, timeout=2), Query(SERVER, CANARY), Query(SERVER, CANARY, "tcp")]
     assert servers.asked == 11 * first
@@ -75,7 +81,7 @@ async def test_a_fault_is_looked_at_again_within_nine_seconds_until_it_is_mended
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(40)
-        assert [each.fault for each in prober.follow(QUESTION) or ()] == ["ServerFailure"]
+        assert faults(prober) == ["ServerFailure"]
         servers.answer = lambda query: RIGHT
         await asyncio.sleep(60)
         servers.answer = failing
@@ -108,7 +114,9 @@ async def test_another_question_has_no_verdicts_yet() -> None:
         await asyncio.sleep(0.6)  # the answers to the first question come
         assert prober.follow(other) is None
         await asyncio.sleep(10)
-        assert prober.follow(other) == (Verdict("example.org", SERVER), Verdict("ts.net", SERVER))
+        found = prober.follow(other)
+        assert found
+        assert found.cluster == (Verdict("example.org", SERVER), Verdict("ts.net", SERVER))
 
 
 @in_virtual_time
@@ -130,7 +138,7 @@ async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() 
     async with servers.running() as prober:
         for _ in range(3):
             await asyncio.sleep(2)
-            assert [each.fault for each in prober.follow(QUESTION) or ()] == ["RecordsMissing"]
+            assert faults(prober) == ["RecordsMissing"]
     assert ({query.server for query in servers.asked}, servers.told) == ({NAMESERVER}, [0, 5])
 
 
@@ -139,7 +147,7 @@ async def test_a_new_name_tells_a_cached_answer_from_another_nameserver() -> Non
     servers = Servers(lambda query: RIGHT if query.server == NAMESERVER and query.name == CANARY else DENIED)
     async with servers.running() as prober:
         await asyncio.sleep(0.1)
-        assert [each.fault for each in prober.follow(QUESTION) or ()] == ["CachedNegativeAnswer"]
+        assert faults(prober) == ["CachedNegativeAnswer"]
     fresh = f"t2.{CANARY}"
     assert servers.asked[2:] == [Query(SERVER, fresh), Query(NAMESERVER, fresh, timeout=2)]
 
@@ -152,8 +160,9 @@ async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
     async with servers.running() as prober:
         prober.follow(many)
         await asyncio.sleep(60)
-        verdicts = prober.follow(many) or ()
-    assert len({(each.zone, each.server) for each in verdicts}) == 40
+        found = prober.follow(many)
+    assert found
+    assert len({(each.zone, each.server) for each in found.cluster}) == 40
     assert servers.most == 8
     assert {query.ipv6 for query in servers.asked if query.name != CANARY} == {True}
 
@@ -165,7 +174,7 @@ async def test_a_server_that_is_known_to_ask_itself_is_spared() -> None:
     async with servers.running() as prober:
         prober.follow(looped)
         await asyncio.sleep(0.1)
-        assert [each.fault for each in prober.follow(looped) or ()] == ["ForwardingLoop", "ServerFailure"]
+        assert faults(prober, looped) == ["ForwardingLoop", "ServerFailure"]
     assert {query.server for query in servers.asked} == {NAMESERVER, "10.96.0.11"}
 
 

@@ -27,6 +27,10 @@ def test_each_server_is_asked_for_the_canary_of_each_zone() -> None:
     assert question_of(DNSCONFIG, AT, None, None, ASKED) == replace(QUESTION, seen=(3, None, None))
 
 
+def test_the_nameserver_is_asked_where_the_servers_of_the_cluster_are_not_known() -> None:
+    assert question_of(DNSCONFIG, AT, READY, None, ASKED._replace(servers=())) == replace(QUESTION, servers=())
+
+
 def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_changes() -> None:
     data = {"Corefile": "ts.net {\n forward . 10.96.0.10\n}\n"}
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
@@ -42,7 +46,6 @@ def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_c
         (None, AT, ASKED),
         (DNSCONFIG, None, ASKED),
         (DNSCONFIG, HEADLESS, ASKED),
-        (DNSCONFIG, AT, ASKED._replace(servers=())),
         (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )

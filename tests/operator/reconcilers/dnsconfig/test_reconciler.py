@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from clustersim.faults import Failure
+from clustersim.furniture import COREFILE
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from dnslib import QTYPE, RCODE, RR, SOA, A, DNSRecord
 from prometheus_client import CollectorRegistry
@@ -46,6 +47,7 @@ from tests.support.operator import NAMESPACE, Condition, World, running_operator
 from tests.support.tailnets import applier
 
 NAMESERVER_READY, DNS_READY = "NameserverReady", "ClusterDNSReady"
+COREDNS: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": "coredns"}}
 CHILDREN = {
     **dict.fromkeys((SERVICEACCOUNT, ROLE, ROLEBINDING, DEPLOYMENT, SERVICE), "nameserver"),
     CONFIGMAP: "dnsrecords",
@@ -104,8 +106,11 @@ async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(w
 async def reconciling(world: World, ask: Ask = ask, address: str = "") -> AsyncIterator[None]:
     """Run the reconciler of DNSConfigs, and that of records if the cluster's DNS, at *address*, is to be asked."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), Prober(ask, PACE)
-    writer, chosen = applier(world.api, cache, tailnets), settings(cluster_dns=(address,) if address else ())
-    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, prober, chosen)]
+    writer, chosen = (
+        applier(world.api, cache, tailnets),
+        settings(manage_cluster_dns=True, cluster_dns=(address,) if address else ()),
+    )
+    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, world.api, prober, chosen)]
     both += [DNSRecordsReconciler(cache, writer, chosen)] if address else []
     metrics = ControllerMetrics(CollectorRegistry())
     manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
@@ -122,7 +127,7 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
         await running_nameserver(cluster, dnsconfig())
     note = {"metadata": {"annotations": {"tailscale.com/records-left-out": "12"}}}
     await cluster.api.patch(CONFIGMAP, Key(NAMESPACE, "dnsrecords"), note)
-    async with reconciling(cluster):
+    async with reconciling(cluster, cluster.ask):
         await cluster.becomes(incomplete, "TooManyNames")
     assert await cluster.reason(dnsconfig(), NAMESERVER_READY) == "NameserverCreated"
     async with running_operator(cluster):
@@ -131,7 +136,7 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 
 async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
     cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
-    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), Prober(ask), settings())
+    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), cluster.api, Prober(ask), settings())
     assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 
@@ -245,6 +250,22 @@ async def test_records_that_do_not_arrive_are_told_and_the_cluster_is_spared(clu
         await cluster.apply(dnsconfig())
         await said(cluster, "RecordsMissing")
         assert servers.cluster.asked == []
+
+
+@pytest.mark.parametrize("respond", [OURS, FAILING, lambda *_: None])
+async def test_a_stub_domain_waits_until_the_nameserver_answers(cluster: World, respond: Respond) -> None:
+    async with asked(cluster) as servers:
+        servers.nameserver.respond, right = respond, servers.nameserver.respond
+        await cluster.apply({**dnsconfig(), "spec": {"nameserver": {}, "clusterDNS": {"mode": "Managed"}}})
+
+        async def reasons() -> list[str]:
+            return [await cluster.reason(dnsconfig(), each) for each in (NAMESERVER_READY, "ClusterDNSConfigured")]
+
+        await cluster.becomes(reasons, ["NameserverPending"] * 2)
+        await cluster.settled()
+        assert (await cluster.look(COREDNS))["data"] == {"Corefile": COREFILE}
+        servers.nameserver.respond = right
+        await cluster.becomes(reasons, ["NameserverCreated", "StubDomainWritten"])
 
 
 async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World) -> None:

@@ -12,7 +12,7 @@ from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
-from tsoperator.desired.zones import Suffixes
+from tsoperator.desired.zones import Suffixes, zones_status
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
 from tsoperator.reconcilers.dnsrecords.records import Record
@@ -130,10 +130,26 @@ def test_the_records_name_their_zones() -> None:
         (Suffixes(("tail.example.org",), complete=True), ["ts.net", "tail.example.org"]),
     ],
 )
-def test_a_zone_of_the_records_stays_until_all_suffixes_are_known(suffixes: Suffixes, zones: list[str]) -> None:
-    live = configmap(SERVED.replace('"zones":["ts.net"]', '"zones":["ts.net","old.example.org"]'))
-    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets((BOTH,)), {0: live}, suffixes=suffixes), SETTINGS)
+def test_a_zone_that_a_tailnet_has_shown_stays_until_all_suffixes_are_known(
+    suffixes: Suffixes, zones: list[str]
+) -> None:
+    shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": zones_status((), ["old.example.org"])}}
+    made = desired.plan(shown, Observed(buckets((BOTH,)), suffixes=suffixes), SETTINGS)
     assert document_of(made)["zones"] == zones
+
+
+OLD = "old.example.org"
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"),
+    [({"zones": [OLD]}, []), (zones_status((OLD,), [OLD]), []), (zones_status((), [OLD]), [OLD]), ({}, [OLD])],
+)
+def test_a_zone_of_the_records_that_no_tailnet_has_shown_goes(status: Object, kept: list[str]) -> None:
+    live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","cluster.local"]'))
+    dnsconfig = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
+    made = desired.plan(dnsconfig, Observed(buckets((BOTH,)), {0: live}), SETTINGS)
+    assert document_of(made)["zones"] == ["ts.net", *kept]
 
 
 LIMITS = Limits(split=1000, full=2000)

@@ -17,7 +17,7 @@ from tsoperator.kube.client import USER_AGENT
 from tsoperator.tailnet.devices import Pace
 
 from tests.operator.reconcilers.service.played import running_services
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress
+from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, tailnet
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 
 SECOND = f"second.{DOMAIN}"
@@ -67,6 +67,19 @@ async def test_the_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_i
         assert not await cluster.writes_when_left_alone()
     assert await cluster.zones() == ["ts.net"]
     assert await forwarded(cluster) == [DOMAIN]
+
+
+async def test_a_zone_set_by_mistake_goes_with_the_setting_even_while_a_tailnet_is_unusable(cluster: World) -> None:
+    cluster.peer()
+    await cluster.apply(tailnet())  # whose Secret isn't there
+    async with running_operator(cluster, zones=("example.org",)):
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: forwarded(cluster), ["example.org"])
+        await cluster.becomes(cluster.zones, ["example.org"])
+    async with running_operator(cluster):
+        await cluster.becomes(lambda: forwarded(cluster), [DOMAIN])
+        await cluster.becomes(cluster.zones, ["ts.net"])
+        await cluster.becomes(lambda: canaries_lead(cluster, {DOMAIN}), True)
 
 
 async def forwarded(world: World) -> list[str]:

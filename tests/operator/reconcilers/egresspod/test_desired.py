@@ -79,6 +79,8 @@ ASKED = [
     Asked("the second endpoint", [CHECK], slices=[endpoints("192.0.2.8", POD_IP)]),
     Asked("an endpoint that isn't ready", unserved=[USER], slices=[endpoints(POD_IP, ready=False)]),
     Asked("an endpoint that doesn't say whether", [CHECK], slices=[endpoints(POD_IP, ready=None)]),
+    Asked("a port that all serve but this Pod", unserved=[USER], slices=[endpoints(POD_IP), endpoints("192.0.2.8")]),
+    Asked("each port by itself", [CHECK], slices=[endpoints(POD_IP), endpoints("192.0.2.8", POD_IP)]),
     Asked("two Services, one of them served", [CHECK], [WEB], services=[service(), service(WEB)]),
     Asked(
         "two Services",

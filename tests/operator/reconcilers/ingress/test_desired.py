@@ -121,7 +121,7 @@ def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(
 ) -> None:
     plan = planned(live_ingress(annotations, host=host))
     assert (reasons_of(plan), words in plan.notes[0].message) == (reasons, True)
-    assert plan == Plan(notes=plan.notes)
+    assert plan == Plan(notes=plan.notes, whole=annotations != CLASS)
 
 
 def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_at_again() -> None:
@@ -130,7 +130,7 @@ def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_a
         (live_proxy_class("prod", ready=True, generation=2), []),
     ):
         plan = planned(live_ingress(CLASS), Observed(Children(), WEB, class_))
-        assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes), reasons)
+        assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes, whole=False), reasons)
 
 
 def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
@@ -221,6 +221,13 @@ def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(keys: Keys, rea
     plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), keys)
     assert (reasons_of(plan), plan.requeue_after) == ([reason], keys.requeue_after)
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
+
+
+AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+
+
+def test_a_new_ingress_whose_key_is_awaited_says_nothing_yet() -> None:
+    assert planned(live_ingress(), keys=AWAITED) == Plan(error=AWAITED.pending)
 
 
 def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events() -> None:
@@ -376,7 +383,7 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
 
 def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:
     unseen = Observed(Children(), {}, knows_services=False)
-    assert planned(live_ingress(), unseen) == Plan(requeue_after=60)
+    assert planned(live_ingress(), unseen) == Plan(requeue_after=60, whole=False)
     assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
 
 

@@ -1,6 +1,5 @@
 """What a ProxyGroup of type egress needs."""
 
-import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,9 +20,20 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import render_entries, slim_configmap
+from tsoperator.desired.egressgroup import slim_configmap
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
+from tsoperator.desired.plan import (
+    Creation,
+    DeleteDevice,
+    Deletion,
+    FreeName,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    SetTags,
+    write_for,
+)
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
@@ -37,7 +47,6 @@ from tests.support.objects import (
     deleted_devices,
     deleting,
     deletions_of,
-    egress_config,
     held,
     live_proxy_class,
     obj,
@@ -68,8 +77,9 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     assert made.hold == FINALIZER
     assert [f"{each['kind']} {key_of(each).name}" for each in children_of(made)] == [
         *("ServiceAccount foo", "Role foo", "RoleBinding foo"),
+        "ConfigMap foo-egress-config",
         *("Secret foo-0-config", "Secret foo-0", "Secret foo-1-config", "Secret foo-1"),
-        *("ConfigMap foo-egress-config", "StatefulSet foo"),
+        "StatefulSet foo",
     ]
     for each in children_of(made):
         assert each["metadata"]["labels"].items() >= OWNER.labels.items()
@@ -77,11 +87,23 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
-def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
+def test_a_new_group_whose_keys_are_awaited_gets_all_but_secrets_and_pods() -> None:
+    keys = Keys(awaited=frozenset({0, 1}), pending=ValueError("waiting"))
+    observed = Observed(Children(), services=[groups.cluster_ip_service()])
+    made = plan_of(live_group(), observed, keys=keys)
+    kinds = [each["kind"] for each in children_of(made)]
+    assert (kinds, made.error) == (["ServiceAccount", "Role", "RoleBinding", "ConfigMap"], keys.pending)
+    assert "egress-services" in children_of(made)[-1]["binaryData"]
+    assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
+
+
+def test_what_the_devices_need_is_asked_for_before_and_after_the_secrets_are_made() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
-    assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
+    secret = next(each for each in children_of(made) if each["kind"] == "Secret")
+    asked = made.steps.index(FreeName("", OWNER, "foo-1", ("tag:k8s",)))
+    assert asked < made.steps.index(Creation(secret))
     assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
 
 
@@ -160,6 +182,7 @@ def class_with(**container: object) -> Object:
 LONG, LONGEST = "a" * 50, "a" * 49
 CLASSY, OTHER_IMAGE = live_group({"proxyClass": "prod"}), class_with(image="example.org/k8s-proxy:v1")
 LONG_AND_CLASSY = live_group({"proxyClass": "prod"}, name=LONG)
+LONG_PREFIX = live_group({"hostnamePrefix": "p" * 62, "replicas": 2})
 NO_CLASS = "ProxyClass 'prod' does not exist: create it, or "
 BAD = {
     "unparsable": Bad("ProxyGroupInvalid", "this ProxyGroup is invalid: spec.replicas", live_group({"replicas": "x"})),
@@ -167,6 +190,7 @@ BAD = {
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
     "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
+    "long hostnames": Bad("ProxyGroupInvalid", f"{'p' * 62}-1 must have at most 63 characters, not 64", LONG_PREFIX),
     "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, OTHER_IMAGE),
     "all that is wrong": Bad("ProxyGroupInvalid", "with another; its ProxyClass has", LONG_AND_CLASSY, OTHER_IMAGE),
     "no class": Bad(CREATING, f"{NO_CLASS}change spec", CLASSY, event=False),
@@ -190,6 +214,8 @@ def test_other_images_and_the_longest_name_are_fine() -> None:
     fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
     assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
+    longest = proxy_of(live_group({"hostnamePrefix": "p" * 61, "replicas": 10}), NOTHING).replicas[-1].hostname
+    assert len(longest) == 63
 
 
 def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
@@ -219,9 +245,9 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
 def test_entries_of_a_configmap_that_is_there_come_before_what_may_be_refused() -> None:
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     group = live_group({"replicas": 3})
-    first, second, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
+    first, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
     assert isinstance(first, Patch)
-    assert (first.resource, second) == (CONFIGMAP, FreeName("", OWNER, "foo-2", ("tag:k8s",)))
+    assert first.resource == CONFIGMAP
     (only,) = plan_of(group, observed, keys=Refusal("no tags", error=ValueError())).steps
     assert isinstance(only, Patch)
     assert list(only.body["binaryData"]) == ["egress-services"]
@@ -301,7 +327,10 @@ def test_a_surplus_replica_keeps_its_device_while_pods_mount_its_secrets(left: i
 def ended(*ordinals: int) -> list[object]:
     """The steps that end replicas: first their devices go, and then their Secrets."""
     found = [each for ordinal in ordinals for each in groups.joined(ordinal)]
-    devices = [DeleteDevice("lab", OWNER, f"nodeid-{ordinal}") for ordinal in ordinals]
+    devices = [
+        DeleteDevice("lab", OWNER, f"nodeid-{each}", f"foo-{each}.tail1234.ts.net", groups.SETTINGS.control_url)
+        for each in ordinals
+    ]
     return [*devices, *(Deletion(SECRET, each, unchanged=True) for each in found)]
 
 
@@ -350,40 +379,16 @@ def test_a_group_that_leaves_waits_for_its_pods() -> None:
     made = plan_of(LEAVING, Observed(running(0, 1, statefulset=live)))
     assert (made.steps, made.release, made.requeue_after) == ([Deletion(STATEFULSET, live)], "", 5)
     owned = obj(POD, Key("tailscale", "foo-0"), ownerReferences=[{"kind": "StatefulSet"}])
-    waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[owned])))
+    waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[deleting(owned)])))
     assert (waiting.steps, waiting.release) == ([], "")
+    message = "it is being removed: waiting for Pod tailscale/foo-0 to end"
+    assert ready(waiting) == ("False", "ProxyGroupTerminating", message)
 
 
-def pod_at(address: str) -> Object:
-    return obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": address}]}})
-
-
-REPORT = {"podIPv4": "10.244.0.7", "services": {"default-db": {"ports": [], "tailnetTarget": {"fqdn": "db"}}}}
-
-
-IP = "10.244.0.7"
-FORWARDING: dict[str, tuple[Object, Object, float, bool]] = {
-    "forwards": (REPORT, pod_at(IP), 0, True),
-    "forwards, still": (REPORT, pod_at(IP), 179, True),
-    "does not report any more": (REPORT, pod_at(IP), 180, False),
-    "nothing more": ({**REPORT, "services": {}}, pod_at(IP), 0, False),
-    "another Pod's report": (REPORT, pod_at("10.244.0.8"), 0, False),
-    "stops": (REPORT, deleting(pod_at(IP)), 0, False),
-}
-
-
-@pytest.mark.parametrize(("report", "live", "seconds", "waits"), FORWARDING.values(), ids=FORWARDING)
-def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(
-    report: Object, live: Object, seconds: float, waits: bool
-) -> None:
-    state = groups.secrets(0, **{"egress-services": json.dumps(report)})
-    children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[live])
-    configmap = slim_configmap(egress_config("foo", "default-db"))
-    services = [groups.cluster_ip_service()]
-    made = plan_of(LEAVING, Observed(children, configmap=configmap, services=services, leaving_for=seconds))
-    emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})
-    assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if waits else (False, 5))
-    assert plan_of(LEAVING, Observed(children)).steps == [Deletion(STATEFULSET, statefulset(1))]
+def test_the_pods_of_a_group_that_leaves_are_deleted_first_and_have_little_time() -> None:
+    pods = [obj(POD, Key("tailscale", f"foo-{each}"), ownerReferences=[{"kind": "StatefulSet"}]) for each in (0, 1)]
+    made = plan_of(LEAVING, Observed(replace(running(0, 1, statefulset=statefulset(2)), pods=pods)))
+    assert made.steps == [*(Deletion(POD, each, grace=30) for each in pods), Deletion(STATEFULSET, statefulset(2))]
 
 
 def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
@@ -393,13 +398,32 @@ def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
     assert (deleted_devices(new), new.release, new.way_out) == ([], FINALIZER, "")
 
 
-def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() -> None:
-    view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
+def test_a_group_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+    view = TailnetView("x", pending=ValueError("waiting"))
     made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
     status, reason, message = ready(made)
-    assert (status, reason, made.release, len(made.steps)) == ("False", "ProxyGroupTailnetUnavailable", "", 0)
-    assert message == "Tailnet 'x' is gone; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
-    assert plan_of(LEAVING, Observed(NEW, tailnet=view)).release == FINALIZER
+    assert (status, reason, deleted_devices(made)) == ("False", "ProxyGroupTailnetUnavailable", ["nodeid-0"])
+    assert message.startswith(
+        "its devices can't be deleted until the operator has tried the credentials of Tailnet 'x'"
+    )
+    assert plan_of(LEAVING, Observed(NEW, tailnet=view)).status is None
+
+
+def test_a_refused_deletion_of_devices_in_a_tailnet_that_is_unavailable_says_so() -> None:
+    view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
+    made = desired.failed(Observed(running(0), tailnet=view), LEAVING, Refusal("no", error=ValueError("no")))
+    assert ready(made) == ("False", "ProxyGroupTailnetUnavailable", "no")
+
+
+def test_a_group_that_waits_for_its_tailnet_serves_what_services_ask_for() -> None:
+    view = TailnetView("x", pending=ValueError("waiting"))
+    services = [groups.cluster_ip_service()]
+    made = plan_of(
+        live_group(), Observed(running(0, 1), configmap=configmap_of("foo"), services=services, tailnet=view)
+    )
+    (step,) = made.steps
+    assert isinstance(step, Patch)
+    assert (step.resource, made.status, made.error) == (CONFIGMAP, None, view.pending)
 
 
 def test_a_group_without_our_finalizer_is_let_go() -> None:

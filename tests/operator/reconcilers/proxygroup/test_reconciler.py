@@ -1,9 +1,8 @@
 """ProxyGroups on a cluster with the operator, and in one that stands still, where a test calls the reconciler."""
 
-import json
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from tsoperator.api.device import Device
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
+    ENDPOINTSLICE,
     NODE,
     POD,
     PROXYGROUP,
@@ -21,13 +21,13 @@ from tsoperator.api.objects import (
     TAILNET,
     Key,
     Object,
+    uid,
 )
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.egressgroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
-from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import device_object
@@ -36,8 +36,9 @@ from tests.operator.reconcilers.proxygroup.groups import live_group
 from tests.support.cluster import kube_client, put, running, until
 from tests.support.groups import Replica, entries, ready_group
 from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
-from tests.support.objects import OPERATOR_NAMESPACE, deleting, egress_config, held, obj, settings, whole_secret
-from tests.support.operator import World, running_operator
+from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
+from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.othertailnet import NAME, other_tailnet
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 READY = "ProxyGroupReady"
@@ -85,6 +86,39 @@ async def test_a_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
     await world.change(pod, let_go)
     await world.eventually(lambda: world.gone(FOO))
     assert await world.device_names() == []
+
+
+async def message(world: World, kind: str = READY) -> str:
+    condition = await world.condition(FOO, kind)
+    return condition.message if condition else ""
+
+
+@pytest.mark.simulated
+async def test_a_group_goes_soon_although_its_proxies_ignore_sigterm_and_says_what_it_waits_for(world: World) -> None:
+    world.sim.kubelet.second, world.sim.kubelet.ignores_sigterm = 1.0, True
+    await world.apply(FOO, group_egress("db", "foo"))
+    await whole(world)
+    await world.delete(FOO)
+    await world.becomes(lambda: world.reason(FOO, READY), "ProxyGroupTerminating")
+    await asyncio.sleep(25)
+    assert await message(world) == "it is being removed: waiting for Pod tailscale/foo-0 and tailscale/foo-1 to end"
+    await world.eventually(lambda: world.gone(FOO), timeout=15)
+    assert await world.device_names() == []
+
+
+@pytest.mark.simulated
+async def test_a_rollout_waits_a_minute_at_most_for_a_proxy_that_ignores_sigterm(world: World) -> None:
+    await world.apply(FOO)
+    last = (await whole(world))[1].pod
+    assert last is not None
+    world.sim.kubelet.second, world.sim.kubelet.ignores_sigterm = 1.0, True
+    await world.change(FOO, {"spec": {"replicas": 3}})
+    words = "3/3 ProxyGroup pods running; waiting for Pod tailscale/foo-1 to end"
+    await world.becomes(lambda: message(world, "ProxyGroupAvailable"), words)
+    await asyncio.sleep(61)
+    after = await world.find(POD, "foo-1")
+    assert after is not None
+    assert uid(after) != uid(last)
 
 
 async def entry_names(world: World) -> list[str]:
@@ -151,9 +185,54 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
     assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]
 
 
+async def serves_and_ends(world: World, count: int) -> None:
+    """See that a group with so many Pods serves a new Service at once, and that it is gone at once."""
+    await world.apply(service := group_egress("new", "foo"))
+
+    async def endpoints() -> int:
+        found = (await world.api.list(ENDPOINTSLICE, NAMESPACE, "tailscale.com/parent-resource=new")).items
+        return sum(len(each["endpoints"] or ()) for each in found)
+
+    async with asyncio.timeout(10):
+        await world.becomes(endpoints, count)
+        await world.delete(service)
+        await world.eventually(lambda: world.gone(service))
+    assert await entry_names(world) == []
+
+
+@pytest.mark.simulated
+async def test_a_control_server_that_hangs_does_not_hold_the_services_of_a_group(world: World) -> None:
+    await world.apply(FOO)
+    await whole(world)
+    world.control.latency = 3600
+    await world.change(FOO, {"spec": {"replicas": 3}})
+    await serves_and_ends(world, 2)
+    await world.change(FOO, {"spec": {"replicas": 1}})
+    await world.becomes(lambda: world.find(POD, "foo-1"), None)
+    await world.becomes(lambda: devices(world), ["foo-0"])
+    await serves_and_ends(world, 1)  # while the device of a surplus replica is being deleted
+    assert len(world.control.devices) == 2
+
+
+@pytest.mark.simulated
+async def test_a_tailnet_that_nobody_has_looked_at_does_not_hold_the_services_of_a_group(cluster: World) -> None:
+    group = proxy_group("foo", tailnet=NAME)
+    async with other_tailnet(cluster) as lab:
+        async with running_operator(cluster):
+            await cluster.apply(lab.secret(), lab.tailnet(), group)
+            await whole(cluster, group)
+        lab.control.latency = 3600
+        async with running_operator(cluster):
+            await serves_and_ends(cluster, 2)
+            await cluster.delete(group)
+            await cluster.becomes(lambda: cluster.find(STATEFULSET, "foo"), None)
+            await cluster.becomes(lambda: cluster.reason(group, READY), "ProxyGroupTailnetUnavailable")
+            lab.control.heal()
+            await cluster.eventually(lambda: cluster.gone(group), 90)
+        assert lab.device_names() == []
+
+
 KEY, LABELS = Key("", "foo"), group_owner("foo").labels
-IP = "192.0.2.7"
-REPORT: Object = {"podIPv4": IP, "services": {"default-db": {"ports": [], "tailnetTarget": {"ip": "100.64.0.9"}}}}
 LEAVING = deleting(held(live_group({"replicas": 1})))
 
 
@@ -170,7 +249,7 @@ class Hand(NamedTuple):
 
 
 @asynccontextmanager
-async def by_hand(*there: Object, now: Callable[[], datetime] = utc_now) -> AsyncIterator[Hand]:
+async def by_hand(*there: Object) -> AsyncIterator[Hand]:
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with (
         cluster_sim(SimOptions(controllers=False)) as sim,
@@ -182,27 +261,7 @@ async def by_hand(*there: Object, now: Callable[[], datetime] = utc_now) -> Asyn
         acting = applier(client, cache, tailnets)
         async with running(cache.follow(client)):
             await cache.synced()
-            yield Hand(client, cache, ProxyGroupReconciler(Proxies(cache, acting, tailnets, settings()), acting, now))
-
-
-FORWARDING = [
-    LEAVING,
-    whole_secret("foo-0", {"egress-services": json.dumps(REPORT)}, LABELS),
-    obj(POD, named("foo-0"), {"status": {"podIP": IP, "podIPs": [{"ip": IP}]}}, labels=LABELS),
-    egress_config("foo", "default-db"),
-    obj(STATEFULSET, named("foo"), {"spec": {}}, labels=LABELS),
-]
-
-
-async def test_a_proxy_that_does_not_report_is_waited_for_three_minutes() -> None:
-    times = [datetime.now(UTC)]
-    async with by_hand(*FORWARDING, now=lambda: times[-1]) as (_, cache, reconciler):
-        assert (await reconciler.reconcile(KEY)).requeue_after == 30
-        assert cache.all(STATEFULSET)
-        times.append(times[0] + timedelta(seconds=200))
-        await reconciler.reconcile(KEY)
-        await until(lambda: not cache.all(STATEFULSET))
-        assert cache.all(SECRET)
+            yield Hand(client, cache, ProxyGroupReconciler(Proxies(cache, acting, tailnets, settings()), acting))
 
 
 async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
-from tsoperator.desired.plan import write_for
+from tsoperator.desired.plan import to_create, write_for
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
@@ -67,7 +67,7 @@ def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
 def test_the_pods_mount_all_configs_and_the_configmap() -> None:
     spec = pods_of(whole())
     assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
-    assert spec["terminationGracePeriodSeconds"] == 360
+    assert spec["terminationGracePeriodSeconds"] == 60
     assert spec["volumes"] == [
         *({"name": f"tailscaledconfig-{each}", "secret": {"secretName": f"foo-{each}-config"}} for each in (0, 1)),
         {"name": "foo-egress-config", "configMap": {"name": "foo-egress-config"}},
@@ -150,19 +150,28 @@ def adopted() -> Object:
     return stored(write_for(whole(live=gos()), gos()))
 
 
+def earlier() -> Object:
+    """A StatefulSet of an earlier version of this operator."""
+    made = whole()
+    pods_of(made)["terminationGracePeriodSeconds"] = 360
+    return stored(to_create(made))
+
+
 GRACE: dict[str, tuple[Object | None, int, int | None]] = {
-    "new": (None, 2, 360),
+    "new": (None, 2, 60),
     "Go's": (gos(), 2, None),
     "adopted": (adopted(), 2, None),
-    "Go's, edited": (gos(), 3, 360),
-    "adopted, edited": (adopted(), 3, 360),
-    "ours": (live(whole()), 2, 360),
-    "ours, edited by somebody": (live(whole(), digest="ours", terminationGracePeriodSeconds=30), 2, 360),
+    "Go's, edited": (gos(), 3, 60),
+    "adopted, edited": (adopted(), 3, 60),
+    "ours": (live(whole()), 2, 60),
+    "ours, edited by somebody": (live(whole(), digest="ours", terminationGracePeriodSeconds=30), 2, 60),
+    "earlier": (earlier(), 2, 360),
+    "earlier, edited": (earlier(), 3, 60),
 }
 
 
 @pytest.mark.parametrize(("live", "replicas", "seconds"), GRACE.values(), ids=GRACE)
-def test_pods_of_the_go_operator_stay_until_they_have_to_change(
+def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change(
     live: Object | None, replicas: int, seconds: int | None
 ) -> None:
     pods = pods_of(whole({"replicas": replicas}, live=live))
@@ -170,8 +179,9 @@ def test_pods_of_the_go_operator_stay_until_they_have_to_change(
     assert pods.get("readinessGates") == (GATES if seconds else None)
 
 
-def test_an_adopted_statefulset_is_left_alone() -> None:
-    assert write_for(whole(live=adopted()), adopted()) is None
+@pytest.mark.parametrize("live", [adopted(), earlier()], ids=["adopted", "earlier"])
+def test_a_statefulset_of_another_version_is_left_alone(live: Object) -> None:
+    assert write_for(whole(live=live), live) is None
 
 
 def service(*families: str) -> Object:

@@ -1,11 +1,11 @@
 """The status of a ProxyGroup."""
 
 import pytest
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import POD, Key, Object
 from tsoperator.reconcilers.proxygroup.status import running_devices, status
 
 from tests.operator.reconcilers.proxygroup.groups import live_group, secrets
-from tests.support.objects import pod
+from tests.support.objects import deleting, down, obj, pod
 
 DEVICE = {"hostname": "foo-0", "tailnetIPs": ["100.64.0.10"]}
 FQDN = "foo-0.tail1234.ts.net."
@@ -33,6 +33,13 @@ def test_a_device_counts_if_its_pod_reported_its_name(
     assert running_devices(secrets(0, **state)[:1], pods, {}) == devices
 
 
+def test_a_device_does_not_count_while_its_pod_is_down_unless_all_are() -> None:
+    states = [secrets(ordinal, **UP)[0] for ordinal in range(2)]
+    lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
+    for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
+        assert len(running_devices(states, pods, {})) == count
+
+
 CREATING, READY, AVAILABLE = "ProxyGroupCreating", "ProxyGroupReady", "ProxyGroupAvailable"
 Told = tuple[str, str, str]
 
@@ -58,6 +65,13 @@ def test_the_conditions_count_the_devices(count: int, replicas: int, available: 
     assert found == [available, ready]
     assert [each.get("observedGeneration") for each in made["conditions"]] == [None, 7]
     assert made.get("devices", []) == devices
+
+
+def test_the_conditions_name_the_pods_that_end() -> None:
+    pods = [obj(POD, Key("tailscale", "foo-0")), deleting(obj(POD, Key("tailscale", "foo-1")))]
+    made = status(live_group(), [DEVICE], 2, pods=pods)
+    words = "1/2 ProxyGroup pods running; waiting for Pod tailscale/foo-1 to end"
+    assert {each["message"] for each in made["conditions"]} == {words}
 
 
 def test_the_rest_of_the_status_stays() -> None:

@@ -7,9 +7,9 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, ProxyReport, entry_of, render_entries, slim_configmap
+from tsoperator.desired.egressgroup import Entry, Port, ProxyReport, entry_of, render_entries, slim_configmap
 from tsoperator.reconcilers.service.clusterip import Target, Wanted, cluster_ip_service, place_labels
-from tsoperator.reconcilers.service.slices import Group
+from tsoperator.reconcilers.service.slices import Group, Serving
 
 from tests.operator.reconcilers.service.specs import EGRESS, GROUP_KEY
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, egress_service, obj, stored
@@ -18,6 +18,7 @@ OWNER = Owner("svc", Key("default", "db"))
 GROUP = "egress"
 PLACE = "ts-db-place"
 PORTS = {Wanted("TCP", 5432): 10437}
+PORT = Port("TCP", 10437, 5432)
 NAMES = {Wanted("TCP", 5432): "tailscale-unnamed"}
 IPS = ["192.0.2.50"]
 BOTH = [*IPS, "2001:db8::50"]
@@ -53,6 +54,11 @@ def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
     """Return a Pod of the group with these addresses."""
     status = {"podIPs": [{"ip": ip} for ip in ips]}
     return obj(POD, Key(OPERATOR_NAMESPACE, f"{GROUP}-{ordinal}"), {"status": status}, **metadata)
+
+
+def serving(*pods: Object) -> Serving:
+    """Return that *pods* serve the port of `user_service`."""
+    return {PORT: pods}
 
 
 def configmap(entries: dict[str, Entry] | None = None, **annotations: str) -> Object:

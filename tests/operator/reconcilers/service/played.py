@@ -202,6 +202,15 @@ class PlayedGroup:
             for each in slices
         }
 
+    async def led(self) -> dict[str, list[str]]:
+        """Return the addresses to which the ports in the EndpointSlices at this group lead, by the port's name."""
+        slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
+        return {
+            port["name"]: sorted(ip for end in each["endpoints"] or () for ip in end["addresses"])
+            for each in slices
+            for port in each["ports"]
+        }
+
     def _child(self, kind: str, name: str) -> Object:
         metadata = {"namespace": NAMESPACE, "name": name, "labels": group_owner(self.name).labels}
         return {"apiVersion": "v1", "kind": kind, "metadata": metadata}

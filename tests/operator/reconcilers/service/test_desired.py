@@ -14,10 +14,12 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
-from tsoperator.reconcilers.service.rewrites import Reverts
+from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.places import Places
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.specs import (
@@ -57,8 +59,10 @@ from tests.support.objects import (
 
 SETTINGS = settings()
 NOTHING = Observed(Children())
-NAME = child_name("db", "db-uid")
+NAME, PROXIES = child_name("db", "db-uid"), "tailscale.svc.cluster.local"
 OURS = desired.owner(Key("default", "db"))
+UP = Observed(Children(), places=Places(own=Place(NAME, serves=True, is_headless=True)))
+"""The proxy of an egress Service serves."""
 KEY = Keys({0: "new-authkey"})
 READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
 LB_NAME = "lb.tail1234.ts.net"
@@ -190,7 +194,7 @@ def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | 
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
     changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
-    assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan()
+    assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
 def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
@@ -201,9 +205,9 @@ def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
     assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
-def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
+def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_that_serves() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
-    plan = planned(service, keys=KEY)
+    plan = planned(service, UP, KEY)
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
     holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}
     assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": spec, "metadata": holds})
@@ -211,9 +215,18 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
 
 
+@pytest.mark.parametrize(("there", "reason"), [("placeholder", "ProxyPending"), (f"{NAME}.{PROXIES}", "ProxyCreated")])
+def test_a_service_whose_proxy_is_not_ready_stays_pointed_where_it_is(there: str, reason: str) -> None:
+    service = egress_service(spec={"type": "ExternalName", "externalName": there})
+    for places in (Places(), Places(own=Place(NAME, serves=False, is_headless=True))):
+        plan = planned(service, Observed(Children(), places=places), KEY)
+        assert (condition_of(plan)["reason"], patches_of(plan), plan.hold) == (reason, [], FINALIZER)
+        assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
+
+
 def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() -> None:
     service = held(egress_service())
-    plan = planned(service, keys=KEY)
+    plan = planned(service, UP, KEY)
     assert (plan.hold, plan.steps[-1]) == (FINALIZER, *egress.rewrite(service, NAME, SETTINGS))
 
 
@@ -230,7 +243,7 @@ def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() ->
 def test_a_service_that_is_set_back_says_so_and_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
-    plan = planned(egress_service(), Observed(Children(), reverts=reverts), KEY)
+    plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)
     condition = condition_of(plan)
     assert (condition["reason"], condition["status"]) == (reason, str(reason == "ProxyCreated"))
     assert [(note.type, note.reason) for note in plan.notes] == [("Warning", "ExternalNameOverwritten")] * told
@@ -242,7 +255,9 @@ def test_a_service_that_is_set_back_says_so_and_waits(
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
     child = headless(OURS, "db-uid", "ts-db-x7k2p")
-    plan = planned(egress_service(), Observed(Children([child])), of=settings(cluster_domain="k8s.example.org"))
+    serving = Places(own=Place("ts-db-x7k2p", serves=True, is_headless=True))
+    observed, of = Observed(Children([child]), places=serving), settings(cluster_domain="k8s.example.org")
+    plan = planned(egress_service(), observed, of=of)
     assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
 
 
@@ -294,7 +309,7 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events(
     asked: Object | None, spec: Object | None
 ) -> None:
     news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
-    plan = planned(egress_service(asked, spec=spec), Observed(Children(), tailnet=TailnetView(news=news)), KEY)
+    plan = planned(egress_service(asked, spec=spec), replace(UP, tailnet=TailnetView(news=news)), KEY)
     assert (condition_of(plan)["reason"], condition_of(plan)["message"]) == ("ProxyFailed", "not permitted")
     assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)
 
@@ -332,7 +347,7 @@ def test_an_address_of_no_device_is_said_to_need_routes() -> None:
         (True, None, False),
     ):
         class_ = live_proxy_class("prod", {"tailscale": {"acceptRoutes": accepts}}, ready=True)
-        observed = Observed(Children(), class_, TailnetView(destination=destination))
+        observed = replace(UP, proxy_class=class_, tailnet=TailnetView(destination=destination))
         plan = planned(egress_service({IP_KEY: "10.1.2.3", **CLASS}), observed, KEY)
         assert reasons_of(plan) == ["RoutesNotAccepted"] * told
         assert condition_of(plan)["status"] == "True"

@@ -4,8 +4,8 @@ import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.desired.reverts import Reverts
 from tsoperator.reconcilers.service import egress
-from tsoperator.reconcilers.service.rewrites import Reverts
 
 from tests.operator.reconcilers.service.specs import FQDN_KEY, GROUP, IP_KEY, OLD_IP_KEY
 from tests.support.objects import FQDN, egress_service, settings
@@ -62,6 +62,7 @@ def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec:
     assert egress.strays(service, PROXY, SETTINGS) == fields
     patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []
     assert egress.rewrite(service, PROXY, SETTINGS) == patches
+    assert egress.rewrite(service, "", SETTINGS) == []
 
 
 def test_reverts_are_told_with_what_ends_them() -> None:
@@ -74,32 +75,6 @@ def test_reverts_are_told_with_what_ends_them() -> None:
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent",
     ):
         assert words in told
-
-
-def managed(manager: str, second: str, *fields: str) -> Object:
-    time = f"2026-01-01T00:00:{second}Z"
-    return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}}}
-
-
-@pytest.mark.parametrize(
-    ("entries", "writer"),
-    [
-        ([], ""),
-        ([managed("tsoperator", "03", "externalName")], ""),
-        ([managed("kubectl-edit", "03", "ports"), {"manager": "kubelet"}], ""),
-        (
-            [
-                managed("kubectl-client-side-apply", "01", "externalName", "type"),
-                managed("argocd-controller", "02", "externalName"),
-                managed("tsoperator", "03", "type"),
-            ],
-            "argocd-controller",
-        ),
-        ([managed("kustomize-controller", "01", "type")], "kustomize-controller"),
-    ],
-)
-def test_the_last_writer_of_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
-    assert egress.last_writer(egress_service(managedFields=entries or None)) == writer
 
 
 def test_a_service_that_points_at_its_own_proxy_is_known() -> None:

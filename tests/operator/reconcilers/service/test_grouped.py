@@ -6,7 +6,10 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from clustersim.history import Change, Subscription
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from clustersim.objects import ENDPOINTSLICE as SIM_ENDPOINTSLICE
+from clustersim.objects import SERVICE as SIM_SERVICE
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object, key_of
 
@@ -185,3 +188,85 @@ async def test_services_that_are_applied_at_once_get_different_ports_by_few_writ
     assert len({port.match_port for port in ports}) == len(ports) == 30
     mine = sum(count for (_, _, plural), count in written.items() if plural in ("services", "endpointslices"))
     assert mine - len(services) <= 7 * len(services)
+
+
+def with_ports(*ports: tuple[str, int]) -> Object:
+    return {"spec": {"ports": [{"name": name, "port": port, "protocol": "TCP"} for name, port in ports]}}
+
+
+@pytest.fixture
+async def serving(group: PlayedGroup) -> PlayedGroup:
+    """The group, both of whose proxies serve the Service."""
+    await group.world.apply(grouped())
+    await group.world.eventually(group.entries)
+    await group.configure()
+    await group.report()
+    await group.world.becomes(lambda: group.world.reason(grouped(), READY), "ReadyToRouteTraffic")
+    return group
+
+
+async def test_a_port_that_is_added_joins_when_it_is_reported_while_the_others_work(serving: PlayedGroup) -> None:
+    world, both = serving.world, sorted([(await serving.addresses(ordinal))[0] for ordinal in range(2)])
+    first, checks = (await serving.addresses(0))[:1], "tailscale-health-check"
+    with world.store.subscribe(SIM_ENDPOINTSLICE) as changes:
+        await world.change(grouped(), with_ports(("port-5432", 5432), ("web", 80)))
+        await world.becomes(serving.led, {"port-5432": both, "web": [], checks: both})
+        assert (await world.reason(grouped(), READY)) == "NotReadyToRouteTraffic"
+        await serving.report(0)
+        await world.becomes(serving.led, {"port-5432": both, "web": first, checks: both})
+        await serving.report(1)
+        await world.becomes(serving.endpoints, {"ipv4": both})
+        assert await serving.led() == {"port-5432": both, "web": both, checks: both}
+        changes.close()
+        with_old_port = [each.object for each in await drained(changes) if "port-5432" in port_names(each.object)]
+    assert all(len(each["endpoints"]) == 2 for each in with_old_port)
+    assert not await world.writes_when_left_alone()
+
+
+async def drained(changes: Subscription) -> list[Change]:
+    return [change async for change in changes]
+
+
+def port_names(endpoint_slice: Object) -> list[str]:
+    return [each["name"] for each in endpoint_slice["ports"]]
+
+
+async def test_endpoints_of_a_port_that_now_leads_elsewhere_go_before_clients_get_there(serving: PlayedGroup) -> None:
+    world, place = serving.world, await serving.world.eventually(serving.place)
+    with world.store.subscribe(SIM_SERVICE, SIM_ENDPOINTSLICE) as changes:
+        await world.change(grouped(), with_ports(("port-5432", 5433)))
+        await world.becomes(serving.led, {"port-5432": [], "tailscale-health-check": []})
+        await world.settled()
+        changes.close()
+        found = await drained(changes)
+    ours = [each.resource for each in found if each.object["metadata"]["name"].startswith(key_of(place).name)]
+    assert ours == [SIM_ENDPOINTSLICE, SIM_SERVICE]
+
+
+async def proxy_ports(group: PlayedGroup) -> dict[str, int]:
+    """Return the port of the proxies that each entry has, by name."""
+    return {name: port.match_port for name, entry in (await group.entries()).items() for port in entry.ports}
+
+
+async def all_ready(world: World, *services: Object) -> bool:
+    return {await world.reason(each, READY) for each in services} == {"ReadyToRouteTraffic"}
+
+
+async def test_a_port_that_two_services_have_stays_with_the_older_one(group: PlayedGroup) -> None:
+    world, older, younger = group.world, grouped("web"), grouped("db")
+    async with running(group.play()):
+        await world.apply(older)
+        place = await world.eventually(group.place)
+        await asyncio.sleep(1)  # the older one is older by a second
+        await world.apply(younger)
+        await world.eventually(lambda: all_ready(world, older, younger))
+        taken = (await proxy_ports(group))["default-db"]
+        ports = [{**place["spec"]["ports"][0], "targetPort": taken}, *place["spec"]["ports"][1:]]
+        await world.change(place, {"spec": {"ports": ports}})
+        await world.settled()
+        found = await proxy_ports(group)
+        assert found["default-web"] == taken != found["default-db"]
+        assert await all_ready(world, older, younger)
+    assert "Service default/web, which is older and keeps it" in (await world.events(younger))["ProxyPortChanged"]
+    assert "ProxyPortChanged" not in await world.events(older)
+    assert not await world.writes_when_left_alone()

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
-from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.api.objects import SERVICE, Key, Object, key_of
 from tsoperator.desired.egressgroup import Entry
 from tsoperator.desired.plan import Patch, Plan, Refusal
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service import grouped
-from tsoperator.reconcilers.service.clusterip import new_name
+from tsoperator.reconcilers.service.clusterip import Wanted, new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
-from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
@@ -120,7 +120,7 @@ def test_the_name_is_noted_at_the_place_unless_the_user_wants_none() -> None:
     target = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN}
     for opt_out, noted in (("false", {}), ("true", {"tailscale.com/magic-dnsname": FQDN})):
         service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
-        made = children_of(planned(service, at(place())))[0]
+        made = children_of(planned(service, at(place())))[-1]
         assert made["metadata"]["annotations"] == target | noted
 
 
@@ -166,10 +166,24 @@ def test_a_missing_group_can_be_created() -> None:
 
 def test_slices_that_are_lost_are_made_again() -> None:
     both = place(ips=BOTH)
-    made = [stored(each) for each in endpoint_slices(both, [], {4: [], 6: []})]
+    made = [stored(each) for each in endpoint_slices(both, [], {4: {}, 6: {}})]
     for live in (made, made[:1], made[1:], []):
         plan = planned(AT_PLACE, at(both, slices=live))
-        assert names(children_of(plan)) == [PLACE, f"{PLACE}-ipv4", f"{PLACE}-ipv6"]
+        assert names(children_of(plan)) == [f"{PLACE}-ipv4", f"{PLACE}-ipv6", PLACE]
+
+
+MORE_PORTS = held(user_service(spec={"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP", "name": "dns"}]}))
+TWO_PORTS = PORTS | {Wanted("UDP", 53): 10001}
+
+
+def test_a_port_that_is_added_takes_no_endpoint_from_the_others_and_leads_nowhere_before_it_is_read() -> None:
+    plan = planned(MORE_PORTS, at(place(), ports=TWO_PORTS))
+    added, others, service = children_of(plan)
+    assert [each["name"] for each in added["ports"]] == ["dns"]
+    assert (added["endpoints"], len(others["endpoints"]), key_of(others).name) == ([], 2, f"{PLACE}-ipv4")
+    assert len(service["spec"]["ports"]) == 3
+    (gone,) = deletions_of(planned(AT_PLACE, at(place(), slices=[stored(added), stored(others)])))
+    assert key_of(gone.obj) == key_of(added)
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
@@ -215,10 +229,10 @@ def test_a_new_service_is_held_and_pointed_by_one_write_before_anything_is_made(
 def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_leads() -> None:
     live = place("ts-db-go", annotations={})
     plan = planned(AT_PLACE, at(live))
-    assert names(children_of(plan)) == ["ts-db-go", "ts-db-go-ipv4"]
-    notes = children_of(plan)[0]["metadata"]["annotations"]
+    assert names(children_of(plan)) == ["ts-db-go-ipv4", "ts-db-go"]
+    notes = children_of(plan)[1]["metadata"]["annotations"]
     assert notes["tailscale.com/operator-last-set-ts-tailnet-target-fqdn"] == "db.tail1234.ts.net"
-    assert len(children_of(plan)[1]["endpoints"]) == 2
+    assert len(children_of(plan)[0]["endpoints"]) == 2
 
 
 def test_a_selector_that_somebody_gave_to_a_place_goes() -> None:
@@ -257,6 +271,14 @@ def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
 def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
     assert (grouped.is_fresh(AT_PLACE), grouped.is_fresh(shown)) == (True, False)
+
+
+def test_a_port_that_an_older_service_keeps_is_told() -> None:
+    plan = planned(AT_PLACE, at(place(), contested={Wanted("TCP", 5432): Key("default", "web")}))
+    (note,) = plan.notes
+    assert (note.type, note.reason) == ("Warning", "ProxyPortChanged")
+    assert "for port 5432/TCP of this Service and for Service default/web, which is older" in note.message
+    assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
 
 
 def test_reverts_are_told_and_waited_for() -> None:

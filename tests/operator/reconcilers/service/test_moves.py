@@ -1,10 +1,13 @@
 """Where a Service leads while it moves."""
 
+from dataclasses import replace
+
 import pytest
 from tsoperator.api.objects import Key
 from tsoperator.reconcilers.service.moves import Place, Timers, is_over, led_to
 
 UP, DOWN = Place("new", serves=True), Place("new", serves=False)
+OWN_UP, OWN_DOWN = replace(UP, is_headless=True), replace(DOWN, is_headless=True)
 OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place("older", serves=True)
 
 
@@ -25,6 +28,13 @@ OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place(
         ("placeholder", UP, [OLD], "new", True),
         ("older", DOWN, [OLD, OLDER], "older", False),
         ("old", DOWN, [DEAD, OLDER], "older", False),
+        ("placeholder", OWN_DOWN, [], "", False),
+        ("placeholder", OWN_DOWN, [DEAD], "", False),
+        ("placeholder", OWN_DOWN, [OLD], "old", False),
+        ("placeholder", OWN_UP, [], "new", True),
+        ("new", OWN_DOWN, [], "new", False),
+        ("new", OWN_DOWN, [DEAD], "new", False),
+        ("old", OWN_DOWN, [DEAD], "old", False),
     ],
 )
 def test_clients_are_led_to_a_place_that_serves_the_new_one_first(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.desired.plan import Deletion, Patch, Plan
+from tsoperator.desired.login import Keys
+from tsoperator.desired.plan import Deletion, Patch, Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
@@ -16,13 +17,14 @@ from tsoperator.reconcilers.service.places import Places, abandoned, await_newco
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.settings import Settings
 
-from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
+from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, serving, user_service
 from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
 from tests.support.objects import (
     children_of,
     condition_of,
     deleting,
     deletions_of,
+    down,
     egress_service,
     headless,
     held,
@@ -39,7 +41,7 @@ OWN = Place("ts-db-own", serves=True)
 
 def slice_of(service: Object, *pods: Object) -> Object:
     """The live EndpointSlice of a ClusterIP Service, with *pods*."""
-    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: pods})
+    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
     return stored(made)
 
 
@@ -170,6 +172,13 @@ def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to
     assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
 
 
+def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
+    pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
+    places = Places([NEW_PLACE], [NEW_UP], {GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
+    (made,) = children_of(Plan(steps=upkeep(places, SETTINGS)))
+    assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
+
+
 def test_an_exposed_service_leaves_its_places_at_once() -> None:
     exposed = held(egress_service(EXPOSE, spec=CLUSTER_IP))
     assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == GOES
@@ -189,6 +198,20 @@ def test_what_cannot_be_served_leaves_all_places_as_they_are(
     plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
     assert condition_of(plan)["reason"] == reason
     assert (names(children_of(plan)), gone(plan)) == (["ts-db-old-ipv4"], [])
+
+
+KEYS: dict[str, Keys | Refusal] = {
+    "awaited": Keys(awaited=frozenset({0}), pending=ValueError("waiting")),
+    "refused": Refusal("no", error=ValueError("no")),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_proxy_that_gets_no_key_yet_holds_no_place_at_a_group(keys: Keys | Refusal) -> None:
+    service, observed = pointed_at("ts-db-old", EGRESS), Observed(Children(), places=moving([OLD_PLACE], [], {}))
+    plan = desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS, keys)
+    assert names(children_of(plan)) == ["ts-db-old-ipv4"]
+    assert plan.error == (keys.pending if isinstance(keys, Keys) else keys.error)
 
 
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
@@ -232,6 +255,13 @@ def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> Non
     found = [each.obj for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)]
     assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
     assert upkeep(going, SETTINGS) == ()
+
+
+def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_may_change() -> None:
+    other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
+    steps = upkeep(Places([NEW_PLACE], [NEW_UP, other], GROUPS), SETTINGS)
+    assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
+    assert names(children_of(Plan(steps=steps))) == ["ts-db-new-ipv4"]
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])

@@ -4,12 +4,12 @@ import hashlib
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import Object
+from tsoperator.desired.egressgroup import Port
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
-from tsoperator.reconcilers.service.slices import Group
+from tsoperator.reconcilers.service.slices import Group, Serving
 
-from tests.operator.reconcilers.service.places import group, live_group, pod, user_service
+from tests.operator.reconcilers.service.places import PORT, group, live_group, pod, serving, user_service
 
 SERVED = group()
 FIRST, SECOND, THIRD = pod(0, "10.0.0.1"), pod(1, "10.0.0.2"), pod(2, "10.0.0.3")
@@ -19,26 +19,38 @@ NOT_SERVED = "ProxyGroup 'egress' doesn't serve it yet: look at the conditions o
 class Case(NamedTuple):
     status: str
     reason: str
-    serving: dict[int, list[Object]]
+    serving: dict[int, Serving]
     message: str
     group: Group = SERVED
 
 
+READY = " replicas are ready to route traffic"
+PARTLY = f"{READY}; some of the Service's ports and addresses lead to proxies already"
+OTHER_PORT = Port("UDP", 10001, 53)
+NOBODY = "NotReadyToRouteTraffic"
 NO_RESOURCES = "ClusterResourcesNotReady"
 SOME, ALL = "PartiallyReadyToRouteTraffic", "ReadyToRouteTraffic"
 NO_PROXIES = "ProxyGroup 'egress' has no proxies"
 CASES = {
     "no place": Case("False", NO_RESOURCES, {}, NOT_SERVED),
-    "no group": Case("False", NO_RESOURCES, {4: [FIRST]}, NOT_SERVED, group(obj=None)),
-    "not available": Case("False", NO_RESOURCES, {4: [FIRST]}, NOT_SERVED, group(obj=live_group(available=False))),
-    "no replicas": Case("False", "NoProxiesConfigured", {4: []}, NO_PROXIES, group(obj=live_group(replicas=0))),
-    "a Pod missing": Case("Unknown", NO_RESOURCES, {4: [FIRST]}, "a Pod of ProxyGroup 'egress'", group(pods=[FIRST])),
-    "none": Case("False", "NotReadyToRouteTraffic", {4: []}, "0 out of 2 replicas are ready to route traffic"),
-    "one": Case("True", SOME, {4: [FIRST]}, "1 out of 2"),
-    "both": Case("True", ALL, {4: [FIRST, SECOND]}, "2 out of 2"),
-    "one in both families": Case("True", SOME, {4: [FIRST, SECOND], 6: [SECOND]}, "1 out of 2"),
-    "each in one family": Case("False", "NotReadyToRouteTraffic", {4: [FIRST], 6: [SECOND]}, "0 out of 2"),
-    "scaled down": Case("True", ALL, {4: [FIRST, SECOND, THIRD]}, "2 out of 2", group(pods=[FIRST, SECOND, THIRD])),
+    "no group": Case("False", NO_RESOURCES, {4: serving(FIRST)}, NOT_SERVED, group(obj=None)),
+    "not available": Case(
+        "False", NO_RESOURCES, {4: serving(FIRST)}, NOT_SERVED, group(obj=live_group(available=False))
+    ),
+    "no replicas": Case("False", "NoProxiesConfigured", {4: serving()}, NO_PROXIES, group(obj=live_group(replicas=0))),
+    "a Pod missing": Case(
+        "Unknown", NO_RESOURCES, {4: serving(FIRST)}, "a Pod of ProxyGroup 'egress'", group(pods=[FIRST])
+    ),
+    "none": Case("False", NOBODY, {4: serving()}, f"0 out of 2{READY}"),
+    "one": Case("True", SOME, {4: serving(FIRST)}, "1 out of 2"),
+    "both": Case("True", ALL, {4: serving(FIRST, SECOND)}, "2 out of 2"),
+    "one in both families": Case("True", SOME, {4: serving(FIRST, SECOND), 6: serving(SECOND)}, "1 out of 2"),
+    "each in one family": Case("False", NOBODY, {4: serving(FIRST), 6: serving(SECOND)}, "0 out of 2"),
+    "another port in one": Case("True", SOME, {4: {PORT: [FIRST, SECOND], OTHER_PORT: [SECOND]}}, "1 out of 2"),
+    "another port in none": Case("False", NOBODY, {4: {PORT: [FIRST, SECOND], OTHER_PORT: []}}, f"0 out of 2{PARTLY}"),
+    "scaled down": Case(
+        "True", ALL, {4: serving(FIRST, SECOND, THIRD)}, "2 out of 2", group(pods=[FIRST, SECOND, THIRD])
+    ),
 }
 
 

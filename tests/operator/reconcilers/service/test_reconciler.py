@@ -1,18 +1,19 @@
 """Egress Services and exposed Services on a cluster: the operator runs, and the state of the world is looked at."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from base64 import b64encode
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from clustersim.faults import Failure
-from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
+from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
-from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
+from tests.support.objects import endpoint, endpoint_slice
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.rivals import Rival
 
 NAME = f"default-lb.{DOMAIN}"
 CLOUD = "db.example.org"
@@ -36,27 +37,62 @@ async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -
     assert not await world.gone(stranger)
 
 
-@asynccontextmanager
-async def rival(world: World) -> AsyncIterator[None]:
-    """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
+async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serves(world: World) -> None:
+    world.control.silent.add("default-db")
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "ProxyPending")
+    await world.settled()
+    assert (await pointed(world), await world.records()) == (False, {})
+    assert "once the proxy's Pod is ready and has joined the tailnet" in await message_of(world, egress())
+    world.control.silent.clear()
+    await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
+    assert await pointed(world)
+    assert not await world.writes_when_left_alone()
 
-    async def set_back() -> None:
-        with world.store.subscribe() as changes:
-            while True:
-                if await pointed(world):
-                    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
-                await changes.batch()
 
-    async with running(set_back()):
-        yield
+async def test_an_endpoint_that_gets_ready_last_makes_the_service_ready(world: World) -> None:
+    world.control.silent.add("default-db")  # the test reports in the proxy's place
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "ProxyPending")
+    await world.settled()
+    [service], [secret] = [await world.children(kind, egress()) for kind in (SERVICE, SECRET)]
+    await world.change(secret, {"data": {"device_fqdn": b64encode(f"default-db.{DOMAIN}.".encode()).decode()}})
+    await world.settled()
+    assert await world.reason(egress()) == "ProxyPending"
+    made = endpoint_slice(key_of(service).name, endpoint("2001:db8::1"))
+    metadata = {"namespace": NAMESPACE, "name": "late", "labels": {**service["metadata"]["labels"], **labels(made)}}
+    await world.apply({**made, "metadata": metadata, "addressType": "IPv6", "ports": []})
+    await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
+    assert await pointed(world)
+
+
+async def test_an_egress_service_stays_as_it_is_while_its_pod_is_replaced(world: World) -> None:
+    await world.apply(egress())
+    proxy = await world.joined(egress())
+
+    async def replaced() -> None:
+        await world.delete(proxy.pod)
+        await world.joined(egress())
+
+    written = await world.writes_during(replaced())
+    assert not [request for request in written if "services" in request]
+
+
+def rival(world: World) -> AbstractAsyncContextManager[Rival]:
+    """Set the Service back as often as it is changed."""
+    return Rival(egress(), {"spec": {"externalName": "placeholder"}}, leads_to_proxy).at_work(world)
+
+
+def leads_to_proxy(service: Object) -> bool:
+    """Tell whether *service* points at a proxy."""
+    return "ts-db-" in service["spec"].get("externalName", "")
 
 
 async def pointed(world: World) -> bool:
     """Tell whether the Service points at a proxy."""
-    return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
+    return leads_to_proxy(await world.look(egress()))
 
 
-@pytest.mark.real_time
 async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
@@ -109,7 +145,7 @@ async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cl
     blocker = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "tailscale", "name": name}, "spec": spec}
     await cluster.apply(blocker)  # nobody's: the StatefulSet can't have its own Pod
     async with running_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyPending")
         before = await config(cluster, name)
         await cluster.annotate(egress(), {"tailscale.com/hostname": "orders"})
         await cluster.becomes(lambda: config(cluster, name), before | {"Hostname": "orders"})

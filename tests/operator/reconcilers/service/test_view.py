@@ -1,5 +1,6 @@
 """What the reconciler of Services sees of ProxyGroups in the cache, and which ports it allocates."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -107,6 +108,24 @@ async def test_allocated_ports_stay_and_those_that_the_service_gives_up_are_free
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
 
 
+async def test_of_two_services_with_one_port_the_younger_one_gets_another(seen: Seen) -> None:
+    both = [Wanted("TCP", 80), SQL]
+    web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
+    older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
+    await seen.world.apply(older, web)
+    await asyncio.sleep(1)
+    await seen.world.apply(placed(key_of(db), dict(zip(both, (FREE, FREE + 1), strict=True))), db)
+    first, second = [await seen.places(each) for each in (web, db)]
+    assert first.ports
+    assert second.ports
+    assert (first.contested, first.ports[SQL]) == ({}, FREE)
+    assert (second.contested, second.ports[SQL]) == ({both[0]: key_of(web)}, FREE + 1)
+    assert {*second.ports.values()} & {*first.ports.values(), FREE, FREE + 5} == set()
+    await seen.world.change(older, {"metadata": {"finalizers": ["example.org/a"]}})
+    await seen.world.delete(older)
+    assert (await seen.places(db)).contested == {}
+
+
 async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> None:
     group = PlayedGroup(seen.world)
     await group.start()
@@ -151,24 +170,27 @@ async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it
 
 
 OWNER = Owner("svc", Key("default", "db"))
+JOINED: dict[str, str | Object] = {"device_id": "n1", "device_fqdn": "default-db.tail1234.ts.net."}
 
 
 @pytest.mark.parametrize(
     ("device", "addresses", "place"),
     [
-        ({"device_id": "n1"}, ["10.0.0.1"], Place("ts-db", serves=True)),
-        ({}, ["10.0.0.1"], Place("ts-db", serves=False)),
-        ({"device_id": "n1"}, [], Place("ts-db", serves=False)),
+        (JOINED, ["10.0.0.1"], Place("ts-db", serves=True, is_headless=True)),
+        (JOINED, ["2001:db8::1"], Place("ts-db", serves=True, is_headless=True)),
+        ({"device_id": "n1"}, ["10.0.0.1"], Place("ts-db", serves=False, is_headless=True)),
+        (JOINED, [], Place("ts-db", serves=False, is_headless=True)),
         (None, [], None),
     ],
 )
 async def test_its_own_proxy_serves_once_it_has_joined_and_is_ready(
     seen: Seen, device: dict[str, str | Object] | None, addresses: list[str], place: Place | None
 ) -> None:
+    family = "IPv6" if any(":" in ip for ip in addresses) else "IPv4"
     made = endpoint_slice("ts-db", *(endpoint(ip) for ip in addresses))
     labels = {**made["metadata"]["labels"], **OWNER.labels}
     metadata = {"namespace": NAMESPACE, "name": "ts-db-x", "labels": labels}
-    await seen.world.apply({**made, "metadata": metadata, "addressType": "IPv4", "ports": []})
+    await seen.world.apply({**made, "metadata": metadata, "addressType": family, "ports": []})
     await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place

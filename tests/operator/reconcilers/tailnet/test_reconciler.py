@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from clustersim import objects
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object, uid
 from tsoperator.kube.client import USER_AGENT
@@ -10,7 +11,7 @@ from tsoperator.kube.client import USER_AGENT
 from tests.operator.contract.memory import remembered
 from tests.support.manifests import DOMAIN, connector, proxy_group
 from tests.support.operator import World, running_operator
-from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, other_tailnet
+from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, one_url, other_tailnet
 
 READY, CONNECTOR_READY = "TailnetReady", "ConnectorReady"
 GATE = connector("gate", exitNode=True, tailnet=NAME)
@@ -119,6 +120,42 @@ async def test_preflight_tells_of_a_tailnet_on_its_own_object(world: World, lab:
 async def test_an_operator_that_starts_again_changes_nothing(world: World, joined: OtherTailnet) -> None:
     assert not await world.writes_during(world.restart())
     assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
+
+
+@pytest.mark.simulated
+async def test_a_deleted_connector_whose_tailnet_is_missing_says_so_and_goes_when_it_is_back(
+    world: World, joined: OtherTailnet
+) -> None:
+    await world.delete(GATE)
+    world.sim.store.disown(objects.TAILNET, "", NAME)
+
+    async def said() -> bool:
+        told = await world.condition(GATE, CONNECTOR_READY)
+        return told is not None and "there is no Tailnet 'lab'" in told.message and "by hand" in told.message
+
+    await world.eventually(said)
+    assert "by hand" in (await world.events(GATE))["ConnectorCreationFailed"]
+    await world.restart()
+    assert joined.device_names() == [JOINED]
+    await world.apply(joined.tailnet())
+    await world.eventually(lambda: world.gone(GATE))
+    assert joined.device_names() == []
+
+
+@pytest.mark.simulated
+async def test_the_device_of_a_connector_that_is_deleted_during_a_restart_goes_from_its_own_tailnet(
+    cluster: World,
+) -> None:
+    async with other_tailnet(cluster, first=100) as lab, one_url(cluster.control_url, lab.url) as url:
+        cluster.tailnets.others[url] = lab.control
+        async with running_operator(cluster, login_server=url):
+            await cluster.apply(lab.secret(), lab.tailnet(url), GATE)
+            await has_devices(cluster, lab, JOINED)
+            await cluster.settled()
+        await cluster.delete(GATE)
+        async with running_operator(cluster, login_server=url):
+            await cluster.eventually(lambda: cluster.gone(GATE))
+            assert lab.device_names() == []
 
 
 RESIDENTS: list[tuple[Object, str, str, list[str]]] = [

@@ -1,48 +1,48 @@
-"""How often a Service is pointed at its proxy again, on a clock of the tests'."""
+"""How often a shared object is rewritten, on a clock of the tests'."""
 
 from dataclasses import dataclass, field
 
 import pytest
-from tsoperator.api.objects import Object, key_of
-from tsoperator.reconcilers.service.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Reverts, Rewrites
-
-from tests.support.objects import egress_service
+from tsoperator.api.objects import Key
+from tsoperator.desired.reverts import Reverts
+from tsoperator.runtime.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Rewrites
 
 FIELDS = ("spec.externalName",)
-PROXY = "ts-db-x"
+KEY, GOAL = Key("default", "db"), "ts-db-x"
 
 
 @dataclass
 class Fight:
-    """A Service that somebody sets back, and how we have taken it so far."""
+    """An object that somebody sets back, and how we have taken it so far."""
 
     now: float = 1000.0
     version: int = 1
-    uid: str = "db-uid"
     rewrites: Rewrites = field(init=False)
 
     def __post_init__(self) -> None:
         self.rewrites = Rewrites(lambda: self.now)
 
-    @property
-    def service(self) -> Object:
-        return egress_service(resourceVersion=str(self.version), uid=self.uid)
-
     def seen(self, *fields: str) -> Reverts:
-        """Look at a version of the Service that was not seen before."""
+        """Look at a version of the object that was not seen before."""
         self.version += 1
-        return self.rewrites.look(self.service, fields, PROXY)
+        return self.look(*fields)
+
+    def look(self, *fields: str, goal: str = GOAL) -> Reverts:
+        return self.rewrites.look(KEY, str(self.version), fields, goal)
+
+    def rewrite(self, goal: str = GOAL) -> None:
+        self.rewrites.rewritten(KEY, str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
-        """Look at the Service that is set back some seconds *after* it was rewritten."""
+        """Look at the object that is set back some seconds *after* it was rewritten."""
         self.now += after
         return self.seen(*FIELDS)
 
     def mend(self, reverts: Reverts) -> None:
-        """Wait for as long as is to be waited, and rewrite the Service."""
+        """Wait for as long as is to be waited, and rewrite the object."""
         self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
-        self.rewrites.rewritten(self.service, PROXY)
+        self.rewrite()
 
     def lose(self, times: int, after: float = 1.0) -> list[float]:
         """Be set back so many *times*; return how long was waited each time from one rewrite to the next."""
@@ -55,14 +55,14 @@ class Fight:
 
 
 def fight() -> Fight:
-    """A Service that was pointed at its proxy just now."""
+    """An object that was rewritten just now."""
     begun = Fight()
     assert begun.seen(*FIELDS) == Reverts()
-    begun.rewrites.rewritten(begun.service, PROXY)
+    begun.rewrite()
     return begun
 
 
-def test_a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute() -> None:
+def test_a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute() -> None:
     assert fight().lose(12, after=0.5) == [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST]
 
 
@@ -73,11 +73,11 @@ def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
         assert reverts == Reverts()
         begun.mend(reverts)
     assert begun.set_back(0.25) == Reverts(FIELDS, wait=0.75, settles=1)
-    begun.rewrites.remember_writer(begun.service, "argocd-controller")
+    begun.rewrites.remember_writer(KEY, "argocd-controller")
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
-def test_a_service_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
+def test_an_object_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 2)
     begun.now += 0.5
@@ -112,7 +112,7 @@ def test_the_same_setback_counts_once() -> None:
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_a_writer_who_mends_a_service_and_sets_it_back_again_counts_twice() -> None:
+def test_a_writer_who_mends_an_object_and_sets_it_back_again_counts_twice() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)
@@ -138,41 +138,50 @@ def test_a_writer_who_comes_seldom_is_told_of_and_not_waited_for(every: float) -
 def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
-    begun.rewrites.remember_writer(begun.service, "kustomize-controller")
+    begun.rewrites.remember_writer(KEY, "kustomize-controller")
     assert begun.set_back(MEMORY) == Reverts()
     begun.lose(AT_ONCE)
     assert begun.set_back().who == ""
 
 
-def test_a_service_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
+def test_an_object_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
     begun = fight()
-    assert begun.rewrites.look(begun.service, FIELDS, PROXY) == Reverts(wait=LAG)
-    assert begun.rewrites.look(begun.service, (), PROXY) == Reverts()
+    assert begun.look(*FIELDS) == Reverts(wait=LAG)
+    assert begun.look() == Reverts()
     begun.lose(AT_ONCE)
     begun.now += LAG
-    assert begun.rewrites.look(begun.service, FIELDS, PROXY).fields == FIELDS
+    assert begun.look(*FIELDS).fields == FIELDS
 
 
-def test_a_service_that_was_never_pointed_anywhere_is_no_fight() -> None:
+def test_an_object_that_was_never_rewritten_is_no_fight() -> None:
     begun = Fight()
     assert [begun.set_back() for _ in range(10)] == [Reverts()] * 10
 
 
-@pytest.mark.parametrize("end", ["forgotten", "made anew"])
-def test_the_fight_ends_with_the_service(end: str) -> None:
+def test_the_fight_ends_with_the_object() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
-    if end == "forgotten":
-        begun.rewrites.forget(key_of(begun.service))
-    begun.uid = "other-uid" if end == "made anew" else begun.uid
+    begun.rewrites.forget(KEY)
     assert begun.set_back() == Reverts()
-    begun.rewrites.rewritten(begun.service, PROXY)
+    begun.rewrite()
     assert begun.lose(AT_ONCE) == [1] * AT_ONCE
 
 
-def test_a_service_that_moves_to_another_proxy_is_pointed_there_at_once() -> None:
+def test_an_object_with_another_goal_is_rewritten_at_once() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
-    assert begun.rewrites.look(begun.service, FIELDS, "ts-db-y") == Reverts()
-    begun.rewrites.rewritten(begun.service, "ts-db-y")
-    assert begun.rewrites.look(begun.service, (), "ts-db-y") == Reverts()
+    assert begun.look(*FIELDS, goal="ts-db-y") == Reverts()
+    begun.rewrite("ts-db-y")
+    assert begun.look(goal="ts-db-y") == Reverts()
+
+
+def test_an_object_that_is_deleted_each_time_is_made_anew_more_and_more_rarely() -> None:
+    begun = Fight()
+    begun.rewrites.rewritten(KEY, "", GOAL)
+    waits = []
+    for _ in range(AT_ONCE + 3):
+        begun.now += 0.5
+        waits.append(begun.rewrites.look(KEY, "", FIELDS, GOAL).wait)
+        begun.now += waits[-1]
+        begun.rewrites.rewritten(KEY, "", GOAL)
+    assert waits == [0, 0, 0, 0.5, 1.5, 3.5]

@@ -1,0 +1,40 @@
+"""How to react when another writer keeps reverting an object that the operator shares with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.names import FIELD_MANAGER
+from tsoperator.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Reverts:
+    """How to react when another writer keeps reverting an object.
+
+    *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until this
+    has happened often enough to tell the user. The object may be rewritten in *wait* seconds. The rewrite counts as
+    lasting once the object has stayed as it is for *settles* seconds.
+    """
+
+    fields: Sequence[str] = ()
+    who: str = ""
+    wait: float = 0.0
+    settles: float = 0.0
+
+
+NO_REVERTS = Reverts()
+"""No other writer reverts the object."""
+
+
+def last_writer(live: Object, part: str, *fields: str) -> str:
+    """Return who else last wrote one of the *fields* in a *part* of the *live* object, such as data or spec.
+
+    The managedFields of the object tell that. Return "" if they name nobody.
+    """
+    wanted = {f"f:{field}" for field in fields}
+    writers = [
+        (entry.get("time", ""), entry.get("manager", ""))
+        for entry in live["metadata"].get("managedFields") or ()
+        if entry.get("manager") != FIELD_MANAGER and wanted & (entry.get("fieldsV1") or {}).get(f"f:{part}", {}).keys()
+    ]
+    return max(writers, default=("", ""))[1]

@@ -1,0 +1,117 @@
+"""How often an object that the operator shares with others is rewritten while another writer keeps reverting that."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.objects import Key
+from tsoperator.desired.reverts import NO_REVERTS, Reverts
+
+AT_ONCE = 3
+"""How many times in a row a reverted object is rewritten without waiting."""
+LONGEST = 60.0
+"""The most seconds between two rewrites; an object that is reverted less often than that is rewritten at once."""
+MEMORY = 3600.0
+"""Seconds without a revert after which earlier ones are forgotten."""
+LAG = 5.0
+"""Seconds for which the cache may still show an object as it was before it was rewritten."""
+
+
+@dataclass(slots=True)
+class _Rewritten:
+    """An object that was rewritten for a *goal*: when, and how often it was reverted since."""
+
+    goal: str
+    version: str
+    at: float
+    is_reverted: bool = False
+    quick: int = 0
+    """How many times in a row it was reverted within `LONGEST` seconds."""
+    slowest: float = 0.0
+    """The most seconds that one of these reverts took."""
+    total: int = 0
+    last: float = float("-inf")
+    """When it was last reverted."""
+    fields: Sequence[str] = ()
+    who: str = ""
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Rewrites:
+    """Remembers which objects were rewritten, and says when to do that again; *clock* is monotonic.
+
+    The names of the objects tell them apart, whatever their kinds. Each rewrite has a *goal*, a text that says what the
+    object is to become. A change of the goal is no revert, so everything starts anew with another goal.
+    """
+
+    def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
+        self._clock = clock
+        self._rewritten: dict[Key, _Rewritten] = {}
+
+    def look(self, key: Key, version: str, fields: Sequence[str], goal: str) -> Reverts:
+        """Return how to react to the object named *key*, whose *fields* aren't as the *goal* says; none if all are.
+
+        *version* is the object's resourceVersion, empty if it isn't there.
+        """
+        known = self._rewritten.get(key)
+        if known is None or known.goal != goal:
+            return NO_REVERTS
+        now = self._clock()
+        lag = known.at + LAG - now if version and known.version == version else 0.0
+        if fields and lag > 0:
+            return Reverts(wait=lag)
+        if fields and not known.is_reverted:
+            _count(known, fields, now)
+        known.is_reverted = bool(fields)
+        calm = _calm(known)
+        left = _left(known.at + calm - now)
+        is_loud = known.total > AT_ONCE and bool(fields or left)
+        return Reverts(
+            known.fields if is_loud else (),
+            known.who if is_loud else "",
+            wait=_left(known.at + _pause(known.quick) - now) if fields else 0.0,
+            settles=calm if fields else left,
+        )
+
+    def remember_writer(self, key: Key, who: str) -> None:
+        """Remember *who* reverts the object named *key*."""
+        self._rewritten[key].who = who
+
+    def rewritten(self, key: Key, version: str, goal: str) -> None:
+        """Remember that the object named *key*, which was seen in *version*, has been rewritten for *goal* now."""
+        known = self._rewritten.get(key)
+        if known is None or known.goal != goal:
+            known = self._rewritten[key] = _Rewritten(goal, version, self._clock())
+        known.version, known.at, known.is_reverted = version, self._clock(), False
+
+    def forget(self, key: Key) -> None:
+        """Forget the object named *key*, which is gone or needs no rewrites any more."""
+        self._rewritten.pop(key, None)
+
+
+def _left(seconds: float) -> float:
+    """Return *seconds*, but nothing instead of a moment: a timer may ring that much too early."""
+    return seconds if seconds > 0.001 else 0.0
+
+
+def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
+    """Count that *fields* were reverted."""
+    took = now - known.at
+    known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
+    known.total = known.total + 1 if now - known.last < MEMORY else 1
+    known.last, known.fields = now, fields
+    if known.total == 1:
+        known.who = ""
+
+
+def _pause(times: int) -> float:
+    """Return the seconds between two rewrites of an object that was reverted so many *times* in a row."""
+    return 0.0 if times <= AT_ONCE else min(2.0 ** min(times - AT_ONCE - 1, 10), LONGEST)
+
+
+def _calm(known: _Rewritten) -> float:
+    """Return how long an object must stay as it is before the fight is over: longer than the other writer took."""
+    return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

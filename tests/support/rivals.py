@@ -1,0 +1,38 @@
+"""Another writer that keeps an object as its own manifest says, as Argo CD, Flux or a cluster's add-on manager do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tsoperator.api.objects import Object
+
+from tests.support.cluster import running
+from tests.support.operator import World
+
+
+@dataclass
+class Rival:
+    """Writes *patch* into *obj* whenever *differs* says so of it, *delay* seconds later; *writes* are counted."""
+
+    obj: Object
+    patch: Object
+    differs: Callable[[Object], bool]
+    delay: float = 0.0
+    writes: int = 0
+
+    @asynccontextmanager
+    async def at_work(self, world: World) -> AsyncIterator["Rival"]:
+        """Write until the end of the block."""
+
+        async def set_back() -> None:
+            with world.store.subscribe() as changes:
+                while True:
+                    if self.differs(await world.look(self.obj)):
+                        await asyncio.sleep(self.delay)
+                        await world.change(self.obj, self.patch)
+                        self.writes += 1
+                    await changes.batch()
+
+        async with running(set_back()):
+            yield self
