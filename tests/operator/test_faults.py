@@ -4,11 +4,15 @@ No device, Secret or Service is left over and none is missing, each name leads t
 says what is.
 """
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tsoperator.kube.errors import NotFound
 
-from tests.operator.faultsteps import NODES, Play, grant, proxies, steps, wishes, wrong
+from tests.operator.faultsteps import NODES, PACES, USERS, Play, grant, proxies, steps, wishes, wrong
 from tests.operator.groupsteps import Step, everything, soon_empty
 from tests.support import patient
 from tests.support.manifests import backend
@@ -19,8 +23,11 @@ PAUSE = 5.0
 """Seconds between looks; a request that hangs is given up after a minute, and made again half a minute later."""
 
 
-async def play(taken: list[Step], wish: frozenset[str]) -> None:
-    """Take the steps, end all faults, see that the wish comes true, delete all, and see that nothing is left."""
+async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
+    """Take the steps, end all faults, see that the wish comes true, delete all, and see that nothing is left.
+
+    If a node is named *dead*, it dies before all is deleted, and doesn't come back.
+    """
     async with new_world() as world, other_tailnet(world) as other:
         world.sim.kubelet.add_node(NODES[1])
         stage = Play(world, other=other)
@@ -36,26 +43,41 @@ async def play(taken: list[Step], wish: frozenset[str]) -> None:
             await grant(stage, wish)
             await soon_empty(lambda: wrong(stage, wish), PAUSE)
             await stage.comes_to_rest()
-            await grant(stage, frozenset())
-            await soon_empty(lambda: left(stage, before), PAUSE)
+            await end(stage, dead)
+            await soon_empty(lambda: left(stage, before, dead), PAUSE)
 
 
-async def left(stage: Play, before: set[str]) -> list[str]:
-    """Return what is there that was not there *before*, and the other way round."""
+async def end(stage: Play, dead: str) -> None:
+    """Let a node die if one is named *dead*, and delete all once its Pods are being deleted."""
+    if dead:
+        stage.world.sim.kubelet.kill_node(dead)
+        await asyncio.sleep(max(PACES))
+    for obj in USERS.values():
+        with suppress(NotFound):
+            await stage.world.delete(obj)
+
+
+async def left(stage: Play, before: set[str], dead: str) -> list[str]:
+    """Return what is there that was not there *before*, and the other way round. A *dead* node ends no Pod."""
+    found = [each for each in everything(stage.world) ^ before if not (dead and each.startswith("Pod "))]
     devices = [*proxies(stage.world.control), *proxies(stage.control(NAME))]
-    return [*(everything(stage.world) ^ before), *devices, *await wrong(stage, frozenset())]
+    return [*found, *devices, *([] if dead else await wrong(stage, frozenset()))]
+
+
+DEAD = st.sampled_from(["", *NODES])
+"""The node that is dead when all is deleted."""
 
 
 @pytest.mark.timeout(600)
 @settings(max_examples=3)
-@given(st.lists(steps(), min_size=8, max_size=8), wishes())
-def test_after_a_few_faults_the_world_is_as_the_user_wishes(taken: list[Step], wish: frozenset[str]) -> None:
-    patient.run(play(taken, wish))
+@given(st.lists(steps(), min_size=8, max_size=8), wishes(), DEAD)
+def test_after_a_few_faults_the_world_is_as_the_user_wishes(taken: list[Step], wish: frozenset[str], dead: str) -> None:
+    patient.run(play(taken, wish, dead))
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @settings(max_examples=200 if settings.get_current_profile_name() == "soak" else 5)
-@given(st.lists(steps(), min_size=30, max_size=30), wishes())
-def test_after_many_faults_the_world_is_as_the_user_wishes(taken: list[Step], wish: frozenset[str]) -> None:
-    patient.run(play(taken, wish))
+@given(st.lists(steps(), min_size=30, max_size=30), wishes(), DEAD)
+def test_after_many_faults_the_world_is_as_the_user_wishes(taken: list[Step], wish: frozenset[str], dead: str) -> None:
+    patient.run(play(taken, wish, dead))
