@@ -56,21 +56,31 @@ from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    NotSupported,
+    Unauthorized,
+)
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
 
 LEASE_NAME = "tailscale-operator"
 
-_REFUSED = Backoff(first=1, cap=3600)
+_REFUSED = Backoff(first=1, cap=300)
+_BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
+    Unauthorized: _BAD_CREDENTIALS,
+    CredentialsUnreadable: _BAD_CREDENTIALS,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
-triggers a retry at once.
+triggers a retry at once, and so does a look that finds the tailnet set up in another way than before.
 
 After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
 call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
@@ -109,18 +119,10 @@ async def run(
         aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
-        cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
-        registry.register(CacheMetrics(cache))
-        registry.register(ProxyDevices(cache))
-        registry.register(ProxyGauges(cache))
-        registry.register(GroupGauges(cache, settings.namespace))
+        cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)
 
-        def observe_own(method: str, status: str) -> None:
-            to_control_server(method, status)
-            preflight.observe(status)
-
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)],
@@ -139,9 +141,7 @@ async def run(
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
-        parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now
-        )
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
             reconcilers(parts),
@@ -150,6 +150,7 @@ async def run(
             times=_GATHER,
             feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
+        tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
             await manager.run(
@@ -175,16 +176,15 @@ class Parts(NamedTuple):
     prober: Prober
     node_ports: NodePorts
     dns_prober: dnsprobes.Prober
-    now: Callable[[], datetime]
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, now = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted, now=now)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier, now=now),
+        IngressReconciler(proxies, applier, now=applier.now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
@@ -219,6 +219,16 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
+    """Return an empty cache, with the metrics of what it will hold."""
+    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
+    registry.register(CacheMetrics(cache))
+    registry.register(ProxyDevices(cache))
+    registry.register(ProxyGauges(cache))
+    registry.register(GroupGauges(cache, settings.namespace))
+    return cache
 
 
 def _registry() -> CollectorRegistry:

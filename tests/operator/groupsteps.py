@@ -303,11 +303,14 @@ async def end(world: World, *others: Object) -> None:
             await world.delete(obj)
 
 
-async def soon_empty(look: Callable[[], Awaitable[Collection[str]]]) -> None:
-    """Wait until *look* finds nothing, in virtual time, where patience costs less than looks."""
+async def soon_empty(look: Callable[[], Awaitable[Collection[str]]], pause: float = _PAUSE) -> None:
+    """Wait until *look* finds nothing, in virtual time, where patience costs less than looks.
+
+    It looks every *pause* seconds.
+    """
     for _ in range(_LOOKS):
         if not await look():
             return
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(pause)
     found = sorted(await look())
     assert found == [], found

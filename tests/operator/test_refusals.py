@@ -1,5 +1,6 @@
 """What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
 
+import asyncio
 from functools import partial
 from typing import NamedTuple
 
@@ -8,12 +9,13 @@ from clustersim.faults import Failure
 from clustersim.sim import SimOptions
 from tsoperator.api.objects import Object
 from tsoperator.app import PATIENCE
-from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported
+from tsoperator.tsclient.errors import BadRequest, CredentialsUnreadable, Forbidden, NotSupported, Unauthorized
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.lanes import cases
 from tests.support.manifests import backend, connector, egress, exposed, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
+from tests.support.othertailnet import NAME, other_tailnet
 
 pytestmark = pytest.mark.full
 
@@ -21,6 +23,9 @@ KEYS = ("POST", "/api/v2/tailnet/-/keys")
 PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
 UNSUPPORTED = "UnsupportedByControlServer"
+REFUSED_FOR = 515.0
+"""Seconds after which the next try is as far away as it may be."""
+SEEN_BY_PREFLIGHT = 65.0
 
 
 class Parent(NamedTuple):
@@ -64,9 +69,16 @@ async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(worl
 
 
 @pytest.mark.parametrize(
-    ("error", "first", "longest"), [(BadRequest, 1, 3600), (Forbidden, 1, 3600), (NotSupported, 60, 86_400)]
+    ("error", "first", "longest"),
+    [
+        (BadRequest, 1, 300),
+        (Forbidden, 1, 300),
+        (Unauthorized, 1, 60),
+        (CredentialsUnreadable, 1, 60),
+        (NotSupported, 60, 86_400),
+    ],
 )
-def test_a_refusal_is_tried_again_within_the_hour_and_what_is_lacking_within_a_day(
+def test_a_refusal_is_tried_again_within_five_minutes_and_what_is_lacking_within_a_day(
     error: type[Exception], first: float, longest: float
 ) -> None:
     waits = [PATIENCE[error].delay(failures) for failures in (0, 1, 100)]
@@ -162,3 +174,27 @@ async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world:
     assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent, "ProxyFailed"))
     world.control.scopes.add("auth_keys")
     await world.eventually(lambda: world.proxy(parent.obj))
+
+
+@pytest.mark.simulated
+async def test_what_was_refused_again_and_again_works_soon_after_the_scope_is_there(cluster: World) -> None:
+    cluster.control.scopes.remove("auth_keys")
+    async with running_operator(cluster):
+        await cluster.apply(egress())
+        await asyncio.sleep(REFUSED_FOR)
+        cluster.control.scopes.add("auth_keys")
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated", SEEN_BY_PREFLIGHT)
+
+
+@pytest.mark.simulated
+async def test_what_another_tailnet_refused_again_and_again_works_soon_after_it_is_mended(world: World) -> None:
+    async with other_tailnet(world) as lab:
+        await world.apply(lab.secret(), lab.tailnet())
+        await world.becomes(lambda: world.reason(lab.tailnet(), "TailnetReady"), "TailnetValid")
+        await world.settled()
+        lab.control.scopes.remove("auth_keys")
+        lab.control.revoke_tokens()
+        await world.apply(gate := connector("gate", exitNode=True, tailnet=NAME))
+        await asyncio.sleep(REFUSED_FOR)
+        lab.control.scopes.add("auth_keys")
+        await world.becomes(lambda: world.reason(gate, "ConnectorReady"), "ConnectorCreated", SEEN_BY_PREFLIGHT)

@@ -33,7 +33,7 @@ from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
 from tsoperator.desired.secret import BY_DEVICE, device_of
 from tsoperator.desired.zones import Suffixes
-from tsoperator.runtime.apply import Applier, Failed, utc_now
+from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.settings import Settings
@@ -60,19 +60,14 @@ class Proxies:
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         suffixes: Callable[[], Suffixes] = Suffixes,
-        now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*clock* is monotonic, *now* is the wall clock.
-
-        *suffixes* tells which suffixes of MagicDNS names are known.
-        """
+        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
         self.cache = cache
         self.settings = settings
         self.suffixes = suffixes
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._now = now
         self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone; -inf: don't wait
         self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
@@ -99,7 +94,7 @@ class Proxies:
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
         """Return, by UID, how many seconds ago the grace periods of those of *pods* ended that should be gone."""
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
-        late = {pod: (self._now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
+        late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
         return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:

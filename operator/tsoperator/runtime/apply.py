@@ -68,7 +68,7 @@ class Applier:
         self._events = events
         self._run_errand = run_errand
         self._explain = explain
-        self._now = now
+        self.now = now
         self.journal = Journal(cache.listen)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
@@ -253,7 +253,7 @@ class Applier:
         old = [condition for condition in live.get("conditions") or () if condition["type"] in types]
         conditions = set_condition(old, wanted["conditions"], now="")
         if conditions != old:
-            now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
             conditions = set_condition(old, wanted["conditions"], now)
         return {**wanted, "conditions": conditions}
 

@@ -140,6 +140,11 @@ class Controller:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
 
+    def retry_refused(self) -> None:
+        """Reconcile now the keys whose last error a retry could not fix, because somebody may have fixed its cause."""
+        for key in self._patience:
+            self._queue.add(key)
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:

@@ -122,6 +122,7 @@ class Manager:
         self._times = times or EnqueueTimes()
         self._queues: dict[str, WorkQueue] = {}
         self._watches: list[_Watch] = []
+        self._controllers: list[Controller] = []
         self._leads = asyncio.Event()
         self._stands_by = False
         for reconciler in reconcilers:
@@ -133,6 +134,11 @@ class Manager:
                 watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, gatherer)
                 self._watches.append(watch)
                 watch.feed.listen(resource, partial(self._changed, watch))
+
+    def retry_refused(self) -> None:
+        """Reconcile now all keys whose last error a retry could not fix, because somebody may have fixed its cause."""
+        for each in self._controllers:
+            each.retry_refused()
 
     async def run(
         self,
@@ -189,17 +195,22 @@ class Manager:
                 await self._work(beside)
         finally:
             self._leads.clear()
+            self._controllers = []
             for queue in self._queues.values():
                 queue.clear()
 
     async def _work(self, beside: Sequence[Program]) -> None:
+        controllers = {
+            each.name: Controller(each.name, each.reconcile, self._queues[each.name], self._metrics, self._policy)
+            for each in self._reconcilers
+        }
+        self._controllers = [*controllers.values()]
         async with asyncio.TaskGroup() as tasks:
             for program in beside:
                 tasks.create_task(program())
             tasks.create_task(self._resync(), name="resync")
-            for each in self._reconcilers:
-                controller = Controller(each.name, each.reconcile, self._queues[each.name], self._metrics, self._policy)
-                tasks.create_task(controller.run(), name=each.name)
+            for name, controller in controllers.items():
+                tasks.create_task(controller.run(), name=name)
 
     async def _resync(self) -> None:
         while True:

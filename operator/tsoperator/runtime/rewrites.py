@@ -41,10 +41,10 @@ def _loop_time() -> float:
 
 
 class Rewrites:
-    """Remembers which objects of one kind were rewritten, and says when to do that again; *clock* is monotonic.
+    """Remembers which objects were rewritten, and says when to do that again; *clock* is monotonic.
 
-    Each rewrite has a *goal*, a text that says what the object is to become. A change of the goal is no revert, so
-    everything starts anew with another goal.
+    The names of the objects tell them apart, whatever their kinds. Each rewrite has a *goal*, a text that says what the
+    object is to become. A change of the goal is no revert, so everything starts anew with another goal.
     """
 
     def __init__(self, clock: Callable[[], float] = _loop_time) -> None:

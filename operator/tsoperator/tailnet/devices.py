@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Pace:
     first: float = 0.5
     longest: float = 10.0
     interval: float = 300.0
-    denied: float = 3600.0
+    denied: float = 300.0
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
@@ -96,6 +97,7 @@ class Devices:
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
         self._not_before = 0.0  # when the list may be read again, by the event loop's clock
+        self._hurry = asyncio.Event()  # the list may be read at once
         self._failure: ControlError | None = None  # the error of the last read, if it failed
         self._first_try: asyncio.Future[None] | None = None  # what those wait for who need the list
 
@@ -189,11 +191,20 @@ class Devices:
             elif self._failure is not None:
                 raise self._failure.with_traceback(None)
 
+    def retry(self) -> None:
+        """If the list could not be read, read it now, because somebody may have fixed the cause."""
+        if self._failure is not None:
+            self._not_before = self._now()
+            self._hurry.set()
+
     async def follow(self) -> None:
         """Keep the table up to date until cancelled, starting when somebody first asks for a device."""
         await self._wanted.wait()
         while True:
-            await asyncio.sleep(self._not_before - self._now())
+            self._hurry.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._not_before):
+                    await self._hurry.wait()
             self._wanted.clear()
             try:
                 async with self._reading:

@@ -19,7 +19,14 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, Forbidden, Unauthorized
+from tsoperator.tsclient.errors import (
+    UNTOLD,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    Granted,
+    Unauthorized,
+)
 from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
 
 log = logging.getLogger(__name__)
@@ -37,7 +44,8 @@ class Findings:
     """The result of a look.
 
     *passed* says by check whether it passed; it leaves out the checks that could not be made. *wrong* has a message for
-    each check that failed. *news* are further notes to report. *server* is the kind of control server.
+    each check that failed. *news* are further notes to report. *server* is the kind of control server. *granted* is
+    what the OAuth client may do, as the server says.
 
     The checks are ``api`` (it answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the OAuth
     scopes) and ``tags`` (the OAuth client has one).
@@ -47,6 +55,7 @@ class Findings:
     wrong: dict[str, str] = field(default_factory=dict)
     news: list[Note] = field(default_factory=list)
     server: str = ""
+    granted: Granted = UNTOLD
 
     @property
     def complete(self) -> bool:
@@ -108,7 +117,13 @@ class Preflight:
         self._looking = False
         self._refused = False
         self._told: list[Note] | None = None  # what was told last, if anything was
+        self._listeners: list[Callable[[], None]] = []
         self.findings = Findings()
+        tailnet.listen(self.observe)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a look finds something else than the one before it."""
+        self._listeners.append(listener)
 
     def observe(self, status: str) -> None:
         """Take note of how the control server answered a call: if it refused, the next look is within a minute."""
@@ -119,10 +134,14 @@ class Preflight:
 
         What was found is told if it is news, and again each hour while something is missing.
         """
-        minutes = 0
+        minutes, before = 0, None
         while True:
             try:
                 self.findings = await self._look_quietly()
+                if before not in (None, self.findings):
+                    for listener in self._listeners:
+                        listener()
+                before = self.findings
                 if minutes >= _HOUR or self.findings.notes != self._told:
                     minutes = 0
                     told, self._told = self._told, self.findings.notes
@@ -162,7 +181,7 @@ class Preflight:
     async def _look(self, findings: Findings) -> None:
         """Fill in *findings*. Each check needs the ones before it. Raises ControlError."""
         url = self._tailnet.url
-        granted = await self._tailnet.granted()
+        granted = findings.granted = await self._tailnet.granted(anew=True)
         findings.passed |= {"api": True, "credentials": True}
         if granted.tags is not None:
             findings.passed["tags"] = True

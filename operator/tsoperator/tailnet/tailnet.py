@@ -55,6 +55,8 @@ class Tailnet:
         self._calls = Calls()
         self._auth_keys = AuthKeys(kube, client, self._calls)
         self._upkeep = DeviceUpkeep(client, self.devices, self._calls, cache)
+        preflight.listen(self.devices.retry)
+        preflight.listen(self._upkeep.retry)
 
     async def run(self) -> None:
         """Follow the devices, make calls, and look whether the tailnet is set up, until cancelled."""
@@ -148,6 +150,7 @@ class Tailnets:
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
         self._name_listeners: list[Callable[[], None]] = []
+        self._finding_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
 
@@ -214,6 +217,8 @@ class Tailnets:
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
+        for told in self._finding_listeners:
+            tailnet.preflight.listen(told)
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
@@ -277,8 +282,8 @@ class Tailnets:
         """Delete a device from the tailnet in which it is. Raises ControlError, Pending.
 
         Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may have the
-        device. No other device has its ID at the same URL, so only the right tailnet deletes it. If none of them has
-        it, see `_see_that_it_is_gone`.
+        device. No other device has its ID at the same URL, so only the right tailnet deletes it. The device is gone if
+        it was certainly in a tailnet that doesn't have it any more.
         """
         if step.device in self._deleted.get(step.owner, ()):
             return
@@ -292,20 +297,15 @@ class Tailnets:
             if await each.delete(step):
                 self._deleted[step.owner].add(step.device)
                 return
-        self._see_that_it_is_gone(step, asked)
+            if _was_in(each, step):
+                return
+        self._check_that_it_is_gone(step, asked)
 
-    def _see_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
-        """See that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
+    def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
+        """Check that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
 
-        It is gone if it was certainly in one of them. Headscale has one tailnet at a URL. Tailscale has many, but a
-        MagicDNS domain belongs to one. Where no device tells the domain, the tailnet that the parent names counts if
-        all others have been asked, too.
+        Nobody knows in which one it was. So the one that the parent names counts, if all others have been asked, too.
         """
-        if _is_headscales(step.device) and any(each.client.url == step.url for each in asked):
-            return
-        _await_lists(asked)
-        if any(each.devices.has_domain_of([step.name]) for each in asked):
-            return
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
         for name in self._held():
             if name not in self._tailnets:
@@ -344,6 +344,12 @@ class Tailnets:
         self._name_listeners.append(listener)
         for each in self._tailnets.values():
             each.devices.listen_to_names(listener)
+
+    def listen_to_findings(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a look finds a tailnet set up in another way than before."""
+        self._finding_listeners.append(listener)
+        for each in self._tailnets.values():
+            each.preflight.listen(listener)
 
     def all(self, resource: Resource) -> list[Object]:
         """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""
@@ -384,6 +390,17 @@ def _may_have(tailnet: Tailnet, step: DeleteDevice) -> bool:
         return tailnet.name == step.tailnet or (step.tailnet is None and not _is_headscales(step.device))
     known = tailnet.devices.known(step.device)  # the URL of its Tailnet may have been changed
     return known is not None and bool(step.name) and lookup_name(known.name) == lookup_name(step.name)
+
+
+def _was_in(tailnet: Tailnet, step: DeleteDevice) -> bool:
+    """Tell whether the device of *step* was certainly in *tailnet*, which doesn't have it any more. Raises Pending.
+
+    Headscale has one tailnet at a URL. Tailscale has many, but each MagicDNS domain belongs to one of them.
+    """
+    if _is_headscales(step.device) and tailnet.client.url == step.url:
+        return True
+    _await_lists([tailnet])
+    return tailnet.devices.has_domain_of([step.name])
 
 
 def _is_headscales(device_id: str) -> bool:

@@ -37,7 +37,7 @@ class Retry:
     """
 
     soon: float = 30.0
-    later: float = 600.0
+    later: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,14 @@ class DeviceUpkeep:
             del there.news[: there.shown]
             there.shown = 0
             self._forget_if_empty(owner)
+
+    def retry(self) -> None:
+        """Let the changes that failed be asked for again now, because somebody may have changed the policy."""
+        now = asyncio.get_running_loop().time()
+        for memory in self._memories.values():
+            memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
+            for device, _ in memory.failures:
+                self._devices.announce(device)
 
     def forget(self, owner: Owner) -> None:
         """Forget a parent that has no proxies any more."""

@@ -45,6 +45,16 @@ class TailnetClient:
         self._tokens = TokenSource(self._transport, credentials, clock)
         self._device_lists = DeviceListReader()
 
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call *listener* with the status of each answer, as *observe* is called."""
+        observe = self._transport.observe
+
+        def tell(method: str, status: str) -> None:
+            observe(method, status)
+            listener(status)
+
+        self._transport.observe = tell
+
     def use(self, credentials: ClientCredentials) -> None:
         """Use other *credentials* of the same tailnet from now on."""
         self._tokens.use(credentials)
@@ -94,11 +104,14 @@ class TailnetClient:
         """
         (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
 
-    async def granted(self) -> Granted:
-        """Return what the OAuth client may do, as the server says when it issues an access token."""
+    async def granted(self, *, anew: bool = False) -> Granted:
+        """Return what the OAuth client may do, as the server says when it issues an access token.
+
+        If asked *anew*, get another token: what the server allows may have changed since it issued the present one.
+        """
         try:
             async with asyncio.timeout(self._retry.call):
-                await self._tokens.token()
+                await self._tokens.token(anew=anew)
         except TimeoutError:
             raise Unavailable(f"the control server {self.url} gave no token within {self._retry.call:g} s") from None
         return self._tokens.granted

@@ -33,7 +33,7 @@ _SERVICES: Final = "services"
 _READ = {_SERVICES: "Services"}  # what a Tailnet needs with read access only
 _SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": _SERVICES}  # by a part of a call's path
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
-_AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
+_AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
 _PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"

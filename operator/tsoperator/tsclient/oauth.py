@@ -146,8 +146,8 @@ class TokenSource:
         """What the present token allows; `UNTOLD` if there is none."""
         return self._token.granted if self._token else UNTOLD
 
-    async def token(self) -> SecretStr:
-        """Return a token that does not expire soon.
+    async def token(self, *, anew: bool = False) -> SecretStr:
+        """Return a token that does not expire soon, or if asked *anew*, another one than the present one.
 
         Raises ControlError. If a request for a token fails, all callers that waited for it get that error, so that they
         don't try one after the other.
@@ -159,7 +159,7 @@ class TokenSource:
             found = self._credentials()
             credentials = await found if isinstance(found, Awaitable) else found
             token = self._token
-            if token is None or token.credentials != credentials or self._clock() >= token.renew_at:
+            if anew or token is None or token.credentials != credentials or self._clock() >= token.renew_at:
                 token = self._token = await self._renewed(credentials)
             return token.value
 

@@ -235,6 +235,17 @@ async def test_a_proxy_that_is_in_another_tailnet_than_its_owner_names_is_refuse
     assert bool(view.refusal) == bool(words)
 
 
+async def test_a_new_replica_gets_no_key_until_the_lists_tell_where_the_others_are(
+    sim: ClusterSim, proxies: Proxies, tailnets: Tailnets, lab: Lab
+) -> None:
+    tailnets.at("lab").client.url = sim.control_url
+    wanted = replace(PROXY, owner=GATE, key=Key(OPERATOR_NAMESPACE, "ts-gate"), tailnet="lab", replica_count=2)
+    found = await proxies.auth_keys(PARENT, wanted, logged_in(sim.control_url))
+    assert isinstance(found, Keys)
+    assert (found.awaited, isinstance(found.pending, Pending)) == (frozenset({1}), True)
+    assert not lab.control.keys
+
+
 async def test_a_refused_tailnet_goes_on_for_proxies_in_it(proxies: Proxies, tailnets: Tailnets, lab: Lab) -> None:
     tailnets.refuse("lab", "its Secret is empty")
     newcomer, there = (proxies.tailnet("lab", GATE, each) for each in (NO_CHILDREN, logged_in(lab.url)))

@@ -128,6 +128,17 @@ def test_the_end_of_a_reconcile_says_when_its_key_comes_again(ends: Sequence[End
     assert times_of(*ends, seconds=30, policy=PATIENT) == times
 
 
+@in_virtual_time
+async def test_a_key_that_was_refused_is_tried_when_told_to_and_no_other() -> None:
+    for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
+        script = Script(end)
+        ground = Ground(script, PATIENT)
+        asyncio.get_running_loop().call_at(now() + 4, ground.controller.retry_refused)
+        start = now()
+        await ground.run(10, A)
+        assert [each - start for each in script.times] == times
+
+
 @pytest.mark.parametrize(
     ("ends", "times"),
     [

@@ -289,6 +289,20 @@ async def test_a_failure_passes(control: Control, client: TailnetClient, status:
         await until(lambda: devices.known(device.node_id) is not None)
 
 
+async def test_a_list_that_was_denied_is_read_at_once_when_the_tailnet_is_set_up_in_another_way(
+    control: Control, client: TailnetClient
+) -> None:
+    control.fail(403, path=LIST[1])
+    device = join(control)
+    devices = Devices(client)
+    async with running(devices.follow()):
+        await devices.first_try()
+        devices.retry()
+        await until(lambda: devices.known(device.node_id) is not None)
+        devices.retry()
+    assert (control.requests[LIST], Pace().denied) == (2, 300)
+
+
 async def test_other_tasks_run_while_many_devices_change(control: Control, client: TailnetClient) -> None:
     turn = 0
 

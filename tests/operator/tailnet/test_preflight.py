@@ -92,7 +92,6 @@ async def ground_of(world: World) -> AsyncIterator[Ground]:
             world.control_url,
             lambda: credentials,
             retry=Retry(tries=1),
-            observe=lambda _, status: preflight.observe(status),
         )
         nap, pod = Nap(), own_pod(world.api, settings(pod_name=OPERATOR))
         preflight = Preflight(client, EventRecorder(world.api), pod, sleep=nap)
@@ -226,6 +225,26 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Groun
     ground.nap.left, ground.nap.meanwhile = 3, lambda: ground.preflight.observe(status)
     await ground.run_a_while()
     assert ground.control.requests[LIST] == looks
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda control: None, 0),
+        (lambda control: control.scopes.remove("services"), 1),
+        (lambda control: control.own_tags.append("tag:other"), 1),
+    ],
+    ids=["nothing", "a scope", "a tag"],
+)
+async def test_a_look_that_finds_something_else_is_told_to_those_who_listen(
+    ground: Ground, change: Callable[[Control], object], told: int
+) -> None:
+    found: list[Findings] = []
+    ground.preflight.listen(lambda: found.append(ground.preflight.findings))
+    ground.nap.left = 24 * 60
+    ground.nap.meanwhile = lambda: change(ground.control)
+    await ground.run_a_while()
+    assert found == [ground.preflight.findings] * told
 
 
 async def test_news_is_told_the_log_at_once_and_no_event_without_a_pod(

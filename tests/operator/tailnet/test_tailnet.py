@@ -438,6 +438,14 @@ async def test_a_device_that_no_tailnet_has_is_gone_only_if_it_was_certainly_in_
         await delete(lab.tailnets, step)
 
 
+async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(sim: ClusterSim, lab: Lab) -> None:
+    device = together(sim, lab)
+    join(lab.control, "other")
+    lab.control.delete_device(device)
+    await delete(lab.tailnets, deletion(sim, device, LAB))
+    assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
+
+
 @pytest.mark.parametrize(("name", "left"), [("gate.tail5678.ts.net", 0), ("other.tail5678.ts.net", 1), ("", 1)])
 async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
     sim: ClusterSim, lab: Lab, name: str, left: int

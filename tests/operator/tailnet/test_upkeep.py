@@ -117,7 +117,7 @@ async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
     assert (tailnet.news(), tailnet.failures) == ([], {})
 
 
-@pytest.mark.parametrize(("status", "seconds"), [(400, 600), (403, 600), (500, 30), (429, 30)], ids=str)
+@pytest.mark.parametrize(("status", "seconds"), [(400, 300), (403, 300), (500, 30), (429, 30)], ids=str)
 async def test_each_failure_is_told_and_remembered_with_the_time_at_which_it_may_be_tried_again(
     tailnet: Tailnet, status: int, seconds: float
 ) -> None:
@@ -131,6 +131,18 @@ async def test_each_failure_is_told_and_remembered_with_the_time_at_which_it_may
         assert "keeps the tags tag:k8s: it could not be given tag:a: " in finding.message
         assert seconds - 10 < failed.seconds <= seconds
         assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (number, [])
+
+
+async def test_what_was_refused_may_be_tried_at_once_when_the_tailnet_is_set_up_in_another_way(
+    tailnet: Tailnet,
+) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(403, path="/tags")
+    await tailnet.change(set_tags(device))
+    told = tailnet.told.count(device.node_id)
+    tailnet.upkeep.retry()
+    assert tailnet.failures[device.node_id, TAGS].seconds <= 0
+    assert tailnet.told.count(device.node_id) == told + 1
 
 
 async def test_a_failure_ends_with_a_success_or_where_nothing_is_wanted_any_more(tailnet: Tailnet) -> None:

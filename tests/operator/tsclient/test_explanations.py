@@ -114,7 +114,7 @@ CASES = {
         ),
     ),
     "another bad request": Case(
-        BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within the hour"), "tagOwners"
+        BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within five minutes"), "tagOwners"
     ),
     "no such call": Case(
         NotSupported("x", 404, "404 page not found", Call(HEADSCALE, KEYS)),
@@ -156,7 +156,7 @@ CASES = {
         "UnsupportedByControlServer",
     ),
     "no token for a Tailnet": Case(NoToken("the API server gives no token"), ("gives no token",), "oauth.audience"),
-    "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within the hour"),
+    "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within five minutes"),
 }
 
 

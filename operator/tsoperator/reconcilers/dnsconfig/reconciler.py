@@ -113,7 +113,7 @@ class DNSConfigReconciler:
         return Result(removal.again)
 
     async def _reverts(self, wanted: clusterdns.Outcome, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
-        """Return how another writer keeps undoing the writes that are *wanted*; rare live reads tell who."""
+        """Return how another writer keeps undoing the writes that are *wanted*; a rare live read tells who it is."""
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
         for key in {*versions, *due}:

@@ -60,7 +60,7 @@ class ServiceReconciler:
         self._applier = applier
         self._client = client
         self._clock = clock
-        self._rewrites = Rewrites(clock)
+        self._rewrites = Rewrites()
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings

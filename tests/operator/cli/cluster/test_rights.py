@@ -40,7 +40,7 @@ def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs
     more = {*questions(installed({**given, "OPERATOR_CLUSTER_DNS_CONFIGMAP": "dns-base"}))} - {
         *questions(installed(given))
     }
-    places = {"list": "", "watch": "", "patch": "kube-system"}
+    places = {"list": "", "watch": "", "get": "kube-system", "patch": "kube-system"}
     assert more == {Question(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
 
 

@@ -71,9 +71,13 @@ class Told(NamedTuple):
 
 
 MANAGED = after(coredns())
+OWNED = "# It belongs to the operator in namespace tailscale.\n"
+EARLIER = coredns(MANAGED.configmaps[0]["data"]["Corefile"].replace(OWNED, ""))
 CASES = {
     "written": Told(wanted(), 1, None),
     "written before": Told(wanted(dns=MANAGED), 0, None),
+    "written by an earlier version": Told(wanted(dns=EARLIER), 1, None),
+    "written by an earlier version, and then by this one": Told(wanted(dns=after(EARLIER)), 0, None),
     "written before, without the right": Told(wanted(dns=MANAGED, may=False), 0, None),
     "written before, for a nameserver that is away": Told(wanted(dns=MANAGED, problem="no Pod"), 0, None),
     "a nameserver that isn't ready": Told(wanted(problem="no Pod"), 0, "NameserverPending"),

@@ -93,7 +93,6 @@ async def pointed(world: World) -> bool:
     return leads_to_proxy(await world.look(egress()))
 
 
-@pytest.mark.real_time
 async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from clustersim import objects
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object, uid
 from tsoperator.kube.client import USER_AGENT
@@ -119,6 +120,26 @@ async def test_preflight_tells_of_a_tailnet_on_its_own_object(world: World, lab:
 async def test_an_operator_that_starts_again_changes_nothing(world: World, joined: OtherTailnet) -> None:
     assert not await world.writes_during(world.restart())
     assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
+
+
+@pytest.mark.simulated
+async def test_a_deleted_connector_whose_tailnet_is_missing_says_so_and_goes_when_it_is_back(
+    world: World, joined: OtherTailnet
+) -> None:
+    await world.delete(GATE)
+    world.sim.store.disown(objects.TAILNET, "", NAME)
+
+    async def said() -> bool:
+        told = await world.condition(GATE, CONNECTOR_READY)
+        return told is not None and "there is no Tailnet 'lab'" in told.message and "by hand" in told.message
+
+    await world.eventually(said)
+    assert "by hand" in (await world.events(GATE))["ConnectorCreationFailed"]
+    await world.restart()
+    assert joined.device_names() == [JOINED]
+    await world.apply(joined.tailnet())
+    await world.eventually(lambda: world.gone(GATE))
+    assert joined.device_names() == []
 
 
 @pytest.mark.simulated
