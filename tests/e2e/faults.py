@@ -10,9 +10,9 @@ from tests.e2e.cluster import Cluster, Object
 from tests.e2e.product import NAMESPACE, TREE
 from tests.e2e.testbed.control import FIRST
 from tests.e2e.testbed.management import Management, replace_tags
+from tests.e2e.testbed.network import FIRST_NODE
 from tests.e2e.workloads import BALANCED, NOWHERE, exposed_service
 
-NODE = "node1"
 STANZA = TREE / "coredns" / "stub-domain.conf"
 _CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
 _ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -192,8 +192,8 @@ def _written(cluster: Cluster, resource: str, name: str, namespace: str) -> Obje
 @contextmanager
 def _cordoned(cluster: Cluster) -> Iterator[None]:
     """Let the node take no new Pods."""
-    cluster.bed.kubectl("cordon", NODE)
+    cluster.bed.kubectl("cordon", FIRST_NODE.name)
     try:
         yield
     finally:
-        cluster.bed.kubectl("uncordon", NODE)
+        cluster.bed.kubectl("uncordon", FIRST_NODE.name)

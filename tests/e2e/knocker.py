@@ -16,15 +16,15 @@ from urllib.parse import SplitResult, urlsplit
 
 PATIENCE = 5.0  # seconds for a connection
 PORTS = itertools.cycle(range(1024, 32768))
-"""The source ports. Each one is used once in a long time, as explained at `knock`; the kernel chooses other ones."""
+"""The source ports, which are below those that the kernel chooses. `knock` says why each is used so rarely."""
 QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def knock(target: SplitResult) -> bytes:
     """Return what the server at *target* says on a new connection; its name is looked up each time.
 
-    The node remembers for two minutes where it sent a connection that nobody answered. Another connection from the same
-    source port is sent there too, so it isn't a new one in the eyes of the node.
+    The node remembers for two minutes where it sent a connection that nobody answered. It sends another connection from
+    the same source port there, too, as if that weren't a new one. So each connection has another port.
     """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
     # As users' programs do: the address of the family that is there, and the search path of the Pod.

@@ -261,7 +261,6 @@ def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-@pytest.mark.full(share=6)
 def test_another_writer_that_removes_the_stub_domain_is_named_until_it_stops(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:

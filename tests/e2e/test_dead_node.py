@@ -18,7 +18,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 from tests.support.manifests import proxy_class
 
-pytestmark = [pytest.mark.full(share=5), pytest.mark.timeout(600, func_only=True)]
+pytestmark = [pytest.mark.full(share=6), pytest.mark.timeout(600, func_only=True)]
 
 WIDE = proxy_group("wide", replicas=2, proxyClass="spread")
 SPREAD = proxy_class(
@@ -70,7 +70,7 @@ def outcome(cluster: Cluster, nameserver: str, node: Node, shared_namespace: str
     return load.since(died)
 
 
-def test_new_connections_fail_for_a_minute_at_most_when_a_node_dies(
+def test_new_connections_fail_for_about_a_minute_at_most_when_a_node_dies(
     outcome: Outcome, say: Callable[[object], None]
 ) -> None:
     died = outcome.attempts[0].at
