@@ -103,11 +103,15 @@ def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
     return Claim(standing, _created(source), owner or _NOBODY, ports)
 
 
+def destination_name(service: Object) -> str:
+    """Return the name of the device to which an egress *service* leads; empty if it gives none."""
+    return lookup_name(annotations(service).get(ANNOTATION_TAILNET_FQDN, ""))
+
+
 def asked_name(service: Object) -> str:
     """Return the name that an egress *service* asks for; empty if it asks for none, or is invalid, or leaves."""
-    if is_deleting(service) or is_opted_out(service) or _is_invalid(service):
-        return ""
-    return lookup_name(annotations(service).get(ANNOTATION_TAILNET_FQDN, ""))
+    name = destination_name(service)
+    return "" if not name or is_deleting(service) or is_opted_out(service) or _is_invalid(service) else name
 
 
 def noted_name(child: Object) -> str:

@@ -95,9 +95,9 @@ class GroupChanges:
         }
 
     def sharing(self, cluster_ip: Object) -> set[Key]:
-        """Return the Services whose ClusterIP Services have a port of the proxies that *cluster_ip* has, or had."""
+        """Return the Services that share one of the proxies' ports of *cluster_ip*, an old or a new state of it."""
         found = (self._cache.indexed(SERVICE, BY_PROXY_PORT, port) for port in by_proxy_port(cluster_ip))
-        return {served_service(each) for some in found for each in some}
+        return {served_service(each) for some in found if len(some) > 1 for each in some}
 
     def _all(self, group: str) -> set[Key]:
         placed = map(served_service, self._cache.indexed(SERVICE, BY_SERVING_GROUP, group))

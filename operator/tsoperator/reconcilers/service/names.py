@@ -11,6 +11,7 @@ from tsoperator.desired.nameclaims import (
     Claim,
     Standing,
     asked_name,
+    destination_name,
     egress_claim,
     forwarded_ports,
     holding,
@@ -34,9 +35,9 @@ class NamesView:
 
     def holder(self, service: Object) -> Claim | None:
         """Return the claim of the object that has the name for which *service* asks; None if *service* may use it."""
-        name, ports = self._asked(service), forwarded_ports(service)
-        if not name:
+        if not self._is_shared(service) or not (name := self._asked(service)):
             return None
+        ports = forwarded_ports(service)
         devices = [*self._devices(name)]
         if not devices and all(forwarded_ports(each) == ports for each in self._leading(name)):
             return None  # whoever has the name, all share it
@@ -48,9 +49,9 @@ class NamesView:
 
         They are all that lead to the same name, if it is *service* that has the name in that state.
         """
-        name = self._asked(service)
+        name = destination_name(service)
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
-        if not others:
+        if not others or not self._asked(service):
             return ()
         mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
         return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
@@ -59,9 +60,19 @@ class NamesView:
         """Return the Services that may get or lose their name as a name is noted on *child*, or isn't any more."""
         name = noted_name(child)
         found = self._leading(name) if name else []
+        if not found:
+            return ()
         owner = owner_of(child) or grouped_owner_of(child)
         parent = next((each for each in found if owner == Owner(PARENT_SERVICE, key_of(each))), None)
         return self.concerned(parent) if parent else map(key_of, found)
+
+    def _is_shared(self, service: Object) -> bool:
+        """Tell whether another object may have the name of the device to which *service* leads."""
+        name = destination_name(service)
+        return bool(name) and (
+            any(key_of(each) != key_of(service) for each in self._leading(name))
+            or bool(self._cache.indexed(SERVICE, BY_DEVICE_NAME, name))
+        )
 
     def _leading(self, name: str) -> list[Object]:
         """Return the Services that lead to the device with this name, or would if they were valid."""

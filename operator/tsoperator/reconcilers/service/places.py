@@ -167,7 +167,10 @@ def await_newcomers(made: Plan, places: Places, settings: Settings) -> Plan:
     """Return *made* with a time to look again, if a new Pod serves a Service that doesn't lead to it yet."""
     waits = []
     for service in places.services:
-        group, led = places.group(labels(service)[PROXY_GROUP]), serving_of(service, places, settings)
+        group = places.group(labels(service)[PROXY_GROUP])
+        if not group.new:
+            continue
+        led = serving_of(service, places, settings)
         for version, serving in _able(service, group, settings).items():
             for port, pods in serving.items():
                 waits += [group.new[uid(pod)] for pod in pods if pod not in led[version][port]]
