@@ -116,8 +116,10 @@ class ServiceReconciler:
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
         """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""
-        name = desired.own_name(service, children, self._settings)
-        found = replace(self._view.of(service, owner), own=self._view.own_place(children, name))
+        found = self._view.of(service, owner)
+        if mode is not Mode.NOTHING or found.services:
+            name = desired.own_name(service, children, self._settings)
+            found = replace(found, own=self._view.own_place(children, name))
         if mode is not Mode.GROUP and not found.services:
             self._timers.ages(owner.key, (), self._clock())
             return found
