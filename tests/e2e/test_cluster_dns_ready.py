@@ -157,6 +157,8 @@ class Case(NamedTuple):
     fault: Callable[[Cluster, Zone], AbstractContextManager[None]]
     reason: str
     words: str
+    first: str = ""
+    """The reason that a check repeats, if it isn't the same: it repeats the first of an object that is wrong."""
 
 
 CASES = [
@@ -164,7 +166,7 @@ CASES = [
     Case(the_internets_answer, "NotForwarded", "answered NXDOMAIN"),
     Case(another_nameserver, "WrongAddress", "answered 192.0.2.1"),
     Case(unreachable_address, "ServerFailure", "Its configuration forwards"),
-    Case(nameserver_at_rest, "ServerFailure", "when the operator asks it, too"),
+    Case(nameserver_at_rest, "ServerFailure", "when the operator asks it, too", "NameserverPending"),
     Case(black_hole, "NoAnswer", "didn't answer within 5 s"),
     Case(udp_alone, "NoAnswerOverTCP", "over TCP it"),
     Case(long_memory, "CachedNegativeAnswer", "denial"),
@@ -181,6 +183,6 @@ def test_a_fault_is_told_until_it_is_mended(cluster: Cluster, zone: Zone, case: 
         assert zone.nameserver in told["message"]
         code, wrong = check(cluster)
         assert (code, "conditions" in wrong) == (1, True), wrong
-        assert case.reason in wrong["conditions"]
+        assert (case.first or case.reason) in wrong["conditions"]
     eventually(lambda: dig(cluster.bed, DNS_SERVICE, zone.canary).data == (zone.nameserver,), "the right answer", 60)
     eventually(lambda: said(cluster) == "NamesResolve", "names that resolve", 20)
