@@ -115,7 +115,7 @@ def test_a_configmap_of_the_clusters_dns_gets_the_rights_and_the_variable(render
     objects = render(*CREDENTIALS, "operatorConfig.manageClusterDNS=true", "operatorConfig.clusterDNSConfigMap=7")
     assert {"name": "OPERATOR_CLUSTER_DNS_CONFIGMAP", "value": "7"} in container(objects)["env"]
     rules = [rule for obj in objects for rule in obj.get("rules", ()) if "7" in rule.get("resourceNames", ())]
-    assert [rule["verbs"] for rule in rules] == [["list", "watch"], ["patch"]]
+    assert [rule["verbs"] for rule in rules] == [["list", "watch"], ["get", "patch"]]
 
 
 def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:

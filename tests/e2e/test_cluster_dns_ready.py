@@ -154,12 +154,11 @@ def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 
 class Case(NamedTuple):
-    """A fault, the reason and words that tell it, and the reason that `check` names first if that is another one."""
-
     fault: Callable[[Cluster, Zone], AbstractContextManager[None]]
     reason: str
     words: str
     first: str = ""
+    """The reason that a check repeats, if it isn't the same: it repeats the first of an object that is wrong."""
 
 
 CASES = [

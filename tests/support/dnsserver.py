@@ -52,9 +52,10 @@ async def dns_server(respond: Respond) -> AsyncIterator[DNSServer]:
 
     async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.add(asyncio.current_task())
-        (length,) = struct.unpack("!H", await reader.readexactly(2))
-        if (response := served.answer(await reader.readexactly(length), "tcp")) is not None:
-            writer.write(struct.pack("!H", len(response)) + response)
+        with suppress(asyncio.IncompleteReadError):  # a client that is stopped may connect and ask nothing
+            (length,) = struct.unpack("!H", await reader.readexactly(2))
+            if (response := served.answer(await reader.readexactly(length), "tcp")) is not None:
+                writer.write(struct.pack("!H", len(response)) + response)
         await reader.read()  # until the client closes
         writer.close()
         with suppress(OSError):
