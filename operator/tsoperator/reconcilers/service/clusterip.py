@@ -4,7 +4,7 @@ Each port of the user's Service gets a port of its own on the proxies, so that t
 a port is allocated it stays, because the proxies' connections go by it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import count
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -67,22 +67,18 @@ def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
     }
 
 
-def used_ports(cluster_ips: Iterable[Object]) -> set[int]:
-    """Return the proxies' ports that these ClusterIP Services of one ProxyGroup have."""
-    return {port for service in cluster_ips for port in allocated(service).values()}
-
-
-def indexed_port(group: str, port: int) -> str:
+def indexed_port(group: str, port: object) -> str:
     """Return the value of the index `BY_PROXY_PORT` for a *port* of the proxies of *group*."""
     return f"{group}/{port}"
 
 
 def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
     """Index ClusterIP Services by the ports of the proxies that they have."""
-    return [indexed_port(group, port) for group in by_serving_group(cluster_ip) for port in used_ports([cluster_ip])]
+    groups = by_serving_group(cluster_ip)
+    return [indexed_port(group, port) for group in groups for port in {*allocated(cluster_ip).values()}]
 
 
-def allocate(service: Object, kept: Mapping[Wanted, int], used: Collection[int]) -> Mapping[Wanted, int] | None:
+def allocate(service: Object, kept: Mapping[Wanted, int], used: Container[int]) -> Mapping[Wanted, int] | None:
     """Return the proxies' port for each port of *service*; None if the ProxyGroup doesn't have enough free ports.
 
     The *kept* ports stay as they are and come first. A new port depends on the Service and on which ports are *used* by
@@ -90,13 +86,13 @@ def allocate(service: Object, kept: Mapping[Wanted, int], used: Collection[int])
     """
     wanted = wanted_ports(service)
     ports = {each: port for each, port in kept.items() if each in wanted}
-    taken = {*used, *ports.values()}
+    taken = {*ports.values()}
     for each in wanted:
         if each in ports:
             continue
         start = crc32(f"{uid(service)}/{each.protocol}/{each.port}".encode())
         candidates = (FIRST_PORT + (start + step) % PORT_COUNT for step in range(PORT_COUNT))
-        port = next((port for port in candidates if port not in taken), None)
+        port = next((port for port in candidates if port not in taken and port not in used), None)
         if port is None:
             return None
         ports[each] = port

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import (
@@ -24,7 +24,6 @@ from tsoperator.api.objects import (
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.desired.egressgroup import (
     BY_ENTRY,
-    BY_SERVING_GROUP,
     by_serving_group,
     config_name,
     entries_of,
@@ -45,7 +44,6 @@ from tsoperator.reconcilers.service.clusterip import (
     allocated,
     indexed_port,
     is_place,
-    used_ports,
     wanted_ports,
 )
 from tsoperator.reconcilers.service.grouprules import group_name, violations
@@ -196,14 +194,29 @@ class PlacesView:
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if set(wanted_ports(service)) <= kept.keys():
             return allocate(service, kept, ())
-        others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)
-        used = used_ports(each for each in others if served_service(each) != key_of(service))
-        ports = allocate(service, kept, used | self._reservations.of_others(group, key_of(service)))
+        used = _Used(self._cache, group, key_of(service), self._reservations.of_others(group, key_of(service)))
+        ports = allocate(service, kept, used)
         if ports is None:
             self._starved[key_of(service)] = group
         else:
             self._reservations.reserve(group, key_of(service), ports.values())
         return ports
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """The proxies' ports of *group* that other Services than *service* have, or that are *reserved* for them."""
+
+    cache: Cache
+    group: str
+    service: Key
+    reserved: Collection[int]
+
+    def __contains__(self, port: object) -> bool:
+        if port in self.reserved:
+            return True
+        found = self.cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(self.group, port))
+        return any(served_service(each) != self.service for each in found)
 
 
 def _age(service: Object) -> tuple[str, Key]:

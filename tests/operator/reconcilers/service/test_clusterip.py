@@ -13,7 +13,6 @@ from tsoperator.reconcilers.service.clusterip import (
     is_place,
     new_name,
     place_labels,
-    used_ports,
     wanted_ports,
 )
 
@@ -88,7 +87,7 @@ def test_only_the_proxies_ports_count_as_allocated() -> None:
         {"name": "tailscale-health-check", "protocol": "TCP", "port": 9002, "targetPort": 10500},
     ]
     live = egress_service(spec={"ports": ports})
-    assert (allocated(live), allocated(None), used_ports([live, place()])) == ({SQL: 10437}, {}, {10437})
+    assert (allocated(live), allocated(None)) == ({SQL: 10437}, {})
 
 
 @pytest.mark.parametrize(
