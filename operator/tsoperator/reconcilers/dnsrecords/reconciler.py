@@ -132,6 +132,7 @@ class DNSRecordsReconciler:
         record = record_of(proxy, self._settings) if proxy else None
         if not self._table.put(key, record):
             return
+        self._changed |= self._table.sharing(key)
         if is_new and record is not None and not record.has_addresses:
             self._due = min(self._due, asyncio.get_running_loop().time() + _NAME_ALONE)
         else:
@@ -210,10 +211,13 @@ class DNSRecordsReconciler:
         ]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
-        if not service or not (owner_of(endpoint_slice) or grouped_owner_of(endpoint_slice)):
-            return ()
-        return self._noting([Key(self._settings.namespace, service)])
+        """Note the proxy of *endpoint_slice*; that of a ProxyGroup only if others share its name.
+
+        Its record has the addresses of its Service. Whether anybody serves there counts among several records alone.
+        """
+        service = Key(self._settings.namespace, labels(endpoint_slice).get(LABEL_SERVICE_NAME, ""))
+        counts = owner_of(endpoint_slice) or (grouped_owner_of(endpoint_slice) and self._table.sharing(service))
+        return self._noting([service]) if counts else ()
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
         """Note which proxies a change concerns."""

@@ -11,14 +11,31 @@ from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import LABEL_SELECTOR, RECORDS_KEY, merge, parse
-from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
-from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SUFFIXES, Key, Object, Resource, key_of
+from tsoperator.api.names import (
+    LABEL_SERVICE_NAME,
+    LABEL_SERVICE_TYPE,
+    NAMESERVER,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    SERVICE,
+    SUFFIXES,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
 from tsoperator.desired.children import Owner
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
 from tsoperator.desired.zones import Suffixes
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.records import in_order
 from tsoperator.reconcilers.dnsrecords.shards import Limits
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import ControllerMetrics
@@ -28,7 +45,7 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, ingress, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, group_egress, ingress, load_balancer
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
 from tests.support.tailnets import applier
@@ -98,16 +115,29 @@ def proxy_of(number: int) -> list[Object]:
     """An egress Service, its proxy's Service, and an EndpointSlice, which is left alone by what makes Services' own."""
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
     name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
-    labels = {**owner.labels, LABEL_SERVICE_NAME: name}
-    made = {
+    made = slice_of(name, owner.labels, f"192.0.2.{number % 200 + 1}")
+    return [parent, headless_service(Key(NAMESPACE, name), owner, f"uid-{number}", f"db-{number}.{DOMAIN}"), made]
+
+
+def place_of(name: str) -> list[Object]:
+    """An egress Service at a ProxyGroup, the Service that leads to the group's proxies, and its EndpointSlice."""
+    parent = group_egress(name)
+    labels = {**Owner("svc", key_of(parent)).labels, PROXY_GROUP: "pg", LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
+    metadata = {"namespace": NAMESPACE, "name": f"ts-{name}", "labels": labels}
+    service = {"apiVersion": SERVICE.api_version, "kind": SERVICE.kind, "metadata": metadata}
+    spec = {"type": "ClusterIP", "ports": parent["spec"]["ports"]}
+    return [parent, {**service, "spec": spec}, slice_of(f"ts-{name}", labels, "192.0.2.1")]
+
+
+def slice_of(name: str, labels: dict[str, str], address: str) -> Object:
+    return {
         "apiVersion": ENDPOINTSLICE.api_version,
         "kind": ENDPOINTSLICE.kind,
-        "metadata": {"namespace": NAMESPACE, "name": f"{name}-by-hand", "labels": labels},
+        "metadata": {"namespace": NAMESPACE, "name": f"{name}-by-hand", "labels": {**labels, LABEL_SERVICE_NAME: name}},
         "addressType": "IPv4",
         "ports": [],
-        "endpoints": [{"addresses": [f"192.0.2.{number % 200 + 1}"]}],
+        "endpoints": [{"addresses": [address]}],
     }
-    return [parent, headless_service(Key(NAMESPACE, name), owner, f"uid-{number}", f"db-{number}.{DOMAIN}"), made]
 
 
 async def shards(world: World) -> dict[str, Object]:
@@ -159,6 +189,21 @@ async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: Worl
         await cluster.becomes(lambda: whole(cluster), {FQDN: [address] if address else []})
         await cluster.annotate(parent, {"tailscale.com/cluster-dns": "false"})
         await cluster.becomes(lambda: whole(cluster), {})
+
+
+async def test_of_services_that_share_a_name_those_with_endpoints_have_it(cluster: World) -> None:
+    first, second = place_of("db"), place_of("too")
+    await cluster.apply(dnsconfig(), nameserver(), *first)
+    address = (await cluster.look(first[1]))["spec"]["clusterIP"]
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [address]})
+        await cluster.change(first[2], {"endpoints": []})
+        await cluster.settled()
+        await cluster.apply(*second)
+        other = (await cluster.look(second[1]))["spec"]["clusterIP"]
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [other]})
+        await cluster.change(first[2], {"endpoints": first[2]["endpoints"]})
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [*in_order([address, other])[0]]})
 
 
 async def test_records_are_spread_once_the_nameserver_reads_shards_and_each_shard_comes_back(cluster: World) -> None:
