@@ -57,7 +57,9 @@ def _run() -> int:
     start_logging(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         logging.getLogger("tsoperator").warning("%s", warning)
-    # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled.
+    # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled. But it loses the
+    # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and the next watch
+    # resumes after the last event of the one that was cut.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_stopped(settings))
 

@@ -42,6 +42,12 @@ _EXCERPT: Final = 120
 _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
+_UNREAD: Final = 1 << 29
+"""How many bytes of an answer may wait to be read, which is more than any answer has.
+
+With aiohttp's own limit, 64 KiB, reading from the connection pauses while a large answer comes. If the server closes
+the connection during a pause, uvloop loses the end of the answer. A call that fails for this reason fails every time.
+"""
 
 Model = TypeVar("Model")
 
@@ -231,6 +237,7 @@ class Transport:
                 allow_redirects=False,
                 proxy=self._proxy,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=self._retry.silence),
+                read_bufsize=_UNREAD,
             ) as response:
                 answer = Answer(where, response.status, await _blocks(response.content), request.secret, call)
                 code = str(response.status)
