@@ -24,8 +24,8 @@ _EPILOG = f"""\
 environment (an empty variable counts as unset):
 {described()}
 
-Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. The TLS library trusts the
-certificates in SSL_CERT_FILE.
+Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. HTTP_PROXY counts only outside of
+the cluster, for the health checks of ProxyGroups. The TLS library trusts the certificates in SSL_CERT_FILE.
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
 """
