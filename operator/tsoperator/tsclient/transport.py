@@ -59,7 +59,9 @@ class Retry:
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
-    """This limits what a server may ask for in Retry-After, too."""
+    """If the server asks for more in Retry-After, the call fails, and no other is made until that time is over."""
+    longest_rest: float = 300
+    """How long no call is made at most, whatever the server asks for."""
     call: float = 60
     silence: float = 15
     """How long a try waits while the server sends nothing. The next try uses another connection."""
@@ -181,6 +183,14 @@ class _Failure:
     retry_after: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """No request is sent before the loop's time *until*; each call fails with *error*, by which the server asked so."""
+
+    until: float
+    error: ControlError
+
+
 class Transport:
     """Sends requests to one control server.
 
@@ -206,17 +216,27 @@ class Transport:
         self._retry = retry
         self.observe = observe
         self._secret = secret
+        self._rest: _Rest | None = None
 
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
 
-        The caller limits the time for all tries together. Raises Unavailable, RateLimited.
+        The caller limits the time for all tries together. Raises Unavailable, RateLimited. It does so without a request
+        for as long as the server has asked for.
         """
         tried = 1
+        loop = asyncio.get_running_loop()
         while True:
+            if self._rest is not None and loop.time() < self._rest.until:
+                raise self._rest.error.with_traceback(None)
             answer = await self._try(request)
             if isinstance(answer, Answer):
                 return answer
+            if answer.retry_after is not None and answer.retry_after > self._retry.longest_pause:
+                seconds = min(answer.retry_after, self._retry.longest_rest)
+                error = type(answer.error)(f"{answer.error}; the operator asks the server again in {seconds:g} s")
+                self._rest = _Rest(loop.time() + seconds, error)
+                raise error
             if tried >= self._retry.tries:
                 raise answer.error
             await self._retry.sleep(self._retry.pause(tried, answer.retry_after))
