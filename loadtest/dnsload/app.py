@@ -171,8 +171,10 @@ def client_load(settings: Settings) -> Load:
 
 
 @contextlib.contextmanager
-def _on_signals(act: Callable[[], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, lambda *_: act()) for number in _SIGNALS}
+def _on_signals(act: Callable[[], object]) -> Iterator[None]:
+    """Call *act* for each signal that ends a run, but for ignored ones: a script ignores SIGINT in the background."""
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: act()) for number in heeded}
     try:
         yield
     finally:
@@ -191,9 +193,9 @@ async def _until_signal(engine: LoopedEngine) -> bool:
     """Run the engine; returns whether a signal ended it."""
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(engine.run())
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, running.cancel)
-    await asyncio.wait([running])
+    # A handler of the loop would leave SIGINT with Python's default handler at the end, whatever it had before.
+    with _on_signals(lambda: loop.call_soon_threadsafe(running.cancel)):
+        await asyncio.wait([running])
     if running.cancelled():
         return True
     running.result()

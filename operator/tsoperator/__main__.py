@@ -24,8 +24,8 @@ _EPILOG = f"""\
 environment (an empty variable counts as unset):
 {described()}
 
-Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. The TLS library trusts the
-certificates in SSL_CERT_FILE.
+Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. HTTP_PROXY counts only outside of
+the cluster, for the health checks of ProxyGroups. The TLS library trusts the certificates in SSL_CERT_FILE.
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
 """
@@ -57,7 +57,9 @@ def _run() -> int:
     start_logging(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         logging.getLogger("tsoperator").warning("%s", warning)
-    # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled.
+    # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled. But it loses the
+    # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and the next watch
+    # resumes after the last event of the one that was cut.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_stopped(settings))
 

@@ -16,7 +16,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.config import load_configuration
+from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig import probes as dnsprobes
@@ -117,7 +117,7 @@ async def run(
             configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
         ) as client,
         aiohttp.ClientSession() as session,
-        health_session() as to_proxies,
+        health_session(in_cluster=is_in_cluster(settings.kubeconfig)) as to_proxies,
     ):
         cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)

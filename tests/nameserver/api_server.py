@@ -1,12 +1,10 @@
-"""A small API server of ConfigMaps, and the authority that certifies it, for the nameserver's tests."""
+"""A small API server of ConfigMaps, for the nameserver's tests."""
 
 import asyncio
 import json
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -123,14 +121,3 @@ async def api_server(namespace: str, port: int = 0, tls: ssl.SSLContext | None =
         yield server
     finally:
         await runner.cleanup()
-
-
-def certified(folder: Path) -> ssl.SSLContext:
-    """Return how a server at 127.0.0.1 speaks https; its certificate, which nobody else signed, is ``ca.crt``."""
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
-    key, crt = folder / "server.key", folder / "ca.crt"
-    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(crt)]
-    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(crt, key)
-    return tls

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 
-from tests.nameserver.api_server import LABELS, ApiServer, api_server, certified
+from tests.nameserver.api_server import LABELS, ApiServer, api_server
 from tests.support.cluster import running, until
+from tests.support.tls import certified
 
 Texts = Mapping[str, str | None]
 SHORT = Backoff(first=0.01, most=0.02, denied=0.03)

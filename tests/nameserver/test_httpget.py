@@ -11,7 +11,7 @@ import pytest
 from tsnameserver.errors import ApiError
 from tsnameserver.httpget import HttpGet
 
-from tests.nameserver.api_server import certified
+from tests.support.tls import certified
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\nok"

@@ -83,7 +83,7 @@ int main(int count, char **words) {
     run.live = allocated(run.slots, sizeof *run.live);
     open_tcp();
     if (!run.connections) open_udp();
-    signal(SIGINT, stop);
+    if (signal(SIGINT, SIG_IGN) != SIG_IGN) signal(SIGINT, stop); /* shells ignore it for commands in the background */
     signal(SIGTERM, stop);
     run_all();
     return 0;

@@ -11,7 +11,8 @@ HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The variable by which a proxy is told to answer health checks."""
 
 _ENDED = ("exitCode", "startedAt", "finishedAt")
-_READY = ("Ready", "ContainersReady")
+_CONTAINERS_READY = "ContainersReady"
+_READY = ("Ready", _CONTAINERS_READY)
 _CONDITION = ("type", "status", "reason")
 _WAITS_FOR_GATES = "ReadinessGatesNotReady"  # the kubelet's reason if a Pod isn't ready, though its containers are
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp")
@@ -71,13 +72,21 @@ def is_down(pod: Object) -> bool:
 
     Pods from before an update, or of some ProxyClasses, have no gate. When the gate opens, the kubelet answers a moment
     later. Until then the Pod isn't ready, but isn't down.
+
+    A Pod whose gate is closed is down if one of its containers has ended and isn't ready again, as in a crash loop.
     """
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    is_unready = any(
-        each["type"] in _READY and each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES
-        for each in conditions
-    )
-    return is_unready and (not has_gate(pod) or is_open(pod))
+    status = pod.get("status") or {}
+    unready = [
+        each
+        for each in status.get("conditions") or ()
+        if each["type"] in _READY and each["status"] == FALSE and each.get("reason") != _WAITS_FOR_GATES
+    ]
+    if has_gate(pod) and not is_open(pod):
+        has_ended = any(
+            (each.get("lastState") or {}).get("terminated") for each in status.get("containerStatuses") or ()
+        )
+        return has_ended and any(each["type"] == _CONTAINERS_READY for each in unready)
+    return bool(unready)
 
 
 def is_open(pod: Object) -> bool:

@@ -27,7 +27,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     """
     configuration = Configuration()
     try:
-        if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if is_in_cluster(kubeconfig):
             config.load_incluster_config(client_configuration=configuration)
         else:
             await config.load_kube_config(
@@ -42,6 +42,11 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
         ) from error
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     return configuration
+
+
+def is_in_cluster(kubeconfig: str) -> bool:
+    """Tell whether this process runs in a Pod of the cluster that it talks to; *kubeconfig* is empty then."""
+    return not kubeconfig and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 def _proxy_from_environment(url: str) -> str | None:

@@ -42,6 +42,12 @@ _EXCERPT: Final = 120
 _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
+_UNREAD: Final = 1 << 29
+"""How many bytes of an answer may wait to be read, which is more than any answer has.
+
+With aiohttp's own limit, 64 KiB, reading from the connection pauses while a large answer comes. If the server closes
+the connection during a pause, uvloop loses the end of the answer. A call that fails for this reason fails every time.
+"""
 
 Model = TypeVar("Model")
 
@@ -53,7 +59,9 @@ class Retry:
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
-    """This limits what a server may ask for in Retry-After, too."""
+    """If the server asks for more in Retry-After, the call fails, and no other is made until that time is over."""
+    longest_rest: float = 300
+    """How long no call is made at most, whatever the server asks for."""
     call: float = 60
     silence: float = 15
     """How long a try waits while the server sends nothing. The next try uses another connection."""
@@ -175,6 +183,14 @@ class _Failure:
     retry_after: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """No request is sent before the loop's time *until*; each call fails with *error*, by which the server asked so."""
+
+    until: float
+    error: ControlError
+
+
 class Transport:
     """Sends requests to one control server.
 
@@ -200,17 +216,27 @@ class Transport:
         self._retry = retry
         self.observe = observe
         self._secret = secret
+        self._rest: _Rest | None = None
 
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
 
-        The caller limits the time for all tries together. Raises Unavailable, RateLimited.
+        The caller limits the time for all tries together. Raises Unavailable, RateLimited. It does so without a request
+        for as long as the server has asked for.
         """
         tried = 1
+        loop = asyncio.get_running_loop()
         while True:
+            if self._rest is not None and loop.time() < self._rest.until:
+                raise self._rest.error.with_traceback(None)
             answer = await self._try(request)
             if isinstance(answer, Answer):
                 return answer
+            if answer.retry_after is not None and answer.retry_after > self._retry.longest_pause:
+                seconds = min(answer.retry_after, self._retry.longest_rest)
+                error = type(answer.error)(f"{answer.error}; the operator asks the server again in {seconds:g} s")
+                self._rest = _Rest(loop.time() + seconds, error)
+                raise error
             if tried >= self._retry.tries:
                 raise answer.error
             await self._retry.sleep(self._retry.pause(tried, answer.retry_after))
@@ -231,6 +257,7 @@ class Transport:
                 allow_redirects=False,
                 proxy=self._proxy,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=self._retry.silence),
+                read_bufsize=_UNREAD,
             ) as response:
                 answer = Answer(where, response.status, await _blocks(response.content), request.secret, call)
                 code = str(response.status)

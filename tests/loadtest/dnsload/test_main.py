@@ -1,14 +1,16 @@
 """Tests of the command: whole runs against the real nameserver, what is written, exit codes and signals."""
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -87,14 +89,40 @@ def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path
     ],
 )
 def test_a_signal_ends_a_run_early_with_its_report(server: Server, how: str, number: signal.Signals) -> None:
-    command = [*COMMAND, *server.arguments, "--rate", "200", "--duration", "30", how]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with sigint_is(signal.default_int_handler):
+        stdout = signalled([*server.arguments, "--rate", "200", "--duration", "30", how], number)
+    assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("engine", ["asyncio", pytest.param("compiled", marks=NEEDS_CC)])
+def test_a_run_that_is_started_with_sigint_ignored_goes_on_after_it(server: Server, engine: str) -> None:
+    with sigint_is(signal.SIG_IGN):
+        stdout = signalled([*server.arguments, "--rate", "200", "--duration", "1.5", "--engine", engine], signal.SIGINT)
+    assert "(interrupted)" not in stdout
+    assert re.search("^sent +300$", stdout, re.MULTILINE)
+
+
+@contextmanager
+def sigint_is(handler: Any) -> Iterator[None]:
+    """Let *handler* handle SIGINT, here and at the start of a process, which may have been ignored before."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def signalled(arguments: Sequence[str], number: signal.Signals) -> str:
+    """Return what dnsload prints if it and its clients get a signal after a second, as from a terminal."""
+    pipe = subprocess.PIPE
+    command = [*COMMAND, *arguments]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         engine, first = process.stderr.readline(), process.stderr.readline()
-        process.send_signal(number)
+        os.killpg(process.pid, number)
         stdout, _ = process.communicate(timeout=40)
     assert ("engine" in engine, "sent" in first, process.returncode) == (True, True, 0)
-    assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
+    return stdout
 
 
 def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ def test_windows_have_rates_and_the_rate_that_was_meant() -> None:
         ({}, [], ()),
         ({"wrong": 1}, ["3 answers were wrong"], ()),
         ({"lost": 1}, ["1.000% of the queries were lost, more than 0.100%"], ()),
+        ({"lost": 1, "malformed_sent": 100}, ["1.000% of the queries were lost, more than 0.100%"], ()),
         ({"lost": 1}, [], ("--max-loss", "0.01")),
         ({"lost": 1, "client_drops": 1}, [], ()),
         ({"sent": 0}, ["no query was sent"], ()),

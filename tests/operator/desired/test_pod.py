@@ -111,6 +111,7 @@ def test_a_pod_has_our_gate_or_not() -> None:
     assert [has_gate({**WHOLE, "spec": spec}) for spec in specs] == [True, False, False]
 
 
+FRESH: Object = {**GATED, "status": {**GATED["status"], "containerStatuses": [{"name": "a", "restartCount": 0}]}}
 OPEN = (EGRESS_GATE, "True", "ServicesLeadToPod")
 ENDED_CONTAINERS = ("ContainersReady", "False", "ContainersNotReady")
 NOT_YET_OPEN = ("Ready", "False", "ReadinessGatesNotReady")
@@ -130,7 +131,15 @@ DOWN: dict[str, tuple[list[tuple[str, str, str]], bool]] = {
 def test_a_pod_is_down_if_it_is_not_ready_though_its_gate_has_opened(
     conditions: list[tuple[str, str, str]], wanted: bool
 ) -> None:
-    pod = with_conditions(GATED, *conditions)
+    pod = with_conditions(FRESH, *conditions)
+    assert is_down(pod) is is_down(slim(pod)) is wanted
+
+
+@pytest.mark.parametrize(("containers", "wanted"), [("False", True), ("True", False)])
+def test_a_pod_whose_gate_is_closed_is_down_while_a_container_that_has_ended_is_not_back(
+    containers: str, wanted: bool
+) -> None:
+    pod = with_conditions(GATED, ("Ready", "False", "ContainersNotReady"), ("ContainersReady", containers, ""))
     assert is_down(pod) is is_down(slim(pod)) is wanted
 
 

@@ -1,3 +1,4 @@
+import asyncio
 from contextlib import nullcontext
 
 import aiohttp
@@ -194,7 +195,7 @@ async def test_a_final_answer_is_not_tried_again_nor_a_redirect_followed(
         ("", [0.5, 1, 2]),
         ("7", [7, 7, 7]),
         ("0", [0, 0, 0]),
-        ("86400", [15, 15, 15]),
+        ("15", [15, 15, 15]),
         ("-1", [0.5, 1, 2]),
         ("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
     ],
@@ -206,6 +207,22 @@ async def test_pauses_double_unless_the_server_asks_for_a_time(
     with pytest.raises(RateLimited):
         await transport.send(ASKED)
     assert pauses.seconds == seconds
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("retry_after", "seconds"), [("16", 16), ("300", 300), ("86400", 300)])
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable)])
+async def test_while_the_server_wants_a_longer_pause_calls_fail_without_a_request(
+    transport: Transport, control: Control, status: int, error: type[ControlError], retry_after: str, seconds: float
+) -> None:
+    control.fail(status, retry_after=retry_after)
+    for wait in (0, seconds - 1):
+        await asyncio.sleep(wait)
+        with pytest.raises(error, match=f"HTTP {status}: .*; the operator asks the server again in {seconds:g} s"):
+            await transport.send(ASKED)
+        assert control.requests.total() == 1
+    await asyncio.sleep(1)
+    assert (await transport.send(ASKED)).status == 401
 
 
 @pytest.mark.parametrize(("jitter", "tries", "seconds"), [(0.0, 3, 1.0), (0.5, 3, 1.5), (1.0, 3, 2.0), (1.0, 100, 15)])

@@ -43,9 +43,13 @@ async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> Answer:
         return Answer.UNREACHABLE
 
 
-def health_session() -> aiohttp.ClientSession:
-    """Return a session for `ask_by_http`. Each request has a connection of its own, so that it may reach any Pod."""
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0), trust_env=True)
+def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
+    """Return a session for `ask_by_http`. Each request has a connection of its own, so that it may reach any Pod.
+
+    An operator that runs *in_cluster* reaches Services itself. A web proxy that HTTP_PROXY names does not, so it would
+    answer in place of the Pod. An operator outside of the cluster needs a proxy that leads into it.
+    """
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0), trust_env=not in_cluster)
 
 
 @dataclass(slots=True)

@@ -256,13 +256,25 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
     ],
 )
 async def test_a_request_has_an_answer(status: int, headers: dict[str, str], means: Answer) -> None:
-    async with serving(answering(status, headers)) as url, health_session() as session:
+    async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
+        assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
+
+
+@pytest.mark.parametrize(("in_cluster", "means"), [(True, OWN), (False, NO_HEADER)])
+async def test_only_an_operator_outside_of_the_cluster_asks_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, in_cluster: bool, means: Answer
+) -> None:
+    pod, web_proxy = answering(200, {"Pod-IPv4": "192.0.2.7"}), answering(404, {})
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with serving(pod) as url, serving(web_proxy) as proxy, health_session(in_cluster=in_cluster) as session:
+        monkeypatch.setenv("http_proxy", proxy)
         assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
 
 
 async def test_each_request_has_a_connection_of_its_own() -> None:
     connections: list[object] = []
-    async with serving(answering(200, {}, connections)) as url, health_session() as session:
+    async with serving(answering(200, {}, connections)) as url, health_session(in_cluster=True) as session:
         for _ in range(3):
             await ask_by_http(session, replace(check("db"), url=url))
     assert len(set(connections)) == 3
@@ -270,5 +282,5 @@ async def test_each_request_has_a_connection_of_its_own() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
 async def test_a_url_that_leads_nowhere_is_unreachable(url: str) -> None:
-    async with health_session() as session:
+    async with health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE

@@ -84,7 +84,7 @@ async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
     """Run the reconciler alone until the end of the block; yield what tells how many reconciles had nothing to do."""
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     ended = {"controller": "egresspod", "outcome": "success"}
-    async with health_session() as session:
+    async with health_session(in_cluster=False) as session:
         prober = Prober(partial(ask_by_http, session))
         reconciler = by_hand(client, cache, prober)
         manager = Manager(cache, [reconciler], ControllerMetrics(registry))
@@ -173,7 +173,7 @@ async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: 
     async with running(cache.follow(scene.client)):
         await cache.synced()
     await then(scene)  # which the cache doesn't see any more
-    async with health_session() as session:
+    async with health_session(in_cluster=False) as session:
         reconciler = by_hand(scene.client, cache, Prober(partial(ask_by_http, session)))
         assert await reconciler.reconcile(key_of(WAITING)) == DONE
     assert not scene.is_open
