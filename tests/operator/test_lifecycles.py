@@ -1,11 +1,11 @@
-"""Ingresses and Connectors whose ProxyClass or backend comes and goes."""
+"""Objects with a proxy that are edited, or whose ProxyClass or backend comes and goes."""
 
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
 
-from tests.support.manifests import backend, connector, ingress, proxy_class
+from tests.support.manifests import backend, connector, egress, ingress, proxy_class
 from tests.support.operator import World
 
 pytestmark = pytest.mark.full
@@ -59,6 +59,24 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
     await world.becomes(lambda: amounts(world, parent.plain), {"requests": {"cpu": "1m", "memory": "1Mi"}})
     after = await world.joined(parent.plain)
     assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
+    assert not await world.writes_when_left_alone()
+
+
+UNASKED = {
+    "Service": (egress(), {"metadata": {"finalizers": None, "annotations": None}}),
+    "Ingress": (ingress(), {"metadata": {"finalizers": None}, "spec": {"ingressClassName": "nginx"}}),
+}
+
+
+@pytest.mark.parametrize(("parent", "patch"), UNASKED.values(), ids=UNASKED)
+async def test_an_object_that_is_replaced_by_one_that_asks_for_nothing_loses_its_proxy(
+    world: World, parent: Object, patch: Object
+) -> None:
+    await world.apply(backend(), parent)
+    await world.joined(parent)
+    await world.change(parent, patch)
+    await world.becomes(lambda: world.leftovers(parent), [])
+    assert await world.device_names() == []
     assert not await world.writes_when_left_alone()
 
 

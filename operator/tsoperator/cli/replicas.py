@@ -37,7 +37,7 @@ class Replica:
     """One Pod of the operator.
 
     *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we can't read
-    the metrics of a Pod that may show them.
+    the metrics of a Pod that may show them. A Pod that *is_ending* needn't be ready, but may still lead.
     """
 
     at: str
@@ -45,6 +45,7 @@ class Replica:
     cure: str = ""
     samples: Sequence[Sample] = field(default=(), repr=False)
     unread: str = ""
+    is_ending: bool = False
 
     def values(self, name: str) -> Iterator[Sample]:
         """Yield the samples of the metric *name*."""
@@ -85,6 +86,8 @@ def parse_metrics(page: str) -> list[Sample]:
 def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Finding]:
     """Check the operator's Pods in *namespace*, of which there is at least one."""
     for each in replicas:
+        if each.is_ending:
+            continue
         if each.wrong:
             yield failed("operator", f"operator at {each.at}: {each.wrong}", each.cure)
         else:
@@ -112,18 +115,20 @@ def _unread(namespace: str, replica: Replica) -> Finding:
 
 def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[Replica]) -> Finding:
     if len(leaders) == 1:
-        return ok("leader", f"operator at {leaders[0].at} leads")
+        return ok("leader", f"operator at {leaders[0].at} leads" + (", until it ends" if leaders[0].is_ending else ""))
     if leaders:
         return failed(
             "leader",
             f"{len(leaders)} Pods of the operator lead at a time",
-            "do not set OPERATOR_LEADER_ELECTION to false where there are several replicas",
+            "check again: one may have taken over from another during this check. If this stays, do not set "
+            "OPERATOR_LEADER_ELECTION to false where there are several replicas",
         )
     return failed(
         "leader",
         f"no Pod of the operator leads ({len(replicas)} looked at), so nothing in the cluster is served",
-        f"see what they wait for with `kubectl -n {namespace} logs -l {OUR_PODS}`: perhaps for a Pod of another "
-        f"operator to end, or for the Lease (`kubectl -n {namespace} get lease tailscale-operator`)",
+        f"check again in a minute; if this stays, see what they wait for with `kubectl -n {namespace} logs "
+        f"-l {OUR_PODS}`: perhaps for a Pod of another operator to end, or for the Lease "
+        f"(`kubectl -n {namespace} get lease tailscale-operator`)",
     )
 
 

@@ -5,7 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_IP, DNS_FINALIZER, FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of, uid
+from tsoperator.api.objects import (
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    resource_of,
+    uid,
+)
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
@@ -301,6 +312,15 @@ def is_removed(children: Children) -> bool:
     """Tell whether nothing is left of a proxy but Pods that nothing waits for."""
     others = (children.services, children.statefulsets, children.secrets, children.metrics)
     return not any(others) and not awaited_pods(children)
+
+
+def holds_nothing(parent: Object, children: Children) -> bool:
+    """Tell whether *parent* has neither our finalizer nor any of the *children* of a proxy.
+
+    A parent can have children without the finalizer: another writer may take the finalizer off, such as ``kubectl
+    replace``.
+    """
+    return not has_finalizer(parent, FINALIZER) and is_removed(children)
 
 
 def removal_message(pods: Sequence[Object]) -> str:

@@ -1,5 +1,7 @@
 """What the operator's Pods say by their metrics, and what a check makes of it."""
 
+from dataclasses import replace
+
 import pytest
 from tsoperator.cli.findings import Finding
 from tsoperator.cli.replicas import Replica, check_replicas, parse_metrics
@@ -79,6 +81,19 @@ def test_a_watch_that_works_again_is_no_fault() -> None:
 def test_two_leaders_are_a_fault() -> None:
     (found,) = wrong(replica(LEADS, SET_UP), replica(LEADS, SET_UP, at="b"))
     assert found.words == "2 Pods of the operator lead at a time"
+
+
+def test_a_pod_that_ends_may_still_lead_and_need_not_be_ready() -> None:
+    old = replace(replica(LEADS, SET_UP, at="old", wrong="not ready: leader: stopping"), is_ending=True)
+    found = [*check_replicas("tailscale", [old, replica(STANDS_BY, at="new")])]
+    assert [each.words for each in found][:2] == ["operator at new is ready", "operator at old leads, until it ends"]
+    assert wrong(old, replica(STANDS_BY)) == []
+
+
+@pytest.mark.parametrize("leaders", [0, 2])
+def test_leadership_may_move_during_a_check(leaders: int) -> None:
+    (found,) = wrong(*(replica(LEADS if each < leaders else STANDS_BY, SET_UP, at=str(each)) for each in range(2)))
+    assert found.cure.startswith("check again")
 
 
 @pytest.mark.parametrize(

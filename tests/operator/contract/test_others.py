@@ -77,6 +77,23 @@ async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind
     await scene.becomes(before)
 
 
+@each_held
+async def test_an_object_that_others_hold_leaves_nothing_even_if_they_take_our_finalizer_off(
+    scene: Scene, kind: Kind
+) -> None:
+    await scene.make()
+    await scene.change(kind.manifest, {"metadata": {"finalizers": THEIRS["finalizers"]}})
+    await scene.delete(kind.manifest)
+
+    async def rest() -> list[str]:
+        return [words for words in await scene.left() if " " not in words]
+
+    await scene.world.becomes(rest, [])
+    await scene.world.settled()
+    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+    await scene.world.becomes(scene.left, [])
+
+
 @pytest.mark.simulated
 @each_held
 async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:

@@ -1,5 +1,6 @@
 """The auth keys of proxies: which one is to be used, when a new one is minted, and what becomes of the old device."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,14 +19,15 @@ from tsoperator.desired.proxypod import connected_networks, egress_to_ip
 from tsoperator.desired.secret import slim
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import Unreachable
+from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.authkeys import AuthKeys
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.errors import ControlError
 
-from tests.support.cluster import running
+from tests.support.cluster import running, until
 from tests.support.objects import OPERATOR_NAMESPACE, headless, whole_secret
+from tests.support.othertailnet import encoded
 from tests.support.tailnets import tailnet_client
 from tests.support.virtual_time import Clock
 
@@ -329,6 +331,22 @@ async def test_a_request_of_a_proxy_that_is_connected_is_doubted_and_then_taken_
     assert (ground.minted, len(ground.control.devices)) == ([], 1)
     ground.put_secret(config={}, reissue_authkey="", device_id=next(iter(ground.control.devices)))
     assert await ground.obtain() == Keys({}, 30)
+
+
+async def test_a_request_that_changes_while_it_is_doubted_is_not_taken_back(ground: Ground) -> None:
+    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
+    await ground.obtain()
+    ground.clock.now += 30
+    ground.control.latency = 0.2
+
+    async def change() -> Object:
+        await until(lambda: ground.sim.requests["tsoperator", "get", "secrets"] == 2)
+        asked = {"data": encoded({"reissue_authkey": REFUSED})}
+        return ground.sim.store.merge(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-0", asked)
+
+    failure, changed = await asyncio.gather(ground.obtain(), change(), return_exceptions=True)
+    assert isinstance(failure, Conflict)
+    assert ground.sim.store.get(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-0") == changed
 
 
 async def test_a_proxy_that_lets_go_late_gets_its_key(ground: Ground) -> None:

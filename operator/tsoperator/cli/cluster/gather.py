@@ -110,9 +110,10 @@ class Gatherer:
         self._namespace = installed.namespace
 
     async def replicas(self) -> list[Replica]:
-        """Return what the operator's Pods say of themselves."""
+        """Return what the operator's Pods say of themselves, even those that are ending: one of them may lead."""
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
-        return await _together(self._replica(each) for each in pods if not is_deleting(each))
+        found = await _together(map(self._replica, pods))
+        return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
 
     async def missing_rights(self) -> list[Question]:
         """Return the rights that the operator lacks, as the API server sees it."""

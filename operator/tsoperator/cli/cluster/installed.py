@@ -1,7 +1,7 @@
 """The operator's Deployment, and the settings of the operator as they stand in it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS, LABEL_OPERATOR, OPERATOR
@@ -9,6 +9,7 @@ from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.cli.findings import Finding, failed, ok
 
 PRIVILEGED: Final = "privileged"
+_UPDATED: Final = "NewReplicaSetAvailable"
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 
@@ -43,6 +44,14 @@ class Installed:
         """How many Pods the Deployment is to have."""
         count: int = self.deployment["spec"].get("replicas", 1)
         return count
+
+    @property
+    def is_being_updated(self) -> bool:
+        """Whether Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
+        status, generation = self.deployment.get("status") or {}, self.deployment["metadata"].get("generation", 0)
+        progress = next((each for each in status.get("conditions") or () if each["type"] == "Progressing"), None)
+        goes_on = progress is not None and progress["status"] == "True" and progress.get("reason") != _UPDATED
+        return goes_on or status.get("observedGeneration", 0) < generation
 
     @property
     def account(self) -> str:
@@ -167,6 +176,16 @@ def no_pods(installed: Installed) -> Finding:
         f"Deployment {namespace}/{name} has no Pods" + (f": {why}" if why else ""),
         f"see why with `kubectl -n {namespace} describe deployments,replicasets --show-events`",
     )
+
+
+def during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
+    """Return *findings* about the operator's Pods. If its Deployment is being updated, say so, and to check again."""
+    if not installed.is_being_updated:
+        return [*findings]
+    name = f"deployment/{installed.name}"
+    wait = f"wait until `kubectl -n {installed.namespace} rollout status {name}` ends, and check again; if this stays, "
+    told = [replace(each, cure=wait + each.cure) if each.cure else each for each in findings]
+    return [ok("operator", f"Deployment {key_of(installed.deployment)} is being updated"), *told]
 
 
 def check_pod_security(namespace: Object, statefulsets: Iterable[Object], has_default_class: bool) -> Finding:

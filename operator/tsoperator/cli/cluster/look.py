@@ -13,6 +13,7 @@ from tsoperator.cli.cluster.gather import BadCredentials, CannotLook, Control, G
 from tsoperator.cli.cluster.installed import (
     Installed,
     check_pod_security,
+    during_update,
     find_installed,
     no_pods,
     not_installed,
@@ -44,9 +45,9 @@ class _Target:
 
 async def _operator(target: _Target) -> Iterable[Finding]:
     replicas = await target.gather.replicas()
-    if not replicas:
+    if all(each.is_ending for each in replicas):
         return [no_pods(target.installed)]
-    return check_replicas(target.installed.namespace, replicas)
+    return during_update(target.installed, check_replicas(target.installed.namespace, replicas))
 
 
 async def _kinds(target: _Target) -> Iterable[Finding]:

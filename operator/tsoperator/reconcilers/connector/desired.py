@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
-from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
+from tsoperator.api.names import CONDITION_CONNECTOR_READY, PARENT_CONNECTOR
+from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -23,6 +23,7 @@ from tsoperator.desired.proxy import (
     Proxy,
     awaited_pods,
     awaits_keys,
+    holds_nothing,
     plan_proxy,
     plan_removal,
     proxy_devices,
@@ -203,7 +204,7 @@ def _planned(
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:
     """Return the next step of removing what was made for the Connector *obj*."""
-    if not has_finalizer(obj, FINALIZER):
+    if holds_nothing(obj, observed.children):
         return Plan()
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
     if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):

@@ -8,11 +8,10 @@ from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_TAGS,
-    FINALIZER,
     INGRESS_CONTROLLER,
     PARENT_INGRESS,
 )
-from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.desired import advice, unsupported
 from tsoperator.desired.annotations import ignored
@@ -27,6 +26,7 @@ from tsoperator.desired.proxy import (
     Children,
     Proxy,
     awaits_keys,
+    holds_nothing,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -205,7 +205,7 @@ def plan(
 
 def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = ()) -> Plan:
     """Return the next step of removing what was made for *ingress*, with these *notes* on it."""
-    if not has_finalizer(ingress, FINALIZER):
+    if holds_nothing(ingress, observed.children):
         return Plan(notes=notes)
     step = plan_removal(owner(key_of(ingress)), observed.children)
     step = replace(step, notes=(*step.notes, *notes))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
-from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
+from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -26,6 +26,7 @@ from tsoperator.desired.proxy import (
     all_secrets_come,
     awaited_pods,
     device_deletions,
+    holds_nothing,
     leftovers,
     plan_removal,
     proxy_devices,
@@ -202,7 +203,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     to end. The Pods need little time, as no Service leads to the group any longer. Without this limit, a Pod whose
     program hangs when it is stopped would hold up the removal.
     """
-    if not has_finalizer(group, FINALIZER):
+    if holds_nothing(group, observed.children):
         return Plan()
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
     if not step.release:

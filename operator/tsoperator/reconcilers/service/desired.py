@@ -8,11 +8,10 @@ from tsoperator.api.names import (
     ANNOTATION_HOSTNAME,
     ANNOTATION_TAGS,
     CONDITION_PROXY_READY,
-    FINALIZER,
     PARENT_SERVICE,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired import unsupported
 from tsoperator.desired.children import Owner
@@ -28,6 +27,7 @@ from tsoperator.desired.proxy import (
     Proxy,
     awaited_pods,
     awaits_keys,
+    holds_nothing,
     plan_proxy,
     plan_removal,
     proxy_device,
@@ -336,7 +336,7 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
 
     The finalizer stays until nothing is left, and no ProxyGroup's ConfigMap has an entry for the Service.
     """
-    held, places = has_finalizer(service, FINALIZER), observed.places
+    held, places = not holds_nothing(service, observed.children), observed.places
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)

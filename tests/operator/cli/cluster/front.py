@@ -25,7 +25,8 @@ class Front:
 
     The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
     may not read paths that end as one in *secret*. The operator's Pods answer probes with the status *pods*, and
-    show their metrics with the status *metrics*. With a *refusal* the API server can't reach them.
+    show their metrics with the status *metrics*. The Pod that is called *leader* leads, or else the first. With a
+    *refusal* the API server can't reach them.
     """
 
     def __init__(self, world: World, kubeconfig: Path) -> None:
@@ -40,7 +41,7 @@ class Front:
         self.refusal = ""
         self.asked = 0
         self.progress: list[str] = []
-        self._leader = ""
+        self.leader = ""
 
     async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
         return await look(str(self.kubeconfig), namespace, self.progress.append)
@@ -69,9 +70,9 @@ class Front:
         if self.refusal:
             return _status(503, "ServiceUnavailable", self.refusal)
         name, _, page = path.partition("/pods/")[2].partition(":9002/proxy/")
-        self._leader = self._leader or name
+        self.leader = self.leader or name
         if page == "metrics":
-            return web.Response(status=self.metrics, text=METRICS if name == self._leader else STANDBY)
+            return web.Response(status=self.metrics, text=METRICS if name == self.leader else STANDBY)
         return web.Response(status=self.pods, text="[-] cache: not listed yet: services\n")
 
     async def _pass_on(self, request: web.Request) -> web.Response:

@@ -9,10 +9,12 @@ from tsoperator.cli.cluster.installed import (
     SecretKey,
     WorkloadIdentity,
     check_pod_security,
+    during_update,
     find_installed,
     no_pods,
     not_installed,
 )
+from tsoperator.cli.findings import failed, ok
 
 from tests.operator.cli.cluster.samples import NAMESPACE, deployment, installed
 from tests.support.objects import deleting
@@ -93,6 +95,33 @@ def test_an_operator_without_pods_says_why(replicas: int, failure: list[Object],
     assert finding.verdict == "FAILED"
     assert finding.words.startswith(f"Deployment tailscale/operator {words}")
     assert cure in finding.cure
+
+
+DONE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
+BEGUN = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
+STUCK = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+UPDATES: list[tuple[int, list[Object], bool]] = [
+    (2, [DONE], False),
+    (1, [DONE], True),
+    (2, [BEGUN], True),
+    (2, [STUCK], False),
+    (2, [], False),
+]
+
+
+@pytest.mark.parametrize(("seen", "conditions", "is_updated"), UPDATES)
+def test_during_an_update_of_the_operator_a_check_says_to_check_again(
+    seen: int, conditions: list[Object], is_updated: bool
+) -> None:
+    live = deployment()
+    live = {**live, "metadata": {**live["metadata"], "generation": 2}}
+    status = {"observedGeneration": seen, "conditions": conditions}
+    good, bad = ok("operator", "is ready"), failed("leader", "no Pod leads", "see the log")
+    found = during_update(Installed(NAMESPACE, {**live, "status": status}), [good, bad])
+    assert (good in found, bad in found) == (True, not is_updated)
+    assert ("Deployment tailscale/operator is being updated" in [each.words for each in found]) == is_updated
+    assert found[-1].cure.startswith("wait until `kubectl -n tailscale rollout status deploy" if is_updated else "see")
+    assert found[-1].cure.endswith("see the log")
 
 
 NONE: dict[str, Any] = {"runAsNonRoot": True}

@@ -158,6 +158,17 @@ async def test_a_fault_is_found_alone(
     assert words in found[0].words
 
 
+async def test_an_old_pod_that_ends_may_lead_while_the_new_ones_stand_by(front: Front) -> None:
+    old = (await pods(front.world))[0]
+    await front.world.change(old, {"metadata": {"finalizers": ["example.org/hold"]}})
+    await front.world.delete(old)
+    await front.world.becomes(lambda: ready_pods(front.world, "operator"), 2)
+    front.leader = key_of(old).name
+    found = await front.findings()
+    assert wrong(found) == []
+    assert f"operator at {front.leader} leads, until it ends" in [each.words for each in found]
+
+
 async def test_each_check_of_the_tailnet_has_its_own_words(front: Front) -> None:
     control = front.world.control
     control.scopes.remove("devices:core")

@@ -286,10 +286,14 @@ def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
 
-def test_a_connector_goes_after_its_devices_and_at_once_if_it_was_never_held() -> None:
-    made = plan(deleting(held(live_connector())), joined(0, 1))
+@pytest.mark.parametrize("live", [live_connector(), held(live_connector())], ids=["finalizer taken off", "held"])
+def test_a_connector_goes_after_its_devices(live: Object) -> None:
+    made = plan(deleting(live), joined(0, 1))
     assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
-    assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
+
+
+def test_a_connector_that_was_never_held_goes_at_once() -> None:
+    assert plan(deleting(live_connector()), joined()) == Plan()
 
 
 def test_the_devices_of_a_connector_that_leaves_are_deleted_wherever_they_are() -> None:

@@ -4,12 +4,23 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from clustersim import objects as kinds
+from clustersim.faults import Failure
 from clustersim.furniture import COREFILE
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import Object, key_of
 from tsoperator.kube.errors import NotFound
-from tsoperator.runtime.rewrites import LONGEST
+from tsoperator.runtime.rewrites import LAG, LONGEST
 
-from tests.operator.reconcilers.dnsconfig.test_managed import COREDNS, MANUAL, configured, delete, managed, told, write
+from tests.operator.reconcilers.dnsconfig.test_managed import (
+    COREDNS,
+    MANUAL,
+    configured,
+    corefile,
+    delete,
+    managed,
+    told,
+    write,
+)
 from tests.support.cluster import running
 from tests.support.operator import World
 from tests.support.rivals import Rival
@@ -58,6 +69,15 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
         assert "take the lines of the operator out" in await told(world, "StubDomainOverwritten")
         await delete(world)
         assert await writes(world, other, 120) <= 4
+
+
+@pytest.mark.simulated
+async def test_a_write_that_fails_is_no_rewrite(world: World) -> None:
+    await world.apply(managed())
+    before = await configured(world)
+    world.sim.faults.fail(Failure(status=500, verb="patch", plural="configmaps"))
+    world.store.merge(kinds.CONFIGMAP, *key_of(COREDNS), {"data": {"Corefile": COREFILE}})
+    await world.becomes(lambda: corefile(world), before[0], timeout=LAG - 1)
 
 
 CUSTOM: Object = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "coredns-custom"}}

@@ -11,7 +11,7 @@ from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, 
 from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, render_entries
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service, place_labels
+from tsoperator.reconcilers.service.clusterip import FIRST_PORT, Target, cluster_ip_service, place_labels
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
@@ -49,12 +49,17 @@ class Watched:
 
         await self.world.eventually(caught_up)
         changes = self.changes
-        mappers = {SECRET: changes.of_secret, POD: changes.of_pod, PROXYGROUP: changes.of_group}
-        mapper = mappers.get(resource, changes.of_configmap)
+        mappers = {
+            SECRET: changes.of_secret,
+            POD: changes.of_pod,
+            PROXYGROUP: changes.of_group,
+            SERVICE: changes.sharing,
+            CONFIGMAP: changes.of_configmap,
+        }
         before, now = self.shown.pop((resource, key), None), self.cache.get(resource, key)
         found = [obj for obj in (before, now) if obj is not None]
         self.shown |= {(resource, key): now} if now else {}
-        return {service for obj in found for service in mapper(obj)}
+        return {service for obj in found for service in mappers[resource](obj)}
 
 
 def version(obj: Object | None) -> str:
@@ -85,6 +90,15 @@ async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_ch
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
     await watched.world.api.delete(PROXYGROUP, Key("", "egress"))
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
+
+
+async def test_a_place_concerns_the_services_that_have_or_had_a_port_of_the_proxies_in_common_with_it(
+    watched: Watched,
+) -> None:
+    assert await watched.concerned(SERVICE, "ts-db") == ALL
+    ports = [{"port": 5432, "targetPort": FIRST_PORT, "protocol": "TCP"}]
+    await watched.world.api.patch(SERVICE, Key(NAMESPACE, "ts-db"), {"spec": {"ports": ports}})
+    assert await watched.concerned(SERVICE, "ts-db") == {WEB, MOVED}
 
 
 async def test_a_pod_concerns_the_services_when_it_comes_or_leaves(watched: Watched) -> None:

@@ -24,7 +24,7 @@ from tests.operator.reconcilers.service.played import (
     running_services,
 )
 from tests.support.cluster import running
-from tests.support.manifests import FQDN, dnsconfig
+from tests.support.manifests import FQDN, dnsconfig, group_egress
 from tests.support.operator import NAMESPACE, World
 
 DOMAIN = f"{NAMESPACE}.svc.cluster.local"
@@ -253,7 +253,7 @@ async def all_ready(world: World, *services: Object) -> bool:
 
 
 async def test_a_port_that_two_services_have_stays_with_the_older_one(group: PlayedGroup) -> None:
-    world, older, younger = group.world, grouped("web"), grouped("db")
+    world, older, younger = group.world, group_egress("web", "egress", f"web-{FQDN}"), grouped("db")
     async with running(group.play()):
         await world.apply(older)
         place = await world.eventually(group.place)

@@ -5,10 +5,12 @@ from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from clustersim import objects as kinds
 from clustersim.faults import Failure
 from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
+from tsoperator.runtime.rewrites import AT_ONCE, LAG
 
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
 from tests.support.objects import endpoint, endpoint_slice
@@ -111,6 +113,16 @@ async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> N
     await world.apply(egress())
     async with rival(world):
         await world.eventually(lambda: event(world, egress(), "ExternalNameOverwritten"))
+
+
+@pytest.mark.simulated
+async def test_a_rewrite_that_fails_is_no_rewrite(world: World) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    world.sim.faults.fail(Failure(status=500, times=AT_ONCE + 1, verb="patch", plural="services"))
+    world.store.merge(kinds.SERVICE, *key_of(egress()), {"spec": {"externalName": "placeholder"}})
+    await world.eventually(lambda: pointed(world), timeout=LAG - 1)
+    assert await world.events(egress()) == {}
 
 
 async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:

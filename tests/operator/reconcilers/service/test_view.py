@@ -109,17 +109,18 @@ async def test_allocated_ports_stay_and_those_that_the_service_gives_up_are_free
 
 
 async def test_of_two_services_with_one_port_the_younger_one_gets_another(seen: Seen) -> None:
-    both = [Wanted("TCP", 80), SQL]
+    http = Wanted("TCP", 80)
     web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
     older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
     await seen.world.apply(older, web)
     await asyncio.sleep(1)
-    await seen.world.apply(placed(key_of(db), dict(zip(both, (FREE, FREE + 1), strict=True))), db)
+    younger = placed(key_of(db), {http: FREE, SQL: FREE + 1, Wanted("UDP", 80): FREE + 5})
+    await seen.world.apply(younger, db)
     first, second = [await seen.places(each) for each in (web, db)]
     assert first.ports
     assert second.ports
     assert (first.contested, first.ports[SQL]) == ({}, FREE)
-    assert (second.contested, second.ports[SQL]) == ({both[0]: key_of(web)}, FREE + 1)
+    assert (second.contested, second.ports[SQL]) == ({http: key_of(web)}, FREE + 1)
     assert {*second.ports.values()} & {*first.ports.values(), FREE, FREE + 5} == set()
     await seen.world.change(older, {"metadata": {"finalizers": ["example.org/a"]}})
     await seen.world.delete(older)
