@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from clustersim.errors import ApiError, bad_request, conflict, invalid
 from clustersim.faults import Faults
 from clustersim.kinds import Kinds, Target
 from clustersim.objects import BUILTIN_RESOURCES, CRD, LEASE, SERVICEACCOUNT, Object
+from clustersim.rbac import USER, Rights
 from clustersim.store import Store
 from clustersim.traffic import Traffic
 
@@ -23,16 +25,26 @@ _WATCH_SECONDS = 1800.0
 
 
 class ApiServer:
-    """Serves a store; *bookmark_interval* in seconds."""
+    """Serves a store; *bookmark_interval* in seconds.
+
+    The *rights* are those of `USER`. Anyone else may do everything.
+    """
 
     def __init__(
-        self, store: Store, kinds: Kinds, faults: Faults, traffic: Traffic, bookmark_interval: float = 30.0
+        self,
+        store: Store,
+        kinds: Kinds,
+        faults: Faults,
+        traffic: Traffic,
+        rights: Rights,
+        bookmark_interval: float = 30.0,
     ) -> None:
         self._store = store
         self._kinds = kinds
         self._faults = faults
         self._traffic = traffic
         self._bookmark_interval = bookmark_interval
+        self._rights = rights
         self._encoder = Encoder()
         self._metadata_encoder = MetadataEncoder()
 
@@ -75,6 +87,8 @@ class ApiServer:
         if target is None:
             return self._answer_document(request)
         self._faults.authorize(target, verb)
+        if request.headers.get("Authorization") == f"Bearer {USER}":
+            self._rights.authorize(_named(request, target), verb)
         if target.subresource and not _serves(target):
             raise _no_such_path()
         answer = await self._answer_target(request, target, verb)
@@ -180,6 +194,11 @@ def _verb(request: web.Request, target: Target | None) -> str:
         return "create"
     verb = (_OBJECT_VERBS if target.name else _COLLECTION_VERBS).get(request.method, request.method.lower())
     return "watch" if verb == "list" and reading.flag(request, "watch") else verb
+
+
+def _named(request: web.Request, target: Target) -> Target:
+    """Return *target*; for a list of the one object that a field selector names, with that name."""
+    return target if target.name else replace(target, name=reading.selector(request).name)
 
 
 def _serves(target: Target) -> bool:

@@ -1,13 +1,13 @@
 """Faults of the API server, to be switched on and off while it runs."""
 
 import asyncio
-import json
 from dataclasses import asdict, dataclass
 
-from clustersim.errors import ApiError, forbidden
+from clustersim.errors import ApiError
 from clustersim.history import Subscription
 from clustersim.kinds import Target
 from clustersim.objects import Object
+from clustersim.rbac import denied
 from clustersim.store import Store
 from clustersim.traffic import MUTATING
 
@@ -114,11 +114,8 @@ class Faults:
 
     def authorize(self, target: Target, verb: str) -> None:
         """Raise the 403 ApiError that a request is answered with, if it is forbidden."""
-        resource, namespace = target.resource, target.namespace
         if any(ban.matches(target, verb) for ban in self._bans):
-            where = f"in the namespace {json.dumps(namespace)}" if namespace else "at the cluster scope"
-            what = f'cannot {verb} resource "{resource.plural}" in API group "{resource.group}" {where}'
-            raise forbidden(resource, target.name, f'User "clustersim" {what}')
+            raise denied(target, verb)
 
     def to_json(self) -> Object:
         """Return what is switched on."""

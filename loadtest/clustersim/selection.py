@@ -40,6 +40,12 @@ class Selector:
         """Return the selector that the two query parameters spell; a 400 ApiError if they spell none."""
         return cls(_parse(labels), _parse(fields))
 
+    @property
+    def name(self) -> str:
+        """The name of the one object that can be chosen; empty without a requirement for its name."""
+        wanted = (part.values for part in self.fields if part.key == "metadata.name" and not part.negated)
+        return next((name for names in wanted for name in names or ()), "")
+
     def matches(self, obj: Object) -> bool:
         """Tell whether *obj* is chosen."""
         labels: Mapping[str, str] = labels_of(obj) if self.labels else {}

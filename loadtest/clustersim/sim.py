@@ -18,6 +18,7 @@ from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.kubelet import Kubelet
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
+from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
 from clustersim.tailnet import Tailnets
@@ -54,7 +55,8 @@ class ClusterSim:
     """A cluster that runs: where it is, what is in it, and what can go wrong with it.
 
     Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
-    *kubelet*, nodes are added, die and come back. *now* is the wall clock of the API server, by the event loop's time.
+    *kubelet*, nodes are added, die and come back. The *rights* are those of the kubeconfig's user. *now* is the wall
+    clock of the API server, by the event loop's time.
     """
 
     api_url: str
@@ -67,6 +69,7 @@ class ClusterSim:
     tailnets: Tailnets
     health_proxy_url: str
     kubelet: Kubelet
+    rights: Rights
     now: Callable[[], datetime]
 
     @property
@@ -92,7 +95,7 @@ class ClusterSim:
 
     def kubeconfig(self) -> str:
         """Return the YAML of a kubeconfig for the API server."""
-        context = {"cluster": "clustersim", "user": "clustersim"}
+        context = {"cluster": "clustersim", "user": USER}
         return yaml.safe_dump(
             {
                 "apiVersion": "v1",
@@ -100,7 +103,7 @@ class ClusterSim:
                 "current-context": "clustersim",
                 "clusters": [{"name": "clustersim", "cluster": {"server": self.api_url}}],
                 "contexts": [{"name": "clustersim", "context": context}],
-                "users": [{"name": "clustersim", "user": {"token": "clustersim"}}],
+                "users": [{"name": USER, "user": {"token": USER}}],
             },
             sort_keys=False,
         )
@@ -121,8 +124,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)
-    faults, traffic = Faults(store), Traffic()
-    server = ApiServer(store, kinds, faults, traffic, options.bookmark_interval)
+    faults, traffic, rights = Faults(store), Traffic(), Rights()
+    server = ApiServer(store, kinds, faults, traffic, rights, options.bookmark_interval)
     tailnets = Tailnets(control)
     nodes = Kubelet(store, tailnets, options.families)
     async with (
@@ -136,7 +139,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
             programs.append(tasks.create_task(workloads.run(store)))
             programs.append(tasks.create_task(nodes.run()))
         yield ClusterSim(
-            api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url, nodes, now
+            api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url, nodes, rights, now
         )
         for program in programs:
             program.cancel()

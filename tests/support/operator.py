@@ -53,6 +53,7 @@ from tsoperator.settings import Settings
 
 from tests.support.cluster import kube_client
 from tests.support.objects import texts
+from tests.support.rbac import operators_rights
 
 NAMESPACE = "tailscale"
 """The operator's namespace."""
@@ -416,8 +417,9 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 
 @asynccontextmanager
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
-    """Run a cluster without an operator."""
+    """Run a cluster without an operator, which has the chart's rights there, and must not need more."""
     async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
+        sim.rights.give(*(each for each in operators_rights() if "rules" in each))
         yield World(
             api,
             sim.store,
@@ -429,6 +431,7 @@ async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
             sim.health_proxy_url,
             simulation=sim,
         )
+    assert not sim.rights.denied
 
 
 @asynccontextmanager

@@ -1,18 +1,22 @@
 """What the ServiceAccounts of a namespace may do by their roles, and what they did and were denied by the audit log."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from tsoperator.kube.client import USER_AGENT
 
 from tests.support.audit import Entry
 
 Object = dict[str, Any]
 
+_MANIFESTS = Path(__file__).parents[2] / "charts" / "manifests"
 _AUTHORIZATION = "authorization.k8s.io"
 _GRANTED_BY = re.compile(
     r'RBAC: allowed by \w+ "[^"/]+(?:/(?P<namespace>[^"]+))?" of (?P<kind>\w+) "(?P<name>[^"]+)" to ServiceAccount'
@@ -90,6 +94,16 @@ class Conduct:
             self.allowed.add(request)
         if by := _GRANTED_BY.match(asked.get(f"{_AUTHORIZATION}/reason", "")):
             self.used.add(Permission(_role(by["kind"], by["namespace"], by["name"]), request.verb, request.resource))
+
+
+@cache
+def operators_rights() -> Sequence[Object]:
+    """Return the roles of the operator, and their bindings, as the chart makes them."""
+    texts = (_MANIFESTS / name for name in ("operator.yaml", "cluster-dns.yaml"))
+    made = (obj for text in texts for obj in yaml.load_all(text.read_text(), yaml.CSafeLoader) if obj)
+    return [
+        obj for obj in made if obj["kind"].endswith(("Role", "RoleBinding")) and obj["metadata"]["name"] != "proxies"
+    ]
 
 
 def permissions(role: Object) -> Iterator[Permission]:

@@ -28,6 +28,7 @@ from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved,
 
 from tests.support.audit import AuditLog
 from tests.support.operator import NAMESPACE, World
+from tests.support.rbac import operators_rights
 
 QUIET = 0.15
 """Seconds, twice over, without a change in the cluster after which the operator counts as settled."""
@@ -35,9 +36,7 @@ QUIET = 0.15
 PATIENCE = 45.0
 """Seconds that a condition may take: the garbage collector looks for new kinds every half a minute."""
 
-_CHARTS = Path(__file__).parents[2] / "charts"
-CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
-MANIFESTS = [_CHARTS / "manifests" / name for name in ("operator.yaml", "cluster-dns.yaml")]
+CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
     objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
@@ -210,10 +209,9 @@ async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -
 
 def _rights() -> Iterator[Object]:
     """Yield the chart's roles for the operator, bound to it."""
-    for obj in (obj for file in MANIFESTS for obj in yaml.load_all(file.read_text(), yaml.CSafeLoader)):
-        if obj and obj["kind"].endswith(("Role", "RoleBinding")) and obj["metadata"]["name"] != "proxies":
-            subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
-            yield obj | ({"subjects": subjects} if "subjects" in obj else {})
+    for obj in operators_rights():
+        subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
+        yield obj | ({"subjects": subjects} if "subjects" in obj else {})
 
 
 async def _put(client: KubeClient, obj: Object, resource: Resource) -> None:

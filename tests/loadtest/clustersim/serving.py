@@ -12,6 +12,7 @@ from clustersim.apiserver import ApiServer
 from clustersim.faults import Faults
 from clustersim.kinds import Kinds
 from clustersim.objects import RESOURCES, Object
+from clustersim.rbac import Rights
 from clustersim.store import Store
 from clustersim.traffic import Traffic
 
@@ -29,6 +30,7 @@ class Api:
     session: aiohttp.ClientSession
     store: Store
     faults: Faults
+    rights: Rights
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Return the status and the JSON of the answer; ``Content_Type=`` and the like are headers."""
@@ -56,13 +58,14 @@ async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
     """Run an API server with the namespaces and kinds of a fresh cluster."""
     store = Store()
     faults = Faults(store)
-    server = ApiServer(store, Kinds(RESOURCES), faults, Traffic(), bookmark_interval)
+    rights = Rights()
+    server = ApiServer(store, Kinds(RESOURCES), faults, Traffic(), rights, bookmark_interval)
     timeout = aiohttp.ClientTimeout(total=10)
     async with (
         server.serve("127.0.0.1", 0) as url,
         aiohttp.ClientSession(url, timeout=timeout, headers={"User-Agent": "test"}) as session,
     ):
-        yield Api(session, store, faults)
+        yield Api(session, store, faults, rights)
 
 
 def service(name: str = "web", **spec: Any) -> Object:

@@ -35,11 +35,13 @@ class Scene:
     world: World
     kind: Kind
     furniture: set[tuple[str, Key]] = field(init=False)
+    neighbours: set[str] = field(init=False)
     shared: list[str] = field(init=False)
     keys_before: int = 0
 
     def __post_init__(self) -> None:
         self.furniture = {(obj["kind"], key_of(obj)) for obj in self._everything()}
+        self.neighbours = {*self.world.control.devices}
         self.shared = self._shared()
 
     @property
@@ -58,9 +60,10 @@ class Scene:
 
     @property
     def devices(self) -> list[Device]:
-        """The devices of the object, not those of a ProxyGroup that it needs."""
+        """The devices of the object, not those that were there before, nor those of a ProxyGroup that it needs."""
         others = tuple(f"{key_of(obj).name}-" for obj in self.kind.beside if obj["kind"] == PROXYGROUP.kind)
-        return [each for each in self.world.control.devices.values() if not each.name.startswith(others)]
+        new = (each for node, each in self.world.control.devices.items() if node not in self.neighbours)
+        return [each for each in new if not each.name.startswith(others)]
 
     @property
     def node_ids(self) -> list[str]:

@@ -207,6 +207,15 @@ async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be
     assert await corefile(world) == text
 
 
+def rights_to(name: str) -> list[Object]:
+    """Return the roles that the chart adds for a ConfigMap of another *name* that the cluster's DNS reads."""
+    configmap = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name]}
+    return [
+        {"metadata": {}, "rules": [{**configmap, "verbs": ["list", "watch"]}]},
+        {"metadata": {"namespace": "kube-system"}, "rules": [{**configmap, "verbs": ["get", "patch"]}]},
+    ]
+
+
 @pytest.mark.simulated  # a real cluster would run the Deployment
 async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator_may_read_it(cluster: World) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
@@ -214,6 +223,7 @@ async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator
     async with running_operator(cluster):
         await cluster.apply(managed())
         assert "operatorConfig.clusterDNSConfigMap of the chart to dns-base" in await told(cluster, "NotPermitted")
+    cluster.sim.rights.give(*rights_to("dns-base"))
     async with running_operator(cluster, cluster_dns_configmap="dns-base"):
         await told(cluster, "StubDomainWritten")
         assert str((await cluster.look(base))["data"]["Corefile"]).startswith(f"{COREFILE}# BEGIN")

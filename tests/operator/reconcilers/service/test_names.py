@@ -4,8 +4,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-from tsoperator.api.names import ANNOTATION_CLUSTER_DNS, ANNOTATION_TAILNET_FQDN, PROXY_GROUP
+from tsoperator.api.names import (
+    ANNOTATION_CLUSTER_DNS,
+    ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_MAGIC_DNSNAME,
+    ANNOTATION_TAILNET_FQDN,
+    PROXY_GROUP,
+)
 from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
@@ -20,7 +27,7 @@ from tests.operator.reconcilers.service.played import (
 )
 from tests.operator.reconcilers.service.specs import EGRESS, GROUP
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, group_egress, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, group_egress, load_balancer
 from tests.support.objects import egress_service, settings
 from tests.support.operator import NAMESPACE, World
 
@@ -231,3 +238,13 @@ async def test_of_services_that_are_seen_at_once_the_oldest_has_the_name_if_it_c
         await cache.synced()
         found = NamesView(cache, settings()).holder(asking(created))
     assert (found.owner.key if found else None) == (key_of(other) if holds else None)
+
+
+async def test_what_looks_like_the_proxy_of_a_device_in_another_namespace_has_no_name(cluster: World) -> None:
+    cache, theirs = Cache(sources(NAMESPACE)), exposed("shop")
+    noted = {ANNOTATION_MAGIC_DNSNAME: FQDN, ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"}
+    metadata = {"labels": Owner("svc", key_of(theirs)).labels, "annotations": noted}
+    await cluster.apply(theirs, {**(copy := backend("copy")), "metadata": {**copy["metadata"], **metadata}})
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+        assert NamesView(cache, settings()).holder(asking(OLD)) is None

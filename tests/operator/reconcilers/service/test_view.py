@@ -157,6 +157,19 @@ async def test_the_older_of_two_services_has_the_entry_unless_the_other_has_a_pl
     assert (await seen.places(younger)).rival is None
 
 
+async def test_what_looks_like_a_place_in_another_namespace_has_no_entry_and_no_port(seen: Seen) -> None:
+    namesake = placed(Key("default-a", "b"), {Wanted("UDP", port): port for port in (*OTHERS, FREE, FREE + 1)})
+    namesake["metadata"]["namespace"] = "default-a"
+    await make_namespaces(seen.world, "default-a")
+    await seen.world.apply(namesake, grouped("a-b"))
+    found = await seen.places(grouped("a-b"))
+    assert (found.rival, {*(found.ports or ())}) == (None, {SQL})
+    await asyncio.sleep(1)
+    await seen.world.apply(placed(Key("default", "a-b"), {SQL: FREE}))
+    found = await seen.places(grouped("a-b"))
+    assert (found.ports, found.contested) == ({SQL: FREE}, {})
+
+
 @pytest.mark.parametrize(("type_", "holding"), [("egress", ["egress"]), ("ingress", [])])
 async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it_out(
     seen: Seen, type_: str, holding: list[str]
