@@ -29,7 +29,8 @@ _T = TypeVar("_T")
 def in_a_lonely_network(call: Callable[[], _T]) -> _T:
     """Call it in a thread with a network of its own, in which this machine is HERE; sockets and threads inherit it."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: _leave_for_it() or call()).result()
+        thread.submit(_leave_for_it).result()
+        return thread.submit(call).result()
 
 
 def _leave_for_it() -> None:
