@@ -19,7 +19,7 @@ from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS}
+_USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS, errno.EAGAIN}
 """Errors of sending that have a series from the start, so that a rate sees the first of them."""
 _STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
 

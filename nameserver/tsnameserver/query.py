@@ -101,20 +101,24 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
         if rtype == OPT:
             if index < before or opt is not None or data[at]:
                 raise FormatError("an OPT record that is misplaced, repeated or owned")
-            codes = _option_codes(data[end_of_owner + 10 : end_of_owner + 10 + size])
-            opt = Opt(rclass, ttl >> 16 & 0xFF, bool(ttl & 0x8000), NSID in codes)
+            version = ttl >> 16 & 0xFF
+            codes = _option_codes(data[end_of_owner + 10 : end_of_owner + 10 + size], version)
+            opt = Opt(rclass, version, bool(ttl & 0x8000), NSID in codes)
         at = end_of_owner + 10 + size
         if at > len(data):
             raise FormatError("a record that ends past the message")
     return opt, at
 
 
-def _option_codes(options: bytes) -> set[int]:
+def _option_codes(options: bytes, version: int) -> set[int]:
+    """Return the codes of *options*; none if another *version* than 0 writes options in a way that we don't know."""
     codes, at = set[int](), 0
-    while at < len(options):
+    while at + 4 <= len(options):
         code, size = struct.unpack_from("!HH", options, at)
         codes.add(code)
         at += 4 + size
-    if at != len(options):
+    if at == len(options):
+        return codes
+    if version == 0:
         raise FormatError("an option that ends past its record")
-    return codes
+    return set()

@@ -1,4 +1,4 @@
-"""Sockets, and the functions to call when they can be read, or written to.
+"""Sockets that are watched, each under a name: which of them can be read, or written to.
 
 `Epoll` is for Linux. `Selected` works on every platform, but costs a fifth of a connection with one query more.
 """
@@ -7,25 +7,27 @@ import select
 import selectors
 import socket
 import sys
-from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
 
 
-class Selected:
+class Selected(Generic[_T]):
     """Watches sockets through the standard library's selectors."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read when there is something to call."""
+        """Return the descriptor that can be read when a socket is ready."""
         return self._selector.fileno()
 
-    def watch(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Begin to *call* when *descriptor* can be read."""
-        self._selector.register(descriptor, selectors.EVENT_READ, call)
+    def watch(self, descriptor: int, name: _T) -> None:
+        """Watch whether *descriptor*, which *name* stands for, can be read."""
+        self._selector.register(descriptor, selectors.EVENT_READ, name)
 
     def want(self, descriptor: int, *, room: bool) -> None:
-        """Call when *descriptor* can be written to, if *room* is wanted, and no longer when it can be read."""
+        """Watch whether *descriptor* can be written to, if *room* is wanted, and not whether it can be read."""
         key = self._selector.get_key(descriptor)
         self._selector.modify(descriptor, selectors.EVENT_WRITE if room else selectors.EVENT_READ, key.data)
 
@@ -38,12 +40,9 @@ class Selected:
         self._selector.unregister(watched)
         watched.close()
 
-    def run(self) -> int:
-        """Call what there is to call now, and return how much that was."""
-        ready = self._selector.select(0)
-        for key, _ in ready:
-            key.data()
-        return len(ready)
+    def ready(self) -> list[_T]:
+        """Return the names of ready sockets: if there are many, perhaps some of them now and others the next time."""
+        return [key.data for key, _ in self._selector.select(0)]
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -51,43 +50,42 @@ class Selected:
 
 
 if sys.platform == "linux":
+    _MOST_READY = 128
+    """How many sockets one call returns. The kernel puts them behind the others, so the next call returns those."""
 
-    class Epoll:
+    class Epoll(Generic[_T]):
         """Does the same as `Selected`."""
 
         def __init__(self) -> None:
             self._epoll = select.epoll()
-            self._calls: dict[int, Callable[[], None]] = {}
+            self._names: dict[int, _T] = {}
 
         def fileno(self) -> int:
-            """Return the descriptor that can be read when there is something to call."""
+            """Return the descriptor that can be read when a socket is ready."""
             return self._epoll.fileno()
 
-        def watch(self, descriptor: int, call: Callable[[], None]) -> None:
-            """Begin to *call* when *descriptor* can be read."""
+        def watch(self, descriptor: int, name: _T) -> None:
+            """Watch whether *descriptor*, which *name* stands for, can be read."""
             self._epoll.register(descriptor, select.EPOLLIN)
-            self._calls[descriptor] = call
+            self._names[descriptor] = name
 
         def want(self, descriptor: int, *, room: bool) -> None:
-            """Call when *descriptor* can be written to, if *room* is wanted, and no longer when it can be read."""
+            """Watch whether *descriptor* can be written to, if *room* is wanted, and not whether it can be read."""
             self._epoll.modify(descriptor, select.EPOLLOUT if room else select.EPOLLIN)
 
         def forget(self, descriptor: int) -> None:
             """No longer watch *descriptor*, which stays open."""
-            del self._calls[descriptor]
+            del self._names[descriptor]
             self._epoll.unregister(descriptor)
 
         def close_socket(self, watched: socket.socket) -> None:
             """Close *watched*, which epoll then forgets by itself."""
-            del self._calls[watched.fileno()]
+            del self._names[watched.fileno()]
             watched.close()
 
-        def run(self) -> int:
-            """Call what there is to call now, and return how much that was."""
-            calls = [self._calls[descriptor] for descriptor, _ in self._epoll.poll(0)]
-            for call in calls:
-                call()
-            return len(calls)
+        def ready(self) -> list[_T]:
+            """Return the names of ready sockets: if there are many, perhaps some of them now and others the next time."""
+            return [self._names[descriptor] for descriptor, _ in self._epoll.poll(0, _MOST_READY)]
 
         def close(self) -> None:
             """Watch nothing any more."""

@@ -18,9 +18,13 @@ IP_PKTINFO = 26 if sys.platform == "darwin" else 8
 """What the socket module has no name for before Python 3.12."""
 _RECEIVE_BUFFER = 4 << 20
 """Bytes asked for, so that a burst outlives a reload."""
+_SEND_BUFFER = 4 << 20
+"""Bytes asked for. While the kernel looks for a neighbour that is gone, it keeps the responses to it for three seconds:
+up to 208 KiB for each neighbour, which would fill a buffer of the default size. With the usual limit of 208 KiB
+(net.core.wmem_max), Linux grants twice as much."""
 _STREAM_BUFFER = 32 << 10
 """Bytes that a TCP client may have in the kernel each way: many clients must not take much memory."""
-_SO_RCVBUFFORCE = 33
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SO_MEMINFO = 55
 _DROPS = 8
 """Which of SO_MEMINFO's numbers counts the packets that the buffer had no room for (linux/sock_diag.h)."""
@@ -131,11 +135,11 @@ def dropped_packets(bound: socket.socket) -> int | None:
     return int.from_bytes(numbers[4 * _DROPS :], sys.byteorder) if len(numbers) == 4 * (_DROPS + 1) else None
 
 
-def _enlarge_receive_buffer(bound: socket.socket) -> None:
-    """Ask for a large receive buffer: first as only root may, then as far as the system lets anyone."""
-    for option in (*((_SO_RCVBUFFORCE,) if sys.platform == "linux" else ()), socket.SO_RCVBUF):
+def _enlarge(bound: socket.socket, size: int, forced: int, option: int) -> None:
+    """Ask for a large buffer: first by what only root may set, then as far as the system lets anyone."""
+    for each in (*((forced,) if sys.platform == "linux" else ()), option):
         with contextlib.suppress(OSError):  # not root; on some systems, more than there is for anyone
-            bound.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
+            bound.setsockopt(socket.SOL_SOCKET, each, size)
             return
 
 
@@ -191,7 +195,8 @@ def _bound(endpoint: Endpoint, kind: socket.SocketKind, *, only_ipv6: bool = Tru
                 for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections have what their listener has
                     bound.setsockopt(socket.SOL_SOCKET, option, _STREAM_BUFFER)
             else:
-                _enlarge_receive_buffer(bound)
+                _enlarge(bound, _RECEIVE_BUFFER, _SO_RCVBUFFORCE, socket.SO_RCVBUF)
+                _enlarge(bound, _SEND_BUFFER, _SO_SNDBUFFORCE, socket.SO_SNDBUF)
             bound.bind(endpoint)
             if stream:
                 bound.listen(_BACKLOG)

@@ -1,7 +1,10 @@
 """Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
 
-All queries that have come together are answered by one write. The event loop watches one descriptor for all
-connections: each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+Queries that have come together are answered by one write. The event loop watches one descriptor for all connections:
+each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+
+Clients take turns, whatever the number of their connections: first one connection of each, then the next one of each.
+The event loop has its own turn every millisecond, so that probes are answered in time: each needs several of them.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import logging
 import math
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +24,7 @@ from tsnameserver.message import SERVFAIL
 from tsnameserver.querylog import QueryLog
 from tsnameserver.readiness import Readiness
 from tsnameserver.sockets import Endpoint
+from tsnameserver.turns import Turns
 from tsnameserver.zone import Serving
 
 log = logging.getLogger(__name__)
@@ -36,8 +41,10 @@ _READ_AHEAD = 16 << 10
 """Bytes. So many are read of a client at once, and no more until all queries in them are answered."""
 _WRITE_AHEAD = 16 << 10
 """Bytes. Once the answers of a write are that long, the next query waits until they have gone out."""
-_CALLS_A_TURN = 100
-"""A turn of the event loop costs a tenth of a connection with one query, so one turn serves many connections."""
+_QUERIES_A_TURN = 64
+"""How many queries of one connection are answered before another connection has its turn."""
+_ACCEPTED_A_TURN = 16
+"""How many connections are accepted before those that are open have their turn."""
 _RESET = struct.pack("ii", 1, 0)
 """The struct linger of a socket whose close resets the connection, so that the kernel keeps nothing for it."""
 
@@ -58,6 +65,9 @@ class TcpLimits:
     write: float = 5.0
     close: float = 0.2
     accept_pause: float = 0.1
+    turn: float = 0.0005
+    """How long connections are served before the event loop has its own turn. That costs a tenth of a connection with
+    one query, so many connections are served at a time."""
 
     def seconds(self, awaited: Awaited) -> float:
         """Return how long a connection may wait."""
@@ -88,6 +98,8 @@ class TcpServer:
         """Those that are open; the one that has been silent longest comes first."""
         self._shares: dict[str, int] = {}
         """How many connections each client has."""
+        self._turns: Turns[str, _Connection | None] = Turns()
+        """The connections that are ready, by client. None is the listener, which takes turns like a client named ""."""
         self._listening = False
         self._next_expiry = math.inf
         self._queries = queries or QueryLog()
@@ -113,7 +125,8 @@ class TcpServer:
         """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
         self.loop = asyncio.get_running_loop()
         self._failed = self.loop.create_future()
-        with contextlib.closing(Readiness()) as self.readiness:
+        self.readiness: Readiness[_Connection | None] = Readiness()
+        with contextlib.closing(self.readiness):
             self._accept_again()
             self.loop.add_reader(self.readiness, self._go_on)
             try:
@@ -124,25 +137,37 @@ class TcpServer:
 
     def _go_on(self) -> None:
         """Accept, read, answer and close until nothing is left to do, or until the event loop needs its turn."""
-        done = 0
-        while done < _CALLS_A_TURN and (calls := self.readiness.run()):
-            done += calls
+        until = time.monotonic() + self.limits.turn
+        while ready := self.readiness.ready():
+            for each in ready:
+                self._turns.add(each.client if each else "", each)
+            while self._turns:
+                connection = self._turns.take()
+                if connection is None:
+                    self._accept()
+                else:
+                    connection.go_on()
+                if time.monotonic() >= until:
+                    return
 
     def _accept_again(self) -> None:
-        self.readiness.watch(self._listener.fileno(), self._accept)
+        self.readiness.watch(self._listener.fileno(), None)
         self._listening = True
 
     def _stop_accepting(self) -> None:
         if self._listening:
             self.readiness.forget(self._listener.fileno())
+            self._turns.remove("", None)
         self._listening = False
 
     def _accept(self) -> None:
-        """Accept one connection; before the next, those that have sent something are answered."""
+        """Accept some of the connections that wait."""
         try:
-            accepted, address = self._listener.accept()
+            for _ in range(_ACCEPTED_A_TURN):
+                accepted, address = self._listener.accept()
+                self._welcome(accepted, address[0])
         except BlockingIOError:
-            return  # the client has gone already
+            return  # there are no more
         except OSError as error:
             self._stop_accepting()
             if error.errno not in _TRANSIENT:
@@ -150,8 +175,6 @@ class TcpServer:
                 return
             log.warning("tcp: accepting: %s", error)
             self._pause = self.loop.call_later(self.limits.accept_pause, self._accept_again)
-        else:
-            self._welcome(accepted, address[0])
 
     def _welcome(self, accepted: socket.socket, client: str) -> None:
         connection = _Connection(self, accepted, client)
@@ -179,6 +202,7 @@ class TcpServer:
     def forget(self, connection: "_Connection") -> None:
         """Take note that *connection* is closed."""
         del self._connections[connection]
+        self._turns.remove(connection.client, connection)
         self._shares[connection.client] -= 1
         if not self._shares[connection.client]:
             del self._shares[connection.client]
@@ -262,7 +286,7 @@ class _Connection:
 
     def start(self) -> None:
         """Begin to wait for queries."""
-        self._server.readiness.watch(self._socket.fileno(), self._go_on)
+        self._server.readiness.watch(self._socket.fileno(), self)
         self._wait_for("query", afresh=True)
 
     def close(self) -> None:
@@ -278,11 +302,11 @@ class _Connection:
         """Answer what has come, and close once the answers have gone out."""
         self._finishing = True
         if self._awaited != "room":
-            self._go_on()
+            self.go_on()
         if self._awaited != "room":
             self.close()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Read, answer and write as far as that goes without waiting."""
         try:
             if self._awaited == "room":
@@ -291,7 +315,7 @@ class _Connection:
                 return
             answered = not self._unsent and self._answer()
             self._wait_for(self._next(), afresh=answered)
-        except OSError:  # reset, or closed in this turn to make room for another
+        except OSError:  # reset
             log.debug("tcp: a connection ended early")
             self.close()
         except Exception:
@@ -313,11 +337,12 @@ class _Connection:
         return True
 
     def _answer(self) -> bool:
-        """Answer the whole queries that have come, as far as one write goes; tell whether there was any."""
+        """Answer whole queries that have come, as far as one turn and one write go; tell whether there was any."""
         respond, received, left = self._server.respond, self._received, self._left
+        last = max(left - _QUERIES_A_TURN, 0)
         responses: list[bytes] = []
         at = size = 0
-        while left and size < _WRITE_AHEAD:
+        while left > last and size < _WRITE_AHEAD:
             start = at + 2
             end = start + int.from_bytes(received[at:start], "big")
             if end > len(received):
@@ -325,14 +350,14 @@ class _Connection:
             response = respond(received[start:end], self.client)
             at = end
             if response is None:
-                left = 0
+                left = last = 0
                 break
             responses += (len(response).to_bytes(2, "big"), response)
             size += len(response)
             left -= 1
         self._left = left
         self._received = received[at:]
-        self._more = size >= _WRITE_AHEAD
+        self._more = left > 0 and (left == last or size >= _WRITE_AHEAD)
         if responses:
             self._server.note_answers(self)
             self._write(b"".join(responses))

@@ -32,6 +32,10 @@ _WAKE_MICROSECONDS = 200_000
 _DRAIN_PACKETS = 1000
 """What has been received before a stop is still answered, up to about this many."""
 _ERRNOS = max(errno.errorcode) + 1
+_FULL = (
+    "a response is dropped, because the send buffer is full: a client on the local network may be gone, or ask with "
+    "a forged address; if this lasts, raise net.core.wmem_max on the node"
+)
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _Ancillary = list[tuple[int, int, bytes]]
 
@@ -97,7 +101,7 @@ class UdpServer:
             self._loop.stop()
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.endpoint.host, self.endpoint.host)
         with contextlib.suppress(OSError):  # it has ended; and if it can't be woken it wakes by itself
-            self._socket.sendto(b"", (loopback, self.endpoint.port))
+            self._socket.sendto(b"", socket.MSG_DONTWAIT, (loopback, self.endpoint.port))
 
     def join(self, seconds: float) -> None:
         """Wait up to *seconds* for the thread to end."""
@@ -145,9 +149,9 @@ class UdpServer:
             return
         try:
             if self._wildcard:
-                self._socket.sendmsg((response,), _sources(ancillary), 0, client)
+                self._socket.sendmsg((response,), _sources(ancillary), socket.MSG_DONTWAIT, client)
             else:
-                self._socket.sendto(response, client)
+                self._socket.sendto(response, socket.MSG_DONTWAIT, client)
         except OSError as error:
             self._not_sent(error.errno or 0)
 
@@ -170,10 +174,11 @@ class UdpServer:
     def _not_sent(self, number: int) -> None:
         """Count a response that the system didn't take, which said why by an errno: the next packet is due.
 
-        Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM).
+        Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM). The
+        send buffer is full (EAGAIN) while the kernel keeps responses and looks for neighbours that are gone.
         """
         self.unsent[number] += 1
-        self._failed(f"a response can't be sent: {os.strerror(number)}")
+        self._failed(_FULL if number == errno.EAGAIN else f"a response can't be sent: {os.strerror(number)}")
 
     def _failed(self, what: str) -> None:
         self.failures += 1

@@ -77,11 +77,11 @@ static void queue_response(Loop *self, int number, int from, size_t size)
     response->msg_controllen = query->msg_controllen;
 }
 
-/* Send `count` responses. One that can't be sent is left out, and noted. */
-static void send_responses(Loop *self, int count, int flags)
+/* Send `count` responses. One that can't be sent at once is left out, and noted: a full buffer may stay so for seconds. */
+static void send_responses(Loop *self, int count)
 {
     for (int first = 0; first < count;) {
-        int sent = sendmmsg(self->socket, self->responses + first, (unsigned)(count - first), flags);
+        int sent = sendmmsg(self->socket, self->responses + first, (unsigned)(count - first), MSG_DONTWAIT);
         if (sent > 0) {
             first += sent;
         } else if (errno != EINTR) {
@@ -148,7 +148,7 @@ static void read_names(Loop *self, int count)
 }
 
 /* Answer `count` packets: first those that are ordinary, then those that Python answers. */
-static void answer_packets(Loop *self, int count, int flags, PyThreadState **thread)
+static void answer_packets(Loop *self, int count, PyThreadState **thread)
 {
     uint64_t *counts = self->counts.buf;
     int responses = 0, others = 0, numbers[BATCH];
@@ -168,12 +168,12 @@ static void answer_packets(Loop *self, int count, int flags, PyThreadState **thr
             numbers[others++] = each;
         }
     }
-    send_responses(self, responses, flags);
+    send_responses(self, responses);
     if (others) {
         PyEval_RestoreThread(*thread);
         responses = ask_python(self, numbers, others);
         *thread = PyEval_SaveThread();
-        send_responses(self, responses, flags);
+        send_responses(self, responses);
     }
     if (self->error_count) {
         PyEval_RestoreThread(*thread);
@@ -203,7 +203,7 @@ static PyObject *loop_serve(Loop *self, PyObject *drain)
         int count = receive(self, draining ? MSG_DONTWAIT : MSG_WAITFORONE);
         if (count >= 0) {
             take_index(self);
-            answer_packets(self, count, draining ? MSG_DONTWAIT : 0, &thread);
+            answer_packets(self, count, &thread);
             answered += count;
         } else if (errno == EAGAIN && draining) {
             break;

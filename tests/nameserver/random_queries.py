@@ -95,7 +95,7 @@ def random_query(chance: random.Random) -> bytes:
 
 
 def _random_opt(chance: random.Random) -> bytes:
-    version = 0 if chance.random() < 0.95 else 1
+    version = 0 if chance.random() < 0.95 else chance.choice((1, 255))
     flags = chance.choice((0, 0, 0, 0x8000, 0x8000, 0x80, 0xFFFF))
     options = b"".join(
         struct.pack("!HH", chance.choice((3, 8, 10, 100)), 2 if chance.random() < 0.95 else 3) + b"ab"

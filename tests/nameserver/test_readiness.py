@@ -1,74 +1,63 @@
-"""What is called of sockets that are watched."""
+"""Which of the sockets that are watched are ready."""
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 
 import pytest
 from tsnameserver.readiness import Readiness, Selected
 
 
+@dataclass
 class Watched:
-    """One end of a connection, and how often it has been called of."""
+    """One end of a connection, which is watched as "own", and the other end."""
 
-    def __init__(self, readiness: Readiness | Selected) -> None:
-        self.readiness = readiness
-        self.own, self.other = socket.socketpair()
-        self.calls = 0
-        readiness.watch(self.own.fileno(), self.call)
-
-    def call(self) -> None:
-        self.calls += 1
-
-    def called(self) -> int:
-        self.calls = 0
-        assert self.readiness.run() == self.calls
-        return self.calls
+    readiness: Readiness[str] | Selected[str]
+    own: socket.socket
+    other: socket.socket
 
 
 @pytest.fixture(params=[Readiness, Selected])
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
-    with closing(request.param()) as readiness:
-        made = Watched(readiness)
-        with made.own, made.other:
-            yield made
+    own, other = socket.socketpair()
+    with closing(request.param()) as readiness, own, other:
+        readiness.watch(own.fileno(), "own")
+        yield Watched(readiness, own, other)
 
 
-def test_a_socket_is_called_of_when_it_can_be_read_until_it_is_forgotten(watched: Watched) -> None:
-    assert watched.called() == 0
+def test_a_socket_is_ready_when_it_can_be_read_until_it_is_forgotten(watched: Watched) -> None:
+    assert watched.readiness.ready() == []
     watched.other.send(b"x")
-    assert [watched.called(), watched.called()] == [1, 1]
+    assert [watched.readiness.ready(), watched.readiness.ready()] == [["own"], ["own"]]
     watched.readiness.forget(watched.own.fileno())
-    assert watched.called() == 0
+    assert watched.readiness.ready() == []
 
 
-def test_a_socket_that_wants_room_is_called_of_when_it_can_be_written_to_alone(watched: Watched) -> None:
+def test_a_socket_that_wants_room_is_ready_when_it_can_be_written_to_alone(watched: Watched) -> None:
     watched.readiness.want(watched.own.fileno(), room=True)
-    assert watched.called() == 1
+    assert watched.readiness.ready() == ["own"]
     watched.other.send(b"x")
-    assert watched.called() == 1
+    assert watched.readiness.ready() == ["own"]
     watched.readiness.want(watched.own.fileno(), room=False)
-    assert watched.called() == 1
+    assert watched.readiness.ready() == ["own"]
     watched.own.recv(1)
-    assert watched.called() == 0
+    assert watched.readiness.ready() == []
 
 
-def test_a_socket_that_is_closed_is_called_of_no_more(watched: Watched) -> None:
+def test_a_socket_that_is_closed_is_ready_no_more(watched: Watched) -> None:
     watched.other.send(b"x")
     watched.readiness.close_socket(watched.own)
-    assert (watched.called(), watched.own.fileno()) == (0, -1)
+    assert (watched.readiness.ready(), watched.own.fileno()) == ([], -1)
 
 
-def test_a_call_may_forget_others_that_are_ready(watched: Watched) -> None:
-    own, other = socket.socketpair()
-    with own, other:
-
-        def forget_both() -> None:
-            for each in (own, watched.own):
-                watched.readiness.forget(each.fileno())
-
-        watched.readiness.watch(own.fileno(), forget_both)
-        for each in (other, watched.other):
-            each.send(b"x")
-        watched.readiness.run()
-        assert watched.called() == 0
+def test_of_many_sockets_that_stay_ready_each_has_its_turn(watched: Watched) -> None:
+    with ExitStack() as stack:
+        for number in range(300):
+            own, other = map(stack.enter_context, socket.socketpair())
+            watched.readiness.watch(own.fileno(), str(number))
+            other.send(b"x")
+        seen: set[str] = set()
+        for _ in range(3):
+            seen.update(watched.readiness.ready())
+        assert seen == set(map(str, range(300)))

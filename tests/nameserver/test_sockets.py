@@ -55,6 +55,14 @@ def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptu
     assert f"metrics: can't listen on {endpoint} by TCP" in caplog.text
 
 
+def test_udp_answers_have_more_room_to_wait_in_than_by_default() -> None:
+    with closing(bind([LOOPBACK], None)) as sockets, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ordinary:
+        ours, default = (
+            each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for each in (sockets.pairs[0].udp, ordinary)
+        )
+    assert ours >= 2 * default
+
+
 def test_the_log_says_how_much_room_a_burst_has_to_wait_in(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         sockets = bind([LOOPBACK, Endpoint("127.0.0.2", 0)], None)

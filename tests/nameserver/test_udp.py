@@ -24,6 +24,7 @@ from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
 
+from tests.nameserver.lonely import HERE, client_that_is_gone, in_a_lonely_network
 from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import SETTINGS, parsed, sample_zone, texts, wire
 
@@ -42,9 +43,9 @@ class Ends(NamedTuple):
     client: socket.socket
 
     def send(self, *queries: bytes) -> None:
+        host, port = self.server.endpoint
         for query in queries:
-            host = "::1" if self.client.family == socket.AF_INET6 else "127.0.0.1"
-            self.client.sendto(query, (host, self.server.endpoint.port))
+            self.client.sendto(query, ("127.0.0.1" if host == "0.0.0.0" else host, port))
 
     def ask(self, query: bytes = QUERY) -> bytes:
         self.send(query)
@@ -151,6 +152,52 @@ def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_wait
     assert both.answers(*numbered(100), wire("ts.net", "SOA")) == []
     assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (101, 101, 101)
     assert "a response can't be sent: Broken pipe (failure 1)" in caplog.text
+
+
+POD = 208 << 10
+"""Bytes of the send buffer that anyone may have (net.core.wmem_max)."""
+
+
+@pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
+@pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
+def test_a_neighbour_that_is_gone_keeps_no_other_client_waiting(host: str, compiled: bool, size: int | None) -> None:
+    def ask_both() -> list[str]:
+        with ends(host, compiled) as both, client_that_is_gone() as gone:
+            if size is not None:
+                both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+            both.server.start()
+            for query in numbered(1000):
+                gone.sendto(query, (HERE, both.server.endpoint.port))
+            both.client.settimeout(1)  # the system looks for the neighbour for three seconds
+            return texts(parsed(both.ask()))
+
+    assert in_a_lonely_network(ask_both) == ["100.64.0.1"]
+
+
+def test_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted(
+    compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def drop() -> tuple[int, int]:
+        with ends(HERE, compiled) as both, client_that_is_gone() as gone:
+            both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # as little as there can be
+            for query in (*numbered(100), wire("ts.net", "SOA")):
+                gone.sendto(query, (HERE, both.server.endpoint.port))
+            both.server.start()
+            both.server.join(0.5)
+            both.server.stop()
+            both.server.join(1)
+            assert not both.server.alive
+            return both.server.unsent[errno.EAGAIN], both.server.failures
+
+    unsent, failures = in_a_lonely_network(drop)
+    assert 90 < unsent == failures <= 101
+    assert "a response is dropped, because the send buffer is full: a client on the local network may be" in caplog.text
+
+
+def test_a_stop_is_not_held_up_by_more_packets_than_a_drain_answers(both: Ends) -> None:
+    both.answers(*numbered(3000))
+    received = 3000 - (both.server.dropped() or 0)
+    assert min(received, 1000) <= sum(both.server.counts.requests().values()) < 1100
 
 
 @on_every_kind_of_socket

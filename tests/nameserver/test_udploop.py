@@ -124,6 +124,17 @@ def test_the_loop_leaves_the_rest_to_python(packet: bytes) -> None:
     assert compiled.answer(index_of(sample_zone(), None), packet) is None
 
 
+def test_an_index_made_of_another_has_its_own_zones_even_if_their_names_are_as_long() -> None:
+    names = Records(ip4={"db.ts.net": MANY[:1], "db.my.net": MANY[:2]})
+    one, other = (
+        build_zone(names, replace(SETTINGS, origins=origins))
+        for origins in (("ts.net", "my.net"), ("my.net", "ts.net"))
+    )
+    index = index_of(replace(other, nodes=one.nodes), index_of(one, None))
+    for name in ("no.ts.net", "no.my.net"):
+        assert compiled.answer(index, wire(name))[0] == answer(wire(name), other)
+
+
 @pytest.mark.parametrize("origins", [("ts.net",), ("ts.net", "example.org"), ("example.org", "ts.net")], ids=str)
 def test_an_index_made_of_another_says_what_its_own_zone_does(origins: tuple[str, ...]) -> None:
     old = index_of(sample_zone(), None)

@@ -57,6 +57,20 @@ def test_10_13_versions_but_0_are_badvers(ask: Ask, version: int, options: list[
         assert response.ednsflags & 0xFFFF == flags & DO  # above them is the extended rcode
 
 
+@pytest.mark.parametrize("junk", [b"\xff", b"\0\x03\0", b"\0\x0a\0\x09short", b"\0\x03\0\0\xff"], ids=bytes.hex)
+@pytest.mark.parametrize("version", [1, 255])
+def test_13_versions_but_0_are_badvers_whatever_their_options_look_like(send: Send, version: int, junk: bytes) -> None:
+    opt = OPT[:6] + bytes([version]) + OPT[7:-2] + struct.pack("!H", len(junk)) + junk
+    response = parsed(send(message(QUESTION, opt, counts=(1, 0, 0, 1))))
+    assert (response.rcode(), response.edns, response.options) == (dns.rcode.BADVERS, 0, ())
+    assert [len(section) for section in response.sections] == [1, 0, 0, 0]
+
+
+def test_13_the_server_says_which_one_it_is_to_every_version(ask: Ask) -> None:
+    response = ask(make_query(DB, use_edns=1, options=[NSID]))
+    assert (response.rcode(), [option.to_text() for option in response.options]) == (dns.rcode.BADVERS, [f"NSID {WHO}"])
+
+
 @pytest.mark.parametrize("unknown", [{"options": [UNKNOWN]}, {"ednsflags": MBZ}], ids=["an option", "a flag"])
 def test_11_12_an_unknown_option_is_ignored_and_an_unknown_flag_cleared(ask: Ask, unknown: Any) -> None:
     response = ask(make_query(DB, use_edns=0, **unknown))
