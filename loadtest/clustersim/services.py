@@ -19,13 +19,14 @@ _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "i
 
 
 class Allocator:
-    """Hands out cluster IPs, each to one Service."""
+    """Hands out cluster IPs, each to one Service, and keeps a node port for the first Service that asks for it."""
 
     def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
         """*families* are those of the Pods, *service_families* those of cluster IPs, in their order."""
         self._families = families
         self._service_families = service_families
         self._addresses: set[str] = set()
+        self._node_ports: set[int] = set()
         self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in _NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
@@ -33,7 +34,7 @@ class Allocator:
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
-        _check_node_ports(service)
+        self._check_node_ports(service, before)
         _settle_type(service, spec, before)
         if spec["type"] == "ExternalName":
             _drop(spec, before)
@@ -44,10 +45,26 @@ class Allocator:
     def reserve(self, service: Object) -> None:
         """Keep others from getting what *service* has."""
         self._addresses.update(_addresses(service))
+        self._node_ports.update(_node_ports(service["spec"]))
 
     def release(self, service: Object) -> None:
         """Let others get what *service* had."""
         self._addresses.difference_update(_addresses(service))
+        self._node_ports.difference_update(_node_ports(service["spec"]))
+
+    def _check_node_ports(self, service: Object, before: Object) -> None:
+        others = self._node_ports.difference(_node_ports(before))
+        for index, port in enumerate(service["spec"].get("ports") or ()):
+            number = port.get("nodePort")
+            valid = f"The range of valid ports is {_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
+            cause = ""
+            if number is not None and number not in _NODE_PORTS:
+                cause = f"provided port is not in the valid range. {valid}"
+            elif number in others:
+                cause = "provided port is already allocated"
+            if cause:
+                field = f"spec.ports[{index}].nodePort"
+                raise invalid(SERVICE, service["metadata"]["name"], field, f"Invalid value: {number}: {cause}")
 
     def _complete_address(self, service: Object, spec: Object, before: Object) -> None:
         name = service["metadata"]["name"]
@@ -96,12 +113,8 @@ def _addresses(service: Object) -> list[str]:
     return [address for address in service["spec"].get("clusterIPs") or () if address != "None"]
 
 
-def _check_node_ports(service: Object) -> None:
-    for index, port in enumerate(service["spec"].get("ports") or ()):
-        if "nodePort" in port and port["nodePort"] not in _NODE_PORTS:
-            valid = f"The range of valid ports is {_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
-            cause = f"Invalid value: {port['nodePort']}: provided port is not in the valid range. {valid}"
-            raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
+def _node_ports(spec: Object) -> list[int]:
+    return [port["nodePort"] for port in spec.get("ports") or () if "nodePort" in port]
 
 
 def _fill(spec: Object) -> None:

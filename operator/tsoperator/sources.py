@@ -45,7 +45,7 @@ from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
-from tsoperator.reconcilers.proxygroup.nodeports import slim_node
+from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.service import clusterip, egress
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
@@ -66,7 +66,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
-    allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port)}
+    allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port), BY_NODE_PORT: by_node_port}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         egress.BY_DESTINATION: egress.by_destination,

@@ -441,7 +441,7 @@ async def _refusal(response: aiohttp.ClientResponse, where: str) -> StatusError:
         body = None
     if not isinstance(body, dict):
         body = {"message": f"HTTP {response.status} {response.reason}: {raw[:120]!r}"}
-    return error_of(response.status, body, where)
+    return error_of(response.status, body, where, response.headers.get("Retry-After", ""))
 
 
 def _words(error: Exception) -> str:

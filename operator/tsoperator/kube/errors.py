@@ -12,7 +12,11 @@ KubeError
     └── Denied            401, 403: credentials or RBAC
 """
 
+from typing import Final
+
 from tsoperator.api.objects import Object
+
+_LONGEST_WAIT: Final = 60.0  # s, whatever the API server asks for: as long as the longest back-off
 
 
 class KubeError(Exception):
@@ -28,12 +32,16 @@ class Rewound(KubeError):
 
 
 class StatusError(KubeError):
-    """The API server refused; *status* is the HTTP code, *reason* the machine-readable word of its Status."""
+    """The API server refused; *status* is the HTTP code, *reason* the machine-readable word of its Status.
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    If it has too much to do, it asks not to be asked again for *retry_after* seconds.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.retry_after = retry_after
 
 
 class NotFound(StatusError):
@@ -71,13 +79,16 @@ _BY_STATUS: dict[int, type[StatusError]] = {
 }
 
 
-def error_of(status: int, body: Object, where: str) -> StatusError:
+def error_of(status: int, body: Object, where: str, retry_after: str = "") -> StatusError:
     """Return the error for an answer with HTTP code *status*.
 
-    *body* is the decoded Status, *where* the verb and the path of the request.
+    *body* is the decoded Status, *where* the verb and the path of the request, *retry_after* the header Retry-After.
     """
     reason = str(body.get("reason", ""))
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, StatusError)
     if reason == "Expired":
         kind = Gone
-    return kind(status, reason, f"{where}: {body.get('message') or f'HTTP {status}'}")
+    # The form with a date is not for us: the API server writes seconds.
+    asked = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
+    seconds = min(asked, _LONGEST_WAIT) if status == 429 or status >= 500 else 0.0
+    return kind(status, reason, f"{where}: {body.get('message') or f'HTTP {status}'}", seconds)

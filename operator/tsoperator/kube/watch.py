@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient, ObjectList, Rest, WatchTimes
-from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, Unreachable, error_of
+from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, StatusError, Unreachable, error_of
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +218,8 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
+    if isinstance(error, StatusError):
+        delay = max(delay, error.retry_after)
     # Kinds whose CRD is new, and servers that are starting, refuse a watch or two: that is worth no warning.
     told = denied or isinstance(error, Unreachable)  # the cache tells of one, and the client of the other
     loud = not told and (failures in (3, 10) or failures % 100 == 0)

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Key
-from tsoperator.kube.errors import Conflict, Unreachable
+from tsoperator.kube.errors import Conflict, StatusError, Unreachable
 from tsoperator.runtime.result import Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
@@ -219,7 +219,10 @@ class Controller:
         return Outcome.ERROR
 
     def _retry(self, key: Key, error: Exception) -> None:
-        """Retry *key* after the back-off for *error*; a back-off of *patience* starts with its first wait."""
+        """Retry *key* after the back-off for *error*, and not before the API server has asked for, if it was that.
+
+        A back-off of *patience* starts with its first wait.
+        """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
         if backoff is None:
@@ -227,7 +230,7 @@ class Controller:
         elif self._patience.get(key) is not backoff:
             self._patience[key] = backoff
             self._queue.forget(key)
-        self._queue.retry(key, backoff)
+        self._queue.retry(key, backoff, _asked_wait(error))
 
     def _is_new(self, key: Key, error: Exception) -> bool:
         """Remember *error* as the last one of *key*, and tell whether the one before it had other words."""
@@ -248,6 +251,13 @@ def _is_only(error: Exception, kinds: type[Exception] | tuple[type[Exception], .
     if isinstance(error, ExceptionGroup):
         return error.split(kinds)[1] is None
     return isinstance(error, kinds)
+
+
+def _asked_wait(error: Exception) -> float:
+    """Return for how many seconds the API server has asked not to be asked again by *error*, or by one in a group."""
+    if isinstance(error, ExceptionGroup):
+        return max(map(_asked_wait, error.exceptions))
+    return error.retry_after if isinstance(error, StatusError) else 0.0
 
 
 def _text(error: Exception) -> str:

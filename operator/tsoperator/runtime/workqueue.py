@@ -107,14 +107,14 @@ class WorkQueue:
         if seconds is not None:
             self._schedule(self._requeued, key, seconds)
 
-    def retry(self, key: Key, backoff: Backoff | None = None) -> None:
+    def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
         """Count a failure of *key*, and add it again after the back-off: *backoff*, or that of the queue.
 
-        The timer of an earlier `requeue` or `retry` stays if it is due sooner.
+        It waits *at_least* so many seconds. The timer of an earlier `requeue` or `retry` stays if it is due sooner.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1
-        self._schedule(self._requeued, key, (backoff or self._backoff).delay(failures))
+        self._schedule(self._requeued, key, max((backoff or self._backoff).delay(failures), at_least))
 
     def forget(self, key: Key) -> None:
         """Forget the failures of *key*, so that its back-off starts anew."""

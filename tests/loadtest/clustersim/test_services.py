@@ -48,6 +48,16 @@ def test_two_services_have_two_addresses() -> None:
     assert store.create(SERVICE, service("c", clusterIP=wanted))["spec"]["clusterIPs"] == [wanted]
 
 
+def test_a_node_port_is_one_services_until_that_service_goes() -> None:
+    store, wanted = Store(), {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
+    store.create(SERVICE, service("a", **wanted))
+    store.merge(SERVICE, "default", "a", {"spec": wanted})
+    with pytest.raises(ApiError, match="Invalid value: 30001: provided port is already allocated"):
+        store.create(SERVICE, service("b", **wanted))
+    store.delete(SERVICE, "default", "a")
+    store.create(SERVICE, service("b", **wanted))
+
+
 SELECTING = {"clusterIP": "None", "selector": {"a": "b"}}
 
 

@@ -26,3 +26,11 @@ def test_a_refusal_says_what_was_asked_and_what_was_answered_or_its_code() -> No
     assert str(error_of(404, {"message": 'pods "a" not found'}, "GET /x")) == 'GET /x: pods "a" not found'
     for body in ({}, {"message": None}, {"message": ""}):
         assert str(error_of(503, body, "GET /x")) == "GET /x: HTTP 503"
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "seconds"),
+    [(429, "1", 1), (503, "30", 30), (500, "86400", 60), (409, "5", 0), (429, "", 0), (429, "-1", 0), (503, "soon", 0)],
+)
+def test_a_server_that_has_too_much_to_do_says_when_to_ask_again(status: int, retry_after: str, seconds: float) -> None:
+    assert error_of(status, {}, "GET /x", retry_after).retry_after == seconds

@@ -389,6 +389,17 @@ def passed(moment: float) -> bool:
     return asyncio.get_running_loop().time() > moment
 
 
+async def test_a_busy_server_is_not_asked_before_it_wants_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.json_response({}, status=429, headers={"Retry-After": "30"})
+
+    async with serving(refuse) as url, kube_client(url) as client, following(client):
+        await until(lambda: failures(caplog))
+    assert failures(caplog) == [(1, 30)]
+
+
 async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     loop, opened = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport]()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
-from tsoperator.kube.errors import AlreadyExists, Conflict, Unreachable
+from tsoperator.kube.errors import AlreadyExists, Conflict, StatusError, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
@@ -93,6 +93,7 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
 
 
 X = OSError("x")
+BUSY = StatusError(429, "TooManyRequests", "x", retry_after=8)
 TERMINAL = TerminalError("no such zone")
 
 
@@ -107,6 +108,8 @@ PATIENTLY = PermissionError("p")
         ([Result(requeue_after=7), Result(requeue_after=5), DONE], [0, 7, 12]),
         ([X, X, X, DONE], [0, 1, 3, 7]),
         ([Conflict(409, "", "x"), AlreadyExists(409, "", "x"), Unreachable("x"), DONE], [0, 1, 3, 7]),
+        ([BUSY, X, BUSY, DONE], [0, 8, 10, 18]),
+        ([ExceptionGroup("several", [X, BUSY]), DONE], [0, 8]),
         ([X, X, Result(requeue_after=5), X, DONE], [0, 1, 3, 8, 9]),
         ([Until(5), Until(7), DONE], [0, 5, 7]),
         ([Until(5, cancelled=True), Until(7, cancelled=True), DONE], [0, 5, 7]),

@@ -86,8 +86,8 @@ class Observed:
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
-    ClusterIP Services of the egress Services that name the group. *node_ports* are the Services of type NodePort of all
-    groups; they and the *nodes* count if the class has static endpoints.
+    ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have node ports,
+    and those of the group; they and the *nodes* count if the class has static endpoints.
     """
 
     children: Children

@@ -5,18 +5,21 @@ learn from the proxy's config at which addresses of nodes they reach that port.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from tsoperator.api.objects import SERVICE, Object, key_of, labels
+from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
 from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
 from tsoperator.desired.proxy import Proxy
 from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.reconcilers.proxygroup.children import group_child
 
 SUFFIX: Final = "-nodeport"
+BY_NODE_PORT: Final = "node-port"
+"""The index of Services that have node ports; all are under the value `ANY`."""
+ANY: Final = "any"
 
 _PORT_NAME: Final = "static-endpoint-port"
 _PORTS: Final = range(1024, 65536)
@@ -44,6 +47,11 @@ def has_static_endpoints(proxy_class: Object | None) -> bool:
     return proxy_class is not None and bool((proxy_class.get("spec") or {}).get("staticEndpoints"))
 
 
+def by_node_port(service: Object) -> Iterable[str]:
+    """Index the Services that have node ports."""
+    return (ANY,) if _node_ports(service) else ()
+
+
 def slim_node(node: Object) -> Object:
     """Return what the cache keeps of a node: its labels and addresses."""
     kept = ("name", "uid", "resourceVersion", "labels", "deletionTimestamp")
@@ -62,14 +70,15 @@ def static_endpoints(
 ) -> StaticEndpoints | NoEndpoints:
     """Return the static endpoints of the replicas of *proxy*, as its ProxyClass has *given* them.
 
-    *there* are the NodePort Services of all groups, and *configs* the config Secrets of the replicas by ordinal.
+    *there* are all Services that have node ports, and *configs* the config Secrets of the replicas by ordinal.
     """
-    own = {key_of(each).name: each for each in there}
-    services = [own.get(f"{replica.state_secret.name}{SUFFIX}") for replica in proxy.replicas]
+    live = {key_of(each): each for each in there}
+    names = [f"{replica.state_secret.name}{SUFFIX}" for replica in proxy.replicas]
+    services = [live.get(Key(proxy.key.namespace, name)) for name in names]
     ports = _allocated(services, there, given.ports)
     if isinstance(ports, NoEndpoints):
         return ports
-    port = next((live["port"] for each in services if (live := _only_port(each)) and live.get("port")), None)
+    port = next((only["port"] for each in services if (only := _only_port(each)) and only.get("port")), None)
     port = port or _PORTS[int(hashlib.sha256(proxy.parent_uid.encode()).hexdigest(), 16) % len(_PORTS)]
     found: list[tuple[str, ...]] = []
     for replica, node_port, config in zip(proxy.replicas, ports, configs, strict=True):
@@ -91,7 +100,7 @@ def _allocated(
 ) -> list[int] | NoEndpoints:
     """Return the node ports of the replicas' *services*: the ones that they have, or else the first that are free."""
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
-    used = {port for each in there if (port := _node_port(each)) in allowed}
+    used = allowed.keys() & {port for each in there for port in _node_ports(each)}
     free = iter([port for port in allowed if port not in used])
     kept = [port if (port := _node_port(each)) in allowed else None for each in services]
     missing = kept.count(None)
@@ -130,6 +139,13 @@ def _service(proxy: Proxy, ordinal: int, port: int, node_port: int) -> Object:
     selector = {"statefulset.kubernetes.io/pod-name": pod}
     content = {"spec": {"type": "NodePort", "selector": selector, "ports": [listed]}}
     return group_child(proxy, SERVICE, f"{pod}{SUFFIX}", content)
+
+
+def _node_ports(service: Object) -> list[int]:
+    """Return all node ports of *service*; Kubernetes gives each port to one Service, whatever the protocol."""
+    spec = service["spec"]
+    found = [each.get("nodePort") for each in spec.get("ports") or ()]
+    return [port for port in (*found, spec.get("healthCheckNodePort")) if port]
 
 
 def _only_port(service: Object | None) -> Object | None:

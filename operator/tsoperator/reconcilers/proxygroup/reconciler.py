@@ -31,7 +31,7 @@ from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
-from tsoperator.reconcilers.proxygroup.nodeports import SUFFIX, has_static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -95,14 +95,9 @@ class ProxyGroupReconciler:
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
             self._proxies.tailnet(tailnet, owner, children),
-            node_ports=self._node_ports() if is_static else (),
+            node_ports=[*children.services, *self._cache.indexed(SERVICE, BY_NODE_PORT, ANY)] if is_static else (),
             nodes=self._cache.all(NODE) if is_static else (),
         )
-
-    def _node_ports(self) -> list[Object]:
-        """Return the Services of type NodePort of all groups."""
-        owners = (str(group_owner(key_of(each).name)) for each in self._cache.all(PROXYGROUP))
-        return [each for owner in owners for each in self._cache.indexed(SERVICE, BY_OWNER, owner)]
 
     def _named(self, name: str, replicas: int) -> list[Object]:
         """Return the objects that have the names of children of the group called *name*, whoever they belong to."""

@@ -39,6 +39,13 @@ def two_ports(name: str, node_port: int) -> Object:
     return {**service(name, 1), "spec": {"ports": [{"nodePort": node_port}, {"nodePort": 1}]}}
 
 
+def users_service(*node_ports: int, name: str = "web", health: int = 0) -> Object:
+    """Return a Service of a user, which may have a node port for health checks as well."""
+    ports = [{"port": 80}, *({"nodePort": port} for port in node_ports)]
+    spec = {"ports": ports} | ({"healthCheckNodePort": health} if health else {})
+    return obj(SERVICE, Key("default", name), {"spec": spec})
+
+
 def config(*endpoints: str) -> Object:
     return slim_secret("foo-0-config", {"cap-106.hujson": {"StaticEndpoints": [*endpoints]}})
 
@@ -86,7 +93,9 @@ def test_each_replica_has_a_service() -> None:
         ("3000-3002", (service("foo-0", 3002),), [3002, 3000]),
         ("3000-3002", (service("foo-0", 4000), service("bar-0", 3001)), [3000]),
         ("3000-3002,3001", (), [3000, 3001, 3002]),
-        ("3000-3002", (two_ports("foo-0", 3001), two_ports("bar-0", 3000)), [3000]),
+        ("3000-3002", (two_ports("foo-0", 3001), two_ports("bar-0", 3000)), [3002]),
+        ("3000-3009", (users_service(3000, 3002), users_service(4000, health=3003)), [3001, 3004]),
+        ("3000-3002", (users_service(3000, name="foo-0-nodeport"),), [3001]),
     ],
 )
 def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[Object, ...], ports: list[int]) -> None:

@@ -139,12 +139,17 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
     assert sum(count for (_, _, kind), count in written.items() if kind == CONFIGMAP.plural) < 45
 
 
+OUTSIDE = obj(NODE, Key("", "outside"), {"status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}]}})
+
+
+def static_class(first: int, last: int) -> Object:
+    return proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": first, "endPort": last}]}})
+
+
 async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
-    class_ = proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": 30001, "endPort": 30002}]}})
-    classy = proxy_group("foo", proxyClass="prod")
+    class_, classy, outside = static_class(30001, 30002), proxy_group("foo", proxyClass="prod"), OUTSIDE
     await world.apply(class_, classy)
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
-    outside = obj(NODE, Key("", "outside"), {"status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}]}})
     await put(world.api, outside)
     await whole(world, classy)
     wanted = [["192.0.2.1:30001"], ["192.0.2.1:30002"]]
@@ -155,6 +160,16 @@ async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     await world.change(class_, {"spec": {"staticEndpoints": None}})
     await world.becomes(lambda: static_endpoints(world, classy), [None, None])
     await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
+
+
+async def test_a_node_port_that_a_users_service_has_is_left_to_it(world: World) -> None:
+    classy = proxy_group("foo", proxyClass="prod")
+    spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30004}]}
+    await world.apply(obj(SERVICE, Key("default", "web"), {"spec": spec}), static_class(30003, 30005), classy)
+    await put(world.api, OUTSIDE)
+    await whole(world, classy)
+    await world.becomes(lambda: static_endpoints(world, classy), [["192.0.2.1:30003"], ["192.0.2.1:30005"]])
+    assert not await world.writes_when_left_alone()
 
 
 async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
