@@ -210,9 +210,10 @@ async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be
 @pytest.mark.simulated  # a real cluster would run the Deployment
 async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator_may_read_it(cluster: World) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
-    await cluster.apply(base, workload("dns-base"))
     async with running_operator(cluster):
-        await cluster.apply(managed())
+        await cluster.apply(base, managed())
+        await configured(cluster)
+        await cluster.apply(workload("dns-base"))
         assert "operatorConfig.clusterDNSConfigMap of the chart to dns-base" in await told(cluster, "NotPermitted")
     async with running_operator(cluster, cluster_dns_configmap="dns-base"):
         await told(cluster, "StubDomainWritten")
