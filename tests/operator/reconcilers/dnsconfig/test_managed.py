@@ -219,9 +219,10 @@ def rights_to(name: str) -> list[Object]:
 @pytest.mark.simulated  # a real cluster would run the Deployment
 async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator_may_read_it(cluster: World) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
-    await cluster.apply(base, workload("dns-base"))
     async with running_operator(cluster):
-        await cluster.apply(managed())
+        await cluster.apply(base, managed())
+        await configured(cluster)
+        await cluster.apply(workload("dns-base"))
         assert "operatorConfig.clusterDNSConfigMap of the chart to dns-base" in await told(cluster, "NotPermitted")
     cluster.sim.rights.give(*rights_to("dns-base"))
     async with running_operator(cluster, cluster_dns_configmap="dns-base"):
