@@ -12,21 +12,23 @@ from tsoperator.desired.clusterdns.corefile import CorefileError, parse
 from tsoperator.desired.clusterdns.forwards import block_forwards, nearest, stub_forwards
 
 _CLUSTER_DNS: Final = "__PILLAR__CLUSTER__DNS__"  # the cache puts the address of the cluster's DNS there
-_INSIDE: Final = ("cluster.local", "in-addr.arpa")  # zones that the cache asks the cluster's DNS for
+_REVERSE: Final = "in-addr.arpa"  # like the cluster's own domain, a zone that the cache asks the cluster's DNS for
 
 
-def bypass(text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str]) -> str:
+def bypass(
+    text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str
+) -> str:
     """Say why Pods don't get to the stub domain for *zones*, and the cure; return "" if they do.
 
     *text* is the Corefile of the cache, and *stub_domains* those of kube-dns, which the cache takes over; None if it
-    doesn't, as with Kubespray. *addresses* are the nameserver's.
+    doesn't, as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
     """
     try:
         blocks = parse(text).blocks
     except CorefileError as error:
         return f"the Corefile of NodeLocal DNSCache can't be read, so whether it forwards the zone is unknown: {error}"
     inside = {_CLUSTER_DNS}
-    for zone in _INSIDE:
+    for zone in (cluster_domain, _REVERSE):
         found = nearest(block_forwards(zone, blocks))
         inside.update(found.to if found and found.zone else ())
     ways = {zone: nearest([*block_forwards(zone, blocks), *stub_forwards(zone, stub_domains or "")]) for zone in zones}

@@ -82,11 +82,16 @@ def place(resource: Resource, key: Key, entry: str) -> str:
 
 
 def find_platform(
-    objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = (), addresses: Sequence[str] = ()
+    objects: DNSObjects,
+    wanted: str | None = None,
+    zones: Sequence[str] = (),
+    addresses: Sequence[str] = (),
+    cluster_domain: str = "",
 ) -> Platform | Refusal:
     """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
 
-    *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them.
+    *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them in a cluster with
+    this *cluster_domain*.
     """
     kind = Kind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Refusal):
@@ -101,7 +106,9 @@ def find_platform(
                 return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
     found = _coredns(objects, kind)
-    return found if isinstance(found, Refusal) else replace(found, node_cache=_node_cache(objects, zones, addresses))
+    if isinstance(found, Refusal):
+        return found
+    return replace(found, node_cache=_node_cache(objects, zones, addresses, cluster_domain))
 
 
 def configmap(objects: DNSObjects, name: str) -> Object | None:
@@ -244,10 +251,10 @@ def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
     return False
 
 
-def _node_cache(objects: DNSObjects, zones: Sequence[str], addresses: Sequence[str]) -> str:
+def _node_cache(objects: DNSObjects, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str) -> str:
     stub_domains = data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}")
     for name, read_by_it in ((NODE_CACHE, stub_domains), (KUBESPRAY_CACHE, None)):
         text = data_of(configmap(objects, name)).get(COREFILE)
-        if text is not None and (found := bypass(text, read_by_it, zones, addresses)):
+        if text is not None and (found := bypass(text, read_by_it, zones, addresses, cluster_domain)):
             return found
     return ""

@@ -93,8 +93,9 @@ def outcome(
     status = zones_status(settings.zones, zones)
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
-    platform = find_platform(objects, wanted.platform, zones, [nameserver.address])
-    stub = StubDomain.of(zones, [nameserver.address], settings.cluster_domain)
+    addresses, own = [nameserver.address], settings.cluster_domain
+    platform = find_platform(objects, wanted.platform, zones, addresses, own)
+    stub = StubDomain.of(zones, addresses, own)
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):

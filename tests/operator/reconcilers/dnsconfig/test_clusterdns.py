@@ -28,10 +28,12 @@ from tests.operator.desired.clusterdns.objects import applied
 from tests.support.objects import live_dnsconfig, obj, settings
 
 ADDRESS, ZONE = "10.96.4.3", "tail1234.ts.net"
-MAY, MAY_NOT = settings(manage_cluster_dns=True), settings()
+DOMAIN = "k8s.example.org"
+MAY, MAY_NOT = (settings(manage_cluster_dns=may, cluster_domain=DOMAIN) for may in (True, False))
 WITHOUT_RELOAD = COREFILE.replace("    reload\n", "")
 IMPORTING = f"{COREFILE}import /etc/coredns/custom/*.server\n"
 NODE_CACHE = ".:53 {\n    forward . 192.0.2.1\n}\n"
+PASSED_ON = NODE_CACHE.replace(".:53", f".:53 {DOMAIN}:53")
 
 
 def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
@@ -84,10 +86,11 @@ CASES = {
     "no right": Told(wanted(may=False), 0, "NotPermitted"),
     "no reload": Told(wanted(dns=coredns(WITHOUT_RELOAD)), 1, None, "rollout restart deployment coredns"),
     "NodeLocal DNSCache": Told(wanted(dns=coredns(node_local_dns={"Corefile": NODE_CACHE})), 1, "NodeCacheInFront"),
+    "NodeLocal DNSCache that asks it": Told(wanted(dns=coredns(node_local_dns={"Corefile": PASSED_ON})), 1, None),
     "no platform": Told(wanted(dns=DNSObjects()), 0, "PlatformUnknown"),
     "another platform": Told(wanted(platform="KubeDNS"), 0, "PlatformMissing"),
     "broken": Told(wanted(dns=coredns("a {")), 0, "CorefileUnreadable"),
-    "the cluster's own": Told(wanted(zone="svc.cluster.local"), 0, "InvalidZone"),
+    "the cluster's own": Told(wanted(zone=f"svc.{DOMAIN}"), 0, "InvalidZone"),
     "an import": Told(wanted(dns=coredns(IMPORTING)), 1, None),
 }
 

@@ -146,9 +146,9 @@ OLD = "old.example.org"
     [({"zones": [OLD]}, []), (zones_status((OLD,), [OLD]), []), (zones_status((), [OLD]), [OLD]), ({}, [OLD])],
 )
 def test_a_zone_of_the_records_that_no_tailnet_has_shown_goes(status: Object, kept: list[str]) -> None:
-    live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","cluster.local"]'))
+    live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","k8s.example.org"]'))
     dnsconfig = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
-    made = desired.plan(dnsconfig, Observed(buckets((BOTH,)), {0: live}), SETTINGS)
+    made = desired.plan(dnsconfig, Observed(buckets((BOTH,)), {0: live}), settings(cluster_domain="k8s.example.org"))
     assert document_of(made)["zones"] == ["ts.net", *kept]
 
 

@@ -18,6 +18,7 @@ from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.egresspod.desired import Check
 from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.runtime.cache import Cache
@@ -76,7 +77,8 @@ class Scene:
 
 
 def by_hand(client: KubeClient, cache: Cache, prober: Prober) -> EgressPodReconciler:
-    return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, settings())
+    chosen = settings(cluster_domain="k8s.example.org")
+    return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, chosen)
 
 
 @asynccontextmanager
@@ -182,8 +184,10 @@ async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: 
 async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> None:
     await scene.make(WAITING, config([USER]), service(), endpoints(POD_IP), group())
     began, ended, cache = asyncio.Event(), asyncio.Event(), Cache(sources(OPERATOR_NAMESPACE))
+    asked = []
 
-    async def ask(_: object) -> NoReturn:
+    async def ask(check: Check) -> NoReturn:
+        asked.append(check.url)
         began.set()
         try:
             await asyncio.Event().wait()
@@ -202,6 +206,7 @@ async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> 
         await until(lambda: cache.get(TSOPERATOR_POD, key_of(WAITING)) is None)
         await reconciler.reconcile(key_of(WAITING))
         await until(ended.is_set)
+    assert asked == ["http://ts-db.tailscale.svc.k8s.example.org:9002/healthz"]
 
 
 async def test_pods_that_wait_hold_no_other_up(scene: Scene) -> None:

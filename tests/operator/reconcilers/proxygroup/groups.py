@@ -16,7 +16,7 @@ from tsoperator.settings import Settings
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj, pod, settings, slim_secret
 
-SETTINGS = settings(firewall_mode="auto")
+SETTINGS = settings(firewall_mode="auto", cluster_domain="k8s.example.org")
 OWNER: Owner = group_owner("foo")
 OWNED = {"ownerReferences": [owner_reference(PROXYGROUP, "foo", "foo-uid")]}
 

@@ -1,5 +1,6 @@
 """What a ProxyGroup of type egress needs."""
 
+from base64 import b64decode
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import slim_configmap
+from tsoperator.desired.egressgroup import read_entries, slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import (
     Creation,
@@ -87,13 +88,22 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
+HEALTH_CHECK = "http://ts-db-x7k2p.tailscale.svc.k8s.example.org:9002/healthz"
+
+
+def health_checks(written: Object) -> list[str]:
+    """Return the URLs of the health checks in the entries that are *written* into an egress ConfigMap."""
+    found = read_entries(b64decode(written["binaryData"]["egress-services"]).decode())
+    return [each.health_check for each in found.values()]
+
+
 def test_a_new_group_whose_keys_are_awaited_gets_all_but_secrets_and_pods() -> None:
     keys = Keys(awaited=frozenset({0, 1}), pending=ValueError("waiting"))
     observed = Observed(Children(), services=[groups.cluster_ip_service()])
     made = plan_of(live_group(), observed, keys=keys)
     kinds = [each["kind"] for each in children_of(made)]
     assert (kinds, made.error) == (["ServiceAccount", "Role", "RoleBinding", "ConfigMap"], keys.pending)
-    assert "egress-services" in children_of(made)[-1]["binaryData"]
+    assert health_checks(children_of(made)[-1]) == [HEALTH_CHECK]
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
@@ -237,6 +247,7 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
     (patch,) = plan_of(broken, observed).steps
     assert isinstance(patch, Patch)
     assert (patch.resource, list(patch.body)) == (CONFIGMAP, ["binaryData"])
+    assert health_checks(patch.body) == [HEALTH_CHECK]
     assert plan_of(broken, replace(observed, configmap=configmap_of("bar"))).steps == []
     bare = configmap_of("foo", ownerReferences=None, labels=None)
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]

@@ -20,6 +20,7 @@ PLACE = "ts-db-place"
 PORTS = {Wanted("TCP", 5432): 10437}
 PORT = Port("TCP", 10437, 5432)
 NAMES = {Wanted("TCP", 5432): "tailscale-unnamed"}
+CLUSTER_DOMAIN = "k8s.example.org"
 IPS = ["192.0.2.50"]
 BOTH = [*IPS, "2001:db8::50"]
 
@@ -38,7 +39,7 @@ def place(name: str = PLACE, group: str = GROUP, ips: Sequence[str] = IPS, **met
     return {**live, "spec": {**live["spec"], "clusterIP": ips[0], "clusterIPs": [*ips]}}
 
 
-_made = entry_of(place(), "cluster.local")
+_made = entry_of(place(), CLUSTER_DOMAIN)
 assert _made is not None
 ENTRY: Entry = _made
 

@@ -53,8 +53,10 @@ from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+CLUSTER_DOMAIN = "k8s.example.org"
 GRACE = 0.3
 """Seconds for which an old place stays in these tests."""
+_SETTINGS = {"cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, "newcomer_wait": GRACE}
 
 
 def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
@@ -75,7 +77,7 @@ async def running_services(world: World, pace: Pace | None = None, **changes: An
 
     Devices are listed at this *pace*.
     """
-    chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, "newcomer_wait": GRACE, **changes})
+    chosen = settings(**{**_SETTINGS, "login_server": world.control_url, **changes})
     cache = Cache(sources(NAMESPACE))
     async with (
         world.operators_client() as client,
@@ -151,7 +153,7 @@ class PlayedGroup:
     async def entries(self) -> dict[str, Entry]:
         """Return the entries that the ConfigMap should have."""
         places = (await self.world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
-        found = {entry_name(served_service(each)): entry_of(each, "cluster.local") for each in places}
+        found = {entry_name(served_service(each)): entry_of(each, CLUSTER_DOMAIN) for each in places}
         return {name: entry for name, entry in found.items() if entry}
 
     async def configure(self, entries: dict[str, Entry] | None = None) -> None:

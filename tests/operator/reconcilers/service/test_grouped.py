@@ -14,6 +14,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object, key_of
 
 from tests.operator.reconcilers.service.played import (
+    CLUSTER_DOMAIN,
     CONFIGURED,
     GRACE,
     READY,
@@ -27,7 +28,7 @@ from tests.support.cluster import running
 from tests.support.manifests import FQDN, dnsconfig, group_egress
 from tests.support.operator import NAMESPACE, World
 
-DOMAIN = f"{NAMESPACE}.svc.cluster.local"
+DOMAIN = f"{NAMESPACE}.svc.{CLUSTER_DOMAIN}"
 
 
 @pytest.fixture

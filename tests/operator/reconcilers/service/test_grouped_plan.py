@@ -18,6 +18,7 @@ from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
     BOTH,
+    CLUSTER_DOMAIN,
     ENTRY,
     GROUP,
     OWNER,
@@ -43,8 +44,8 @@ from tests.support.objects import (
     stored,
 )
 
-SETTINGS = settings()
-DOMAIN = "tailscale.svc.cluster.local"
+SETTINGS = settings(cluster_domain=CLUSTER_DOMAIN)
+DOMAIN = f"tailscale.svc.{CLUSTER_DOMAIN}"
 AT_PLACE = held(user_service(spec={"externalName": f"{PLACE}.{DOMAIN}"}))
 NEW = new_name(user_service(), GROUP)
 

@@ -17,7 +17,17 @@ from tsoperator.reconcilers.service.places import Places, abandoned, await_newco
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.settings import Settings
 
-from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, serving, user_service
+from tests.operator.reconcilers.service.places import (
+    CLUSTER_DOMAIN,
+    GROUP,
+    OWNER,
+    PORTS,
+    group,
+    place,
+    pod,
+    serving,
+    user_service,
+)
 from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
 from tests.support.objects import (
     children_of,
@@ -34,7 +44,7 @@ from tests.support.objects import (
     stored,
 )
 
-SETTINGS = settings(move_grace=10.0)
+SETTINGS = settings(move_grace=10.0, cluster_domain=CLUSTER_DOMAIN)
 NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
 OWN = Place("ts-db-own", serves=True)
 
@@ -52,7 +62,7 @@ GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
 
 def pointed_at(name: str, annotations: Object | None = None) -> Object:
     """The Service that leads to the place called *name*."""
-    return held(user_service(annotations, spec={"externalName": f"{name}.tailscale.svc.cluster.local"}))
+    return held(user_service(annotations, spec={"externalName": f"{name}.tailscale.svc.{CLUSTER_DOMAIN}"}))
 
 
 def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
@@ -126,7 +136,7 @@ OWNED = Children(
 @pytest.mark.parametrize("service", [user_service(), egress_service(EGRESS)], ids=["at a group", "on its own"])
 def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
     places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False))
-    assert gone(planned(service, places, OWNED, settings(move_grace=0.0))) == []
+    assert gone(planned(service, places, OWNED, settings(move_grace=0.0, cluster_domain=CLUSTER_DOMAIN))) == []
 
 
 def test_its_own_proxy_goes_when_the_group_has_served_for_a_while() -> None:
