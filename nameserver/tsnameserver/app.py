@@ -34,12 +34,12 @@ _JOIN_SECONDS = 0.5
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT; raises ListenError."""
+    """Serve until SIGTERM or SIGINT, and read the records again at SIGHUP; raises ListenError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    stopping = asyncio.Event()
+    stopping, rereading = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    for number, event in ((signal.SIGTERM, stopping), (signal.SIGINT, stopping), (signal.SIGHUP, rereading)):
+        loop.add_signal_handler(number, event.set)
     serving = Serving(empty_zone(settings.zone))
     snapshot = Snapshot(settings.snapshot) if settings.snapshot else None
     follower = Follower(serving, settings.zone, snapshot.keep if snapshot else None)
@@ -67,24 +67,34 @@ async def run(settings: Settings) -> None:
         log.info("listening on %s", sockets)
         log.info("the UDP loop is %s", "compiled" if compiled else "Python's")
         parts: _Parts = [("tcp", server.serve) for server in tcp]
-        parts.append(("file", partial(follow_file, settings.records, follower.offer, optional=configmaps is not None)))
+        file = partial(follow_file, settings.records, follower.offer, optional=configmaps is not None)
+        sources: _Parts = [("file", file)]
         if configmaps is not None:
-            parts.append(("api", configmaps.follow))
+            sources.append(("api", configmaps.follow))
         if snapshot is not None:
             restore = partial(snapshot.offer, follower.has_none, partial(follower.offer, Source.SNAPSHOT))
             parts += [("snapshot", snapshot.write_changes), ("snapshot", restore)]
-        await _serve(parts, restarts, stopping, settings.drain)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in parts]
+            tasks.append(group.create_task(_follow(sources, restarts, rereading, follower.forget)))
+            await stopping.wait()
+            log.info("stopping")
+            await asyncio.sleep(settings.drain)
+            for task in tasks:
+                task.cancel()
 
 
-async def _serve(parts: _Parts, restarts: Restarts, stopping: asyncio.Event, drain: float) -> None:
-    """Run *parts* until *stopping*, and for the seconds to *drain* after it."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in parts]
-        await stopping.wait()
-        log.info("stopping")
-        await asyncio.sleep(drain)
-        for task in tasks:
-            task.cancel()
+async def _follow(sources: _Parts, restarts: Restarts, rereading: asyncio.Event, forget: Callable[[], None]) -> None:
+    """Run *sources*; at each *rereading*, *forget* what they have offered and start them anew."""
+    while True:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in sources]
+            await rereading.wait()
+            rereading.clear()
+            log.info("SIGHUP: reading the records again")
+            forget()
+            for task in tasks:
+                task.cancel()
 
 
 @contextmanager

@@ -106,6 +106,7 @@ class ConfigMaps:
 
     async def follow(self) -> None:
         """List and watch, and offer what has come; ends by an unforeseen exception only, and may be called again."""
+        self._failures, self._complaint = 0, ""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._offer_changes())

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -39,25 +40,72 @@ def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages
     }
 
 
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """Bounds on what clients may hold."""
+
+    connections: int = 64
+    """Past this, the oldest connection of the client with the most of them is closed, so that a probe gets through."""
+    seconds: float = 5.0
+    """How long a client may take to ask and to read the answer."""
+
+
 @asynccontextmanager
-async def serving_pages(listener: socket.socket, pages: Pages, *, seconds: float = 5.0) -> AsyncIterator[None]:
-    """Answer *pages* on *listener* until the end of the block; a client may take so many *seconds*."""
-    server = await asyncio.start_server(partial(_converse, pages, seconds), sock=listener, limit=_HEAD_BYTES)
+async def serving_pages(listener: socket.socket, pages: Pages, limits: PageLimits | None = None) -> AsyncIterator[None]:
+    """Answer *pages* on *listener* until the end of the block."""
+    converse = partial(_converse, pages, _Clients(limits or PageLimits()))
+    server = await asyncio.start_server(converse, sock=listener, limit=_HEAD_BYTES)
     try:
         yield
     finally:
         server.close()
 
 
-async def _converse(pages: Pages, seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+class _Clients:
+    """The open connections, by the address of their client."""
+
+    def __init__(self, limits: PageLimits) -> None:
+        self.limits = limits
+        self._open: dict[str, dict[asyncio.StreamWriter, None]] = {}
+
+    def note(self, writer: asyncio.StreamWriter) -> None:
+        """Take note of a new connection; if there are too many, close one."""
+        self._open.setdefault(_client(writer), {})[writer] = None
+        if sum(map(len, self._open.values())) > self.limits.connections:
+            most = max(self._open.values(), key=len)
+            oldest = next(iter(most))
+            self.forget(oldest)
+            oldest.transport.abort()
+
+    def forget(self, writer: asyncio.StreamWriter) -> None:
+        """Take note that a connection is closed."""
+        client = _client(writer)
+        left = self._open.get(client, {})
+        left.pop(writer, None)
+        if not left:
+            self._open.pop(client, None)
+
+
+def _client(writer: asyncio.StreamWriter) -> str:
+    """Return the address of the client; empty if it had gone before its connection was accepted."""
+    address: tuple[str, int] = writer.get_extra_info("peername") or ("", 0)
+    return address[0]
+
+
+async def _converse(
+    pages: Pages, clients: _Clients, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """Answer one request."""
+    clients.note(writer)
     try:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # it has gone, or takes too long
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(clients.limits.seconds):
                 writer.write(_response(pages, await _head(reader)))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
     finally:
-        writer.close()
+        writer.transport.abort()
+        clients.forget(writer)
 
 
 async def _head(reader: asyncio.StreamReader) -> str:

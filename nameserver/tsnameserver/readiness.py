@@ -41,7 +41,7 @@ class Selected(Generic[_T]):
         watched.close()
 
     def ready(self) -> list[_T]:
-        """Return the names of ready sockets: if there are many, perhaps some of them now and others the next time."""
+        """Return the names of ready sockets: if there are many, some of them now and others the next time."""
         return [key.data for key, _ in self._selector.select(0)]
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ if sys.platform == "linux":
             watched.close()
 
         def ready(self) -> list[_T]:
-            """Return the names of ready sockets: if there are many, perhaps some of them now and others the next time."""
+            """Return the names of ready sockets: if there are many, some of them now and others the next time."""
             return [self._names[descriptor] for descriptor, _ in self._epoll.poll(0, _MOST_READY)]
 
         def close(self) -> None:

@@ -253,8 +253,8 @@ def _parser() -> argparse.ArgumentParser:
         "tsnameserver",
         description="Answer DNS queries for the names of tailnets that the operator has written down.",
         epilog="Each flag has a variable: that of --ns-name is TSNAMESERVER_NS_NAME, and so on. If both are set, the "
-        "flag counts. In a variable, commas separate repeated values. Exit status: 0 stopped by a signal, 1 cannot "
-        "listen, 2 a setting is wrong.",
+        "flag counts. In a variable, commas separate repeated values. SIGHUP: read the records again. Exit status: 0 "
+        "stopped by a signal, 1 cannot listen, 2 a setting is wrong.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tsnameserver {__version__} ({_LOOP})")

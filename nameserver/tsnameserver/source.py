@@ -84,6 +84,7 @@ class Follower:
         self._turn = asyncio.Lock()
         self._mounted: Documents | None = None
         self._api_is_lost = False
+        self._tells = False
         self.reloads = Reloads()
 
     async def offer(self, source: Source, documents: Documents) -> None:
@@ -107,6 +108,11 @@ class Follower:
     def has_none(self) -> bool:
         """Tell whether no source has offered good records yet."""
         return self._leader is None
+
+    def forget(self) -> None:
+        """Take the next documents of each source for new ones, and say again what is served and what is wrong."""
+        self._offered.clear()
+        self._tells = True
 
     async def lose_api(self) -> None:
         """Serve the file, if it is newer than what is served, from now until the API server offers again."""
@@ -185,8 +191,10 @@ class Follower:
         """Swap the zone for the one *compiled*, which was begun when *started*."""
         self._compiled = compiled
         self._serving.zone = compiled.zone
-        if self._leader is not source:
+        if self._tells or self._leader is not source:
             log.info("serving %d names, as the %s has them", compiled.names, source.value)
+            self._tells = False
+        if self._leader is not source:
             self._leader = source
             self.reloads.source = source.label
             for other in self._offered.keys() - {source}:

@@ -1,9 +1,12 @@
 """Tests of the parts put together, where a test of the command can't make one of them fail."""
 
 import asyncio
+import ctypes
 import logging
 import re
+import threading
 
+import aiohttp
 import dns.asyncquery
 import dns.rcode
 import pytest
@@ -11,6 +14,7 @@ from tsnameserver.app import run
 from tsnameserver.settings import read_settings
 
 from tests.nameserver.samples import make_query
+from tests.support.cluster import running, until
 
 UNREADABLE = "a\0b"
 """A path that makes the follower fail with an exception that it doesn't foresee: ValueError."""
@@ -29,3 +33,26 @@ async def test_a_follower_that_fails_starts_again_and_queries_are_answered(caplo
         assert answer.rcode() == dns.rcode.SERVFAIL
     task.cancel()
     await asyncio.wait([task])
+
+
+def end(thread: threading.Thread) -> None:
+    """End *thread* by an exception that it doesn't foresee."""
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+    thread.join(10)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_the_nameserver_is_unhealthy_once_one_of_its_udp_threads_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    words = ["--listen=127.0.0.1:0", "--listen=127.0.0.2:0", "--health=127.0.0.1:0", "--metrics=", "--udp-loop=python"]
+    async with running(run(read_settings(words, {}))), aiohttp.ClientSession() as client:
+        await until(lambda: "listening on" in caplog.text)
+        (port,) = re.findall(r"probes on 127\.0\.0\.1:(\d+)", caplog.text)
+        async with client.get(f"http://127.0.0.1:{port}/healthz") as response:
+            assert response.status == 200
+        end(next(each for each in threading.enumerate() if each.name.startswith("udp 127.0.0.2:")))
+        async with client.get(f"http://127.0.0.1:{port}/healthz") as response:
+            assert response.status == 503

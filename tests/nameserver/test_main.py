@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import signal
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -78,6 +79,38 @@ async def test_the_last_records_survive_a_restart_while_the_api_server_is_away(t
         assert 'tsnameserver_records_source{source="snapshot"} 1\n' in page
         assert "tsnameserver_api_followed 0\n" in page
         assert await running.status("/readyz") == 200
+
+
+async def test_sighup_reads_the_records_again_and_says_again_what_is_wrong_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    path.write_text(DOCUMENT)
+    async with nameserver(path) as running:
+        await running.says("serving 7 names, as the file has them")
+        path.write_text("{")
+        await running.says("records.json is ignored")
+        for _ in range(2):
+            running.process.send_signal(signal.SIGHUP)
+            await running.says("SIGHUP: reading the records again")
+            await running.says("records.json is ignored")
+        assert texts(await running.ask(DB)) == ["100.64.0.1"]
+        path.write_text(DOCUMENT)
+        running.process.send_signal(signal.SIGHUP)
+        await running.says("serving 7 names, as the file has them")
+
+
+async def test_sighup_lists_the_api_servers_records_at_once(tmp_path: Path) -> None:
+    async with api_server("tailscale") as api:
+        api.write("dnsrecords", one_address(5))
+        api.refuse_with = 403  # after which it would wait for half a minute
+        arguments = ("--api-server", api.url, "--namespace", "tailscale", "--service-account", str(tmp_path))
+        async with nameserver(tmp_path / "none", *arguments) as running, asyncio.timeout(10):
+            await running.says("grant list and watch on configmaps")
+            api.refuse_with = 0
+            for lists in (2, 3):
+                running.process.send_signal(signal.SIGHUP)
+                await running.says("serving 1 names, as the API server has them")
+                assert len(api.lists) == lists
+            assert texts(await running.ask(DB)) == ["100.64.0.5"]
 
 
 def test_a_record_of_the_json_log_is_one_line_with_its_exception() -> None:

@@ -1,15 +1,17 @@
 """Tests of pages over HTTP."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from tsnameserver.pages import Page, Pages, probe_pages, serving_pages
+from tsnameserver.pages import Page, PageLimits, Pages, probe_pages, serving_pages
 from tsnameserver.sockets import Endpoint, bind
 
 PAGES: Pages = {
     "/greeting": lambda: Page("hello\n"),
+    "/endless": lambda: Page("x" * 10_000_000),
     "/broken": lambda: Page(f"{1 // 0}"),
     **probe_pages(healthy=lambda: False, ready=lambda: True),
 }
@@ -17,17 +19,17 @@ GREETING = b"GET /greeting HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @asynccontextmanager
-async def pages_port(seconds: float) -> AsyncIterator[int]:
-    """Serve PAGES at a port of loopback, to clients that take no more than *seconds*."""
+async def pages_port(limits: PageLimits) -> AsyncIterator[int]:
+    """Serve PAGES at a port of loopback."""
     listener = bind([], Endpoint("127.0.0.1", 0)).health
     assert listener is not None
-    async with serving_pages(listener, PAGES, seconds=seconds):
+    async with serving_pages(listener, PAGES, limits):
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async with pages_port(30) as port:
+    async with pages_port(PageLimits(seconds=30)) as port:
         yield port
 
 
@@ -50,7 +52,7 @@ async def answer_to(port: int, request: bytes) -> str:
         (b"GET /greeting?verbose=1 HTTP/1.0\r\n\r\n", 200, "hello\n"),
         (b"HEAD /greeting HTTP/1.1\r\n\r\n", 200, ""),
         (b"POST /greeting HTTP/1.1\r\n\r\n", 405, "only GET and HEAD\n"),
-        (b"GET /other HTTP/1.1\r\n\r\n", 404, "there are /greeting, /broken, /healthz, /readyz\n"),
+        (b"GET /other HTTP/1.1\r\n\r\n", 404, "there are /greeting, /endless, /broken, /healthz, /readyz\n"),
         (b"GET /healthz HTTP/1.1\r\n\r\n", 503, "not working\n"),
         (b"GET /readyz HTTP/1.1\r\n\r\n", 200, "ready\n"),
         (b"\x16\x03\x01\xff\r\n\r\n", 400, "not a request\n"),
@@ -82,6 +84,30 @@ async def test_a_silent_client_holds_up_nobody(port: int) -> None:
     await silent.wait_closed()
 
 
-async def test_a_client_that_takes_too_long_is_given_up() -> None:
-    async with pages_port(seconds=0.05) as port:
+async def test_a_client_that_takes_too_long_to_ask_is_given_up() -> None:
+    async with pages_port(PageLimits(seconds=0.05)) as port:
         assert await answer_to(port, b"GET /greeting") == ""
+
+
+async def test_a_client_that_takes_too_long_to_read_is_given_up() -> None:
+    async with pages_port(PageLimits(seconds=0.2)) as port, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /endless HTTP/1.1\r\n\r\n")
+        read = 0
+        with contextlib.suppress(ConnectionResetError):
+            while await reader.read(1):
+                read += 1
+        writer.close()
+    assert 0 < read < 10_000_000
+
+
+async def test_past_the_limit_the_oldest_connection_of_the_client_with_the_most_goes() -> None:
+    async with pages_port(PageLimits(connections=4, seconds=30)) as port, AsyncExitStack() as stack:
+        clients = {}
+        for name, host in (("probe", "127.0.0.9"), ("oldest", "127.0.0.2"), *((f"{n}", "127.0.0.2") for n in range(4))):
+            clients[name] = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+            stack.callback(clients[name][1].close)
+        assert await clients["oldest"][0].read() == b""
+        assert (await answer_to(port, GREETING)).endswith("hello\n")
+        clients["probe"][1].write(GREETING)
+        assert (await clients["probe"][0].read()).endswith(b"hello\n")
