@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, anchors, links, name_of
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, links, name_of
 
 
 def missing(page: Path) -> list[str]:
@@ -28,6 +28,11 @@ def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
     assert missing(page) == ["other.md", "#c"]
 
 
-def test_every_page_is_in_the_index() -> None:
-    listed = {link.partition("#")[0] for link in links((DOCS / "README.md").read_text())}
-    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
+@pytest.mark.parametrize(
+    ("index", "folder"),
+    [(DOCS / "README.md", DOCS), (ROOT / "CONTRIBUTING.md", DOCS / "development")],
+    ids=["for users", "for developers"],
+)
+def test_every_page_is_in_the_index(index: Path, folder: Path) -> None:
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index.read_text())}
+    assert {*folder.glob("*.md")} - {index} <= listed
