@@ -1,4 +1,4 @@
-"""Settings from the environment: the Go operator's variables and defaults, and ours (standalone-proxies.md 2.1)."""
+"""Settings from the environment: the Go operator's variables and defaults, and ours (docs/settings.md)."""
 
 import os
 import re
@@ -163,7 +163,7 @@ def resolv_conf() -> str:
 
 
 def cluster_domain(resolv_conf: str, namespace: str) -> str:
-    """Return the cluster's DNS domain from a Pod's search path (standalone-proxies.md 5.7), or ``cluster.local``."""
+    """Return the cluster's DNS domain, from a Pod's search path as the Go operator does, or ``cluster.local``."""
     search: list[str] = []
     for line in resolv_conf.splitlines():
         words = line.partition("#")[0].split()

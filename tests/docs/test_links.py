@@ -1,10 +1,17 @@
-"""Links between pages lead somewhere."""
+"""Links between pages lead somewhere, and so do the names of pages that other files cite."""
 
+import re
 from pathlib import Path
+from subprocess import check_output
+from typing import Final
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, anchors, links, name_of
+from tests.docs.pages import DOCS, PAGES, ROOT, anchors, links, name_of
+
+CITATION: Final = re.compile(r"[\w./-]*[\w-]\.md\b")
+URL: Final = re.compile(r"https?://\S+")
+MADE_BY_TESTS: Final = {"page.md", "other.md"}
 
 
 def missing(page: Path) -> list[str]:
@@ -15,6 +22,11 @@ def missing(page: Path) -> list[str]:
         if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
             lost.append(link)
     return lost
+
+
+def cited(text: str) -> set[str]:
+    """Return the pages that *text* names, without the dots that lead to other folders."""
+    return {name.lstrip("./") for name in CITATION.findall(URL.sub("", text))}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -28,6 +40,26 @@ def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
     assert missing(page) == ["other.md", "#c"]
 
 
-def test_every_page_is_in_the_index() -> None:
-    listed = {link.partition("#")[0] for link in links((DOCS / "README.md").read_text())}
-    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
+def test_every_page_that_a_file_cites_is_there() -> None:
+    """A citation is the path of the page, or the end of that path."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = filter(None, check_output(command, cwd=ROOT, text=True, timeout=30).split("\0"))
+    files = [path for path in map(Path, names) if (ROOT / path).is_file()]
+    ends = {"/".join(path.parts[start:]) for path in files for start in range(len(path.parts))}
+    lost = {str(path): cited((ROOT / path).read_text(errors="ignore")) - ends - MADE_BY_TESTS for path in files}
+    assert {path: found for path, found in lost.items() if found} == {}
+
+
+def test_a_citation_is_a_page_that_is_named_anywhere_but_in_a_url() -> None:
+    text = '"""One (page.md 2.1).\n\nSee ../docs/dns.md#zones, a.mdx and https://example.org/other.md."""'
+    assert cited(text) == {"page.md", "docs/dns.md"}
+
+
+@pytest.mark.parametrize(
+    ("index", "folder"),
+    [(DOCS / "README.md", DOCS), (ROOT / "CONTRIBUTING.md", DOCS / "development")],
+    ids=["for users", "for developers"],
+)
+def test_every_page_is_in_the_index(index: Path, folder: Path) -> None:
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index.read_text())}
+    assert {*folder.glob("*.md")} - {index} <= listed

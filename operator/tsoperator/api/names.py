@@ -1,6 +1,6 @@
 """Names that clusters, users and the proxy image rely on: labels, annotations, finalizers, Secret keys, types.
 
-They outlive every process, so none of them may change (standalone-proxies.md section 1, dns-crds-chart.md section 0.1).
+They outlive every process, so none of them may change (docs/development/go-operator.md, docs/development/proxies.md).
 """
 
 from typing import Final
@@ -145,7 +145,7 @@ CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The same config for images that don't know ``AppConnector``."""
 
-# What the proxies of a ProxyGroup share (proxygroup-family.md 0 and 6).
+# What the proxies of a ProxyGroup share (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The config in a config Secret of a ProxyGroup."""
 EGRESS_SERVICES: Final = "egress-services"

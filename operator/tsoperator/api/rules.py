@@ -108,8 +108,8 @@ def object_name_error(value: str) -> str | None:
 def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> str | None:
     """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot.
 
-    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5). With *anywhere*, a
-    name outside of *zones* is right, too, if it has a dot.
+    Below ``ts.net`` it must have exactly two, as the Go operator wants. With *anywhere*, a name outside of *zones* is
+    right, too, if it has a dot.
     """
     known = [zone.strip(".") for zone in zones]
     name = value.removesuffix(".")

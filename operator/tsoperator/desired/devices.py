@@ -1,4 +1,4 @@
-"""Decides what the devices of a proxy need, and what the parent says of them (standalone-proxies.md 10, 13.3)."""
+"""Decides what the devices of a proxy need, and what the parent says of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -211,7 +211,7 @@ def destination_findings(destination: Destination | None, tags: Sequence[str], *
 
 
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
-    """Tell whether an egress proxy doesn't find the device that it leads to (13.3, IMG 1).
+    """Tell whether an egress proxy doesn't find the device that it leads to (docs/development/proxies.md).
 
     A proxy reports its device's ID, then looks for the other device, and reports its own name, *fqdn*, once it has
     found it. Until then it may exit, with code 0, and start again. Our list of devices doesn't decide alone, because

@@ -1,4 +1,4 @@
-"""Egress through a ProxyGroup: what its reconcilers and those of Services exchange (proxygroup-family.md 6 to 8).
+"""Egress through a ProxyGroup: what its reconcilers and those of Services exchange (docs/development/groups.md).
 
 They meet through objects, each of which has one writer:
 

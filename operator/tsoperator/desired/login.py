@@ -43,7 +43,7 @@ class Keys:
 NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
-"""Seconds until a parent whose proxies have used up their share gets one more auth key (standalone-proxies.md 10.3)."""
+"""Seconds until a parent whose proxies have used up their share gets one more auth key."""
 
 _CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
 _GIVEN = "A new auth key has been given, with which it logs in anew"

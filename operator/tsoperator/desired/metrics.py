@@ -1,4 +1,4 @@
-"""The Service and the ServiceMonitor by which Prometheus finds a proxy's metrics (standalone-proxies.md 9)."""
+"""The Service and the ServiceMonitor by which Prometheus finds a proxy's metrics."""
 
 from collections.abc import Sequence
 from typing import Final

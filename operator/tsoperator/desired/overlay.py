@@ -1,4 +1,4 @@
-"""A ProxyClass laid over the StatefulSet of a proxy (standalone-proxies.md 8).
+"""A ProxyClass laid over the StatefulSet of a proxy (docs/development/proxies.md).
 
 The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
 operator made would restart.

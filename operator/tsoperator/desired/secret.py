@@ -65,7 +65,7 @@ _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report 
 
 
 class Reissue(StrEnum):
-    """The state of the request of a proxy that can't log in for another auth key (standalone-proxies.md 10.3)."""
+    """The state of the request of a proxy that can't log in for another auth key (docs/development/proxies.md)."""
 
     NOT_ASKED = ""
     ASKED = "asked"
@@ -201,8 +201,8 @@ def device_id_of(secrets: ReplicaSecrets) -> str:
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """Return the device that a *slim* Secret reports; its capability version counts only if *pod* wrote it.
 
-    An old image doesn't report an HTTPS endpoint, so its MagicDNS name is taken (standalone-proxies.md 4.8). If a proxy
-    was stopped between its login and its first report, only the state of its tailscaled has the ID of the device.
+    An old image doesn't report an HTTPS endpoint, so its MagicDNS name is taken. If a proxy was stopped between its
+    login and its first report, only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]

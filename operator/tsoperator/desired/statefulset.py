@@ -1,5 +1,6 @@
-"""The StatefulSet that runs a proxy on the official image (standalone-proxies.md 4.7). The order of env matters to
-the image.
+"""The StatefulSet that runs a proxy on the official image (docs/development/proxies.md).
+
+The order of the variables matters to the image.
 """
 
 from collections.abc import Mapping, Sequence

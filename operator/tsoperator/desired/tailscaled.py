@@ -34,8 +34,8 @@ class ProxyConfig:
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of the proxy's Secret by key.
 
-    Fields and their order are those of standalone-proxies.md 4.5, or of proxygroup-family.md 5.4 for a proxy of a
-    ProxyGroup. Such a proxy has one file: an image that is too old for it can't be one of a ProxyGroup.
+    docs/development/proxies.md lists the fields. Their order stays as it is. A proxy of a ProxyGroup has one file: an
+    image that is too old for it can't be one of a ProxyGroup.
     """
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:

@@ -45,7 +45,7 @@ class Identity(NamedTuple):
     jwt: SecretStr
 
     def request(self) -> Request:
-        """Return the request for an access token in exchange for *jwt* (standalone-proxies.md 2.3)."""
+        """Return the request for an access token in exchange for *jwt* (docs/development/control-servers.md)."""
         form = {"client_id": self.client_id, "jwt": self.jwt.get_secret_value()}
         return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
 

@@ -176,7 +176,7 @@ def running(proxy: Proxy) -> Object:
 
 
 def state(proxy: Proxy, uid: str) -> dict[str, str]:
-    """Return what *proxy* keeps in its Secret once it has logged in; *uid* is its Pod's (proxygroup-family.md A.6)."""
+    """Return the state that *proxy* has after its login (docs/development/proxies.md); *uid* is that of its Pod."""
     fqdn = f"{proxy.name}.{DOMAIN}"
     profile = {"Config": {"NodeID": f"node-{proxy.name}", "UserProfile": {"LoginName": fqdn}}}
     return {
@@ -191,7 +191,7 @@ def state(proxy: Proxy, uid: str) -> dict[str, str]:
 
 
 def report(proxy: Proxy, entries: Mapping[str, Any]) -> Object:
-    """Return what *proxy* reports once it serves *entries* (proxygroup-family.md 6.5)."""
+    """Return what *proxy* reports once it serves *entries* (docs/development/groups.md)."""
     services = {
         name: {"ports": entry["ports"], "tailnetTargetIPs": ["100.64.9.1"], "tailnetTarget": entry["tailnetTarget"]}
         for name, entry in entries.items()

@@ -14,7 +14,7 @@ from tests.support.objects import obj
 FQDN = "db.tail1234.ts.net"
 URL = "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz"
 
-# Appendix A.2 of proxygroup-family.md.
+# The example of docs/development/groups.md.
 DATABASE = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]), URL)
 DOCUMENT = (
     '{"default-db":{"healthCheckEndpoint":"http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",'

@@ -1,4 +1,4 @@
-"""Connector: connects networks to the tailnet, by proxies that it asks for (dns-crds-chart.md section 7.1)."""
+"""Connector: connects networks to the tailnet, by proxies that it asks for."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final

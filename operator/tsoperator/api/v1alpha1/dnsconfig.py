@@ -1,4 +1,4 @@
-"""DNSConfig: asks for a nameserver that resolves MagicDNS names inside the cluster (dns-crds-chart.md section 7.2)."""
+"""DNSConfig: asks for a nameserver that resolves MagicDNS names inside the cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Structures of Kubernetes that custom resources embed (dns-crds-chart.md section 7.9).
+"""Structures of Kubernetes that custom resources embed.
 
 The aliases at the end are for fields: they hold the structure as it is on the wire, checked against its model.
 """

@@ -1,4 +1,4 @@
-"""PeerRelay: relays between devices of the tailnet that can't reach each other (dns-crds-chart.md section 7.3)."""
+"""PeerRelay: relays between devices of the tailnet that can't reach each other."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final

@@ -1,5 +1,4 @@
-"""Structures of Kubernetes that configure Pods and containers, embedded in custom resources (dns-crds-chart.md section
-7.9).
+"""Structures of Kubernetes that configure Pods and containers, embedded in custom resources.
 
 The aliases at the end are for fields: they hold the structure as it is on the wire, checked against its model.
 """

@@ -1,4 +1,4 @@
-"""ProxyClass: how proxies run (dns-crds-chart.md sections 2 and 7.4)."""
+"""ProxyClass: how proxies run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal

@@ -1,4 +1,4 @@
-"""ProxyGroup: proxies that share their work (dns-crds-chart.md section 7.5)."""
+"""ProxyGroup: proxies that share their work."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""ProxyGroupPolicy: which ProxyGroups a namespace may use (dns-crds-chart.md section 7.6)."""
+"""ProxyGroupPolicy: which ProxyGroups a namespace may use."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Recorder: records of what is done in the cluster through the tailnet (dns-crds-chart.md sections 3 and 7.8)."""
+"""Recorder: records of what is done in the cluster through the tailnet."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal

@@ -1,4 +1,4 @@
-"""Tailnet: another tailnet than the operator's own, and the credentials for it (dns-crds-chart.md section 7.7)."""
+"""Tailnet: another tailnet than the operator's own, and the credentials for it."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""What several custom resources say of the devices that they make in the tailnet (dns-crds-chart.md section 7)."""
+"""What several custom resources say of the devices that they make in the tailnet."""
 
 from typing import Annotated
 

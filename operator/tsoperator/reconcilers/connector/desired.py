@@ -1,4 +1,4 @@
-"""Decides what a Connector needs (standalone-proxies.md 7)."""
+"""Decides what a Connector needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +82,7 @@ def tailnet_name(obj: Object) -> str:
 
 
 def violations(connector: Connector) -> list[str]:
-    """Return what is wrong with *connector*; each violation is a sentence that says how to fix it (7.3)."""
+    """Return what is wrong with *connector*; each violation is a sentence that says how to fix it."""
     spec, name = connector.spec, connector.metadata.name
     routes = _routes(spec)
     found = [error for route in routes if (error := route_error(route))]

@@ -1,4 +1,4 @@
-"""A Connector's routes: what is wrong with them, and what its proxies advertise (standalone-proxies.md 4.5, 7.3)."""
+"""A Connector's routes: what is wrong with them, and what its proxies advertise."""
 
 import re
 from collections.abc import Iterable

@@ -1,6 +1,4 @@
-"""Decides what a DNSConfig needs: the nameserver's Deployment, Service, ServiceAccount and rights (dns-crds-chart.md
-1.2).
-"""
+"""Decides what a DNSConfig needs: the nameserver's Deployment, Service, ServiceAccount and rights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -302,7 +300,7 @@ def _notes(dns: clusterdns.Outcome) -> list[Note]:
 
 
 def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
-    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do.
+    """Say what another nameserver than ours does worse, and what to do (docs/development/names.md).
 
     *zones* are those that ours would answer for.
     """

@@ -1,4 +1,4 @@
-"""Decides which ConfigMaps hold the records (dns-crds-chart.md 1.3).
+"""Decides which ConfigMaps hold the records (docs/development/names.md).
 
 Records that fit in one ConfigMap are one document, as the Go operator writes it. More records are spread over shards
 (`shards`). A reader uses a set of shards once all of them are there. Every set includes shard 0, whose ConfigMap all

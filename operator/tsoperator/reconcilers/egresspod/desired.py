@@ -1,7 +1,7 @@
 """Decides what has to be so before the readiness gate of an egress Pod opens, and what an answer of a proxy means.
 
 The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when this one
-gets its share of the connections (proxygroup-family.md 10).
+gets its share of the connections (docs/development/groups.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Decides what an Ingress needs (standalone-proxies.md 6)."""
+"""Decides what an Ingress needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

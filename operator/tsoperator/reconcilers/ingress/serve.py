@@ -1,4 +1,4 @@
-"""The serve config of an Ingress: which paths go to which Service (standalone-proxies.md 6.3)."""
+"""The serve config of an Ingress: which paths go to which Service (docs/development/proxies.md)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The node ports that the cluster hands out (dns-crds-chart.md 2.3).
+"""The node ports that the cluster hands out.
 
 No API tells them. The API server names them when it refuses a Service with a port that is outside of them. In a dry run
 it accepts any port.

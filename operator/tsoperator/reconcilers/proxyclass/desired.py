@@ -1,4 +1,4 @@
-"""Decides whether a ProxyClass can be used (dns-crds-chart.md 2.2, 2.3)."""
+"""Decides whether a ProxyClass can be used."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The account that the Pods of a ProxyGroup run under, and their Secrets (proxygroup-family.md 5.4, 5.6)."""
+"""The account that the Pods of a ProxyGroup run under, and their Secrets (docs/development/proxies.md)."""
 
 from collections.abc import Iterable, Sequence
 

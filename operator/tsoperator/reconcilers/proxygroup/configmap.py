@@ -1,4 +1,4 @@
-"""The egress ConfigMap of a ProxyGroup: what its proxies are to forward (proxygroup-family.md 5.7, 6.5).
+"""The egress ConfigMap of a ProxyGroup: what its proxies are to forward (docs/development/groups.md).
 
 It is computed whole from the ClusterIP Services of the group's egress Services, and nobody else writes it.
 """

@@ -1,4 +1,4 @@
-"""Decides what a ProxyGroup of type egress needs (proxygroup-family.md 5)."""
+"""Decides what a ProxyGroup of type egress needs (docs/development/groups.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -116,7 +116,7 @@ def tailnet_name(group: Object) -> str:
 
 
 def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
-    """Return what is wrong with *group*; each violation says how to fix it (5.2)."""
+    """Return what is wrong with *group*; each violation says how to fix it."""
     name, found = group.metadata.name, []
     if len(name) > _NAME_MAX or dns_label_error(name):
         found.append(

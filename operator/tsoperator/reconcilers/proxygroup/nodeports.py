@@ -1,4 +1,4 @@
-"""The static endpoints of a ProxyGroup: Services of type NodePort, and addresses of nodes (proxygroup-family.md 5.3).
+"""The static endpoints of a ProxyGroup: Services of type NodePort, and addresses of nodes.
 
 Each proxy listens at one port, to which the node port of a Service of its own leads. The other devices of the tailnet
 learn from the proxy's config at which addresses of nodes they reach that port.

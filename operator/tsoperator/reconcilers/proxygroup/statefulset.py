@@ -1,4 +1,4 @@
-"""The StatefulSet that runs the proxies of a ProxyGroup (proxygroup-family.md 5.8)."""
+"""The StatefulSet that runs the proxies of a ProxyGroup (docs/development/groups.md)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The status of a ProxyGroup (proxygroup-family.md 5.10)."""
+"""The status of a ProxyGroup."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The ClusterIP Service in front of a ProxyGroup's proxies, for one egress Service (proxygroup-family.md 7.4).
+"""The ClusterIP Service in front of a ProxyGroup's proxies, for one egress Service (docs/development/groups.md).
 
 Each port of the user's Service gets a port of its own on the proxies, so that they can tell their Services apart. Once
 a port is allocated it stays, because the proxies' connections go by it.

@@ -1,4 +1,4 @@
-"""Decides what an egress Service or an exposed Service needs (standalone-proxies.md 5)."""
+"""Decides what an egress Service or an exposed Service needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ def is_leaving(service: Object, settings: Settings) -> bool:
 def violations(
     service: Object, settings: Settings, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False
 ) -> list[str]:
-    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5).
+    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it.
 
     *suffixes* are the known ones of MagicDNS names. With *is_public* its proxy has a serve config now.
     """

@@ -1,4 +1,4 @@
-"""Egress Services: to which tailnet device they lead, and how they point at their proxies (standalone-proxies.md 5)."""
+"""Egress Services: to which tailnet device they lead, and how they point at their proxies."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ def asks(service: Object) -> bool:
 
 
 def violations(service: Object, zones: Sequence[str], suffixes: Suffixes) -> list[str]:
-    """Return what is wrong with how *service* names its device (5.5); *zones* are those that the user gives."""
+    """Return what is wrong with how *service* names its device; *zones* are those that the user gives."""
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
     ip, ip_annotation = _target_ip(service), _ip_annotation(service)
     found: list[str] = []
@@ -65,7 +65,7 @@ def given(service: Object) -> list[str]:
 def outranks_name(service: Object) -> bool:
     """Tell whether *service* gives a name, but also an address in the deprecated annotation, which then counts.
 
-    The Go operator treats them so (standalone-proxies.md 5.4, 5.5).
+    The Go operator treats them so.
     """
     named = annotations(service).get(ANNOTATION_TAILNET_FQDN)
     return bool(named) and _ip_annotation(service) == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED

@@ -1,4 +1,4 @@
-"""Exposed Services: which ask for it, where their proxies lead, and what they show (standalone-proxies.md 5).
+"""Exposed Services: which ask for it, where their proxies lead, and what they show.
 
 A proxy forwards to one address family only, that of the Service's first cluster IP.
 """

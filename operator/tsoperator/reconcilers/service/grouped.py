@@ -1,4 +1,4 @@
-"""Decides what an egress Service needs that a ProxyGroup serves (proxygroup-family.md 7 to 9).
+"""Decides what an egress Service needs that a ProxyGroup serves (docs/development/groups.md).
 
 Such a Service has a place at the group: a ClusterIP Service in the operator's namespace, with EndpointSlices that lead
 to the proxies. While it moves, it has places at several groups, or a proxy of its own beside one.
@@ -214,7 +214,7 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
 def _lost(service: Object, places: Places) -> str:
     """Say that no proxy finds the device to which *service* leads; empty if one does, or none has looked yet.
 
-    Proxies forward nothing then, but count as ready, as in the Go operator (proxygroup-family.md 20).
+    Proxies forward nothing then, but count as ready, as in the Go operator.
     """
     group, name = places.group(group_name(service)), entry_name(key_of(service))
     entry = group.entry(name)

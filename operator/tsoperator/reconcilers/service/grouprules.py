@@ -1,4 +1,4 @@
-"""What an egress Service asks of a ProxyGroup, and what may be wrong with that (proxygroup-family.md 7.1)."""
+"""What an egress Service asks of a ProxyGroup, and what may be wrong with that."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -27,7 +27,7 @@ def group_name(service: Object) -> str:
 
 
 def violations(service: Object, places: Places, settings: Settings) -> list[str]:
-    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (7.1)."""
+    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it."""
     found: list[str] = []
     spec, name = service["spec"], group_name(service)
     if spec.get("clusterIP") == "None":

@@ -1,4 +1,4 @@
-"""The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (proxygroup-family.md 7.5, 8).
+"""The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (docs/development/groups.md).
 
 Usually all proxies serve all ports, and one EndpointSlice for each IP version says so. After a change of the ports some
 proxies have read it and others haven't. Then the ports that have other endpoints than the rest are in EndpointSlices of

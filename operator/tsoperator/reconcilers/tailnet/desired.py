@@ -1,4 +1,4 @@
-"""Decides whether a Tailnet can be used, and what to say of it (proxygroup-family.md 17)."""
+"""Decides whether a Tailnet can be used, and what to say of it (docs/development/control-servers.md)."""
 
 import base64
 import binascii
