@@ -137,7 +137,7 @@ class ApiServer:
             bookmark_interval=self._bookmark_interval if reading.flag(request, "allowWatchBookmarks") else 0,
             encoder=self._encoder_for(request, "watch"),
         )
-        return await watching.stream(request, watch, self._store, self._faults.watches)
+        return await watching.stream(request, watch, self._store, self._faults)
 
     def _encoder_for(self, request: web.Request, verb: str) -> Encoder:
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder

@@ -60,6 +60,7 @@ class Faults:
         self.nonsense = False
         self.missing = False
         self.watches: set[Subscription] = set()
+        self.silent: set[Subscription] = set()
         self._failures: list[Failure] = []
         self._bans: list[Ban] = []
         self._store = store
@@ -76,6 +77,10 @@ class Faults:
         """End every watch that is open."""
         for watch in self.watches:
             watch.close()
+
+    def silence_watches(self) -> None:
+        """Let the watches that are open now tell nothing more; whoever resumes one after `drop_watches` hears it."""
+        self.silent |= self.watches
 
     def expire_history(self) -> None:
         """Forget the past and end every watch: to resume one is a 410."""

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from clustersim.encoding import Encoder, encode, event
 from clustersim.errors import ApiError
+from clustersim.faults import Faults
 from clustersim.history import Change, Subscription
 from clustersim.kinds import Target
 from clustersim.objects import Object, namespace_of
@@ -33,21 +34,22 @@ class Watch:
         return self.selector.matches(obj)
 
 
-async def stream(request: web.Request, watch: Watch, store: Store, running: set[Subscription]) -> web.StreamResponse:
-    """Answer *request* with what *watch* sees; who closes the subscription in *running* ends it."""
+async def stream(request: web.Request, watch: Watch, store: Store, faults: Faults) -> web.StreamResponse:
+    """Answer *request* with what *watch* sees, unless *faults* silence the watch or end it."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     with store.subscribe(watch.target.resource) as changes:
-        running.add(changes)
+        faults.watches.add(changes)
         try:
             first = _catch_up(watch, store)
             await response.prepare(request)
             await response.write(b"".join(first))
-            await _follow(response, watch, store, changes)
+            await _follow(response, watch, store, changes, faults)
         except ApiError as error:
             await response.prepare(request)
             await response.write(event("ERROR", encode(error.to_status())))
         finally:
-            running.discard(changes)
+            faults.watches.discard(changes)
+            faults.silent.discard(changes)
     return response
 
 
@@ -60,7 +62,9 @@ def _catch_up(watch: Watch, store: Store) -> list[bytes]:
     return _lines(watch, store.changes_since(resource, watch.revision))
 
 
-async def _follow(response: web.StreamResponse, watch: Watch, store: Store, changes: Subscription) -> None:
+async def _follow(
+    response: web.StreamResponse, watch: Watch, store: Store, changes: Subscription, faults: Faults
+) -> None:
     now = asyncio.get_running_loop().time
     deadline = now() + watch.timeout
     while not changes.closed and now() < deadline:
@@ -74,7 +78,7 @@ async def _follow(response: web.StreamResponse, watch: Watch, store: Store, chan
             lines = [event("BOOKMARK", bookmark)] if due else []
             if changes.pending:  # the version of a bookmark promises that nothing before it is outstanding
                 continue
-        if lines:
+        if lines and changes not in faults.silent:
             await response.write(b"".join(lines))
 
 

@@ -9,12 +9,15 @@ from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import LEASE, STATEFULSET, Object, has_finalizer
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Key, Object, has_finalizer
+from tsoperator.app import LEASE_NAME
+from tsoperator.reconcilers.service.clusterip import PORT_COUNT, allocated
 
 from tests.operator.proxies import served_name
 from tests.support.cluster import until
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, group_egress, ingress, proxy_group
+from tests.support.objects import obj
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 WEB = f"web.{DOMAIN}"
@@ -168,6 +171,42 @@ async def test_a_leader_at_rest_writes_nothing_but_its_lease_and_is_followed_by_
             assert {kind for _, _, kind in await cluster.writes_when_left_alone()} <= {LEASE.plural}
         await cluster.apply(SECOND)
         await cluster.eventually(lambda: cluster.proxy(SECOND))
+
+
+@pytest.mark.simulated
+async def test_a_standby_whose_cache_is_late_gives_no_port_out_twice(cluster: World) -> None:
+    most, late = group_egress("most", "pg", FQDN, *range(1, PORT_COUNT)), group_egress("late")
+    late["metadata"]["namespace"] = "kube-system"
+    lease = obj(LEASE, Key(NAMESPACE, LEASE_NAME), {"spec": {"holderIdentity": "gone", "leaseDurationSeconds": 3600}})
+    await cluster.apply(proxy_group("pg", replicas=1), most, lease)
+    async with running_operator(cluster):
+        await cluster.becomes(lambda: given_out(cluster), PORT_COUNT - 1)
+    async with running_operator(cluster, leader_election=True, pod_name="second"):
+        await cluster.apply(late)
+        await cluster.settled()
+        cluster.sim.faults.silence_watches()
+        await cluster.apply(group_egress("early"))
+        async with running_operator(cluster, watch_namespaces=("default",)):  # a leader that has yet to see one of both
+            await cluster.becomes(lambda: given_out(cluster), PORT_COUNT)
+        await cluster.change(lease, {"spec": {"holderIdentity": ""}})
+        await cluster.eventually(lambda: holder(cluster, lease))
+        await cluster.settled()
+        assert await given_out(cluster) == PORT_COUNT
+        cluster.sim.faults.drop_watches()
+        await cluster.delete(most)
+        await cluster.becomes(lambda: given_out(cluster), 2)
+
+
+async def holder(world: World, lease: Object) -> str:
+    return str((await world.look(lease))["spec"]["holderIdentity"])
+
+
+async def given_out(world: World) -> int:
+    """Return how many ports of the group's proxies Services have, each of them once."""
+    places = (await world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}=pg")).items
+    found = [port for each in places for port in allocated(each).values()]
+    assert len({*found}) == len(found)
+    return len(found)
 
 
 @pytest.mark.full

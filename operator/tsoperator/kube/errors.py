@@ -16,7 +16,7 @@ from typing import Final
 
 from tsoperator.api.objects import Object
 
-_LONGEST_WAIT: Final = 60.0  # s, whatever the API server asks for: as long as the longest back-off
+_LONGEST_WAIT: Final = 60.0  # s, even if the API server asks for more: as long as the longest back-off
 
 
 class KubeError(Exception):
@@ -34,7 +34,7 @@ class Rewound(KubeError):
 class StatusError(KubeError):
     """The API server refused; *status* is the HTTP code, *reason* the machine-readable word of its Status.
 
-    If it has too much to do, it asks not to be asked again for *retry_after* seconds.
+    A server that has too much to do asks its clients to wait for *retry_after* seconds.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
@@ -88,7 +88,7 @@ def error_of(status: int, body: Object, where: str, retry_after: str = "") -> St
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, StatusError)
     if reason == "Expired":
         kind = Gone
-    # The form with a date is not for us: the API server writes seconds.
+    # The API server writes seconds. We ignore the other form of the header, which is a date.
     asked = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
     seconds = min(asked, _LONGEST_WAIT) if status == 429 or status >= 500 else 0.0
     return kind(status, reason, f"{where}: {body.get('message') or f'HTTP {status}'}", seconds)

@@ -219,9 +219,9 @@ class Controller:
         return Outcome.ERROR
 
     def _retry(self, key: Key, error: Exception) -> None:
-        """Retry *key* after the back-off for *error*, and not before the API server has asked for, if it was that.
+        """Retry *key* after the back-off for *error*; a back-off of *patience* starts with its first wait.
 
-        A back-off of *patience* starts with its first wait.
+        If the API server has asked for a longer wait, that counts.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
@@ -254,7 +254,7 @@ def _is_only(error: Exception, kinds: type[Exception] | tuple[type[Exception], .
 
 
 def _asked_wait(error: Exception) -> float:
-    """Return for how many seconds the API server has asked not to be asked again by *error*, or by one in a group."""
+    """Return the seconds that the API server asked us to wait, in *error* or in one of its group; 0 if it didn't."""
     if isinstance(error, ExceptionGroup):
         return max(map(_asked_wait, error.exceptions))
     return error.retry_after if isinstance(error, StatusError) else 0.0

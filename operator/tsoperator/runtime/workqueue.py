@@ -110,7 +110,8 @@ class WorkQueue:
     def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
         """Count a failure of *key*, and add it again after the back-off: *backoff*, or that of the queue.
 
-        It waits *at_least* so many seconds. The timer of an earlier `requeue` or `retry` stays if it is due sooner.
+        The key waits for *at_least* so many seconds. The timer of an earlier `requeue` or `retry` stays if it is due
+        sooner.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1

@@ -61,7 +61,7 @@ class Retry:
     longest_pause: float = 15
     """If the server asks for more in Retry-After, the call fails, and no other is made until that time is over."""
     longest_rest: float = 300
-    """How long no call is made at most, whatever the server asks for."""
+    """How long such a time is at most, even if the server asks for more."""
     call: float = 60
     silence: float = 15
     """How long a try waits while the server sends nothing. The next try uses another connection."""
@@ -185,7 +185,7 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """No request is sent before the loop's time *until*; each call fails with *error*, by which the server asked so."""
+    """Before the loop's time *until* no request is sent, and each call fails with *error*."""
 
     until: float
     error: ControlError
@@ -221,8 +221,8 @@ class Transport:
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
 
-        The caller limits the time for all tries together. Raises Unavailable, RateLimited. It does so without a request
-        for as long as the server has asked for.
+        The caller limits the time for all tries together. Raises Unavailable, RateLimited. While the server wants
+        no requests, nothing is sent, and its last refusal is raised again.
         """
         tried = 1
         loop = asyncio.get_running_loop()

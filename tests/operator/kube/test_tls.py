@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
 from urllib.parse import parse_qs, urlsplit
@@ -20,7 +20,7 @@ from tsoperator.kube.watch import Changed, Pace, Selection, updates
 from tsoperator.tsclient.errors import Unavailable
 from tsoperator.tsclient.transport import Request, Retry, Transport
 
-from tests.support.cluster import configuration, until
+from tests.support.cluster import configuration, running, until
 from tests.support.tls import Send, closing_server
 
 COUNT = 100
@@ -87,21 +87,23 @@ async def kube_client(folder: Path, url: str) -> AsyncIterator[KubeClient]:
 
 
 def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: Path) -> None:
-    api, seen = Api(), []
+    api, seen = Api(), list[int]()
 
     async def follow(url: str) -> None:
         pace = Pace(first_retry=0.01, last_retry=0.01, rest=api.rest)
-        async with kube_client(tmp_path, url) as client, aclosing(updates(client, Selection(CONFIGMAP), pace)) as found:
-            async for update in found:
+        async with kube_client(tmp_path, url) as client:
+            async for update in updates(client, Selection(CONFIGMAP), pace):
                 if isinstance(update, Changed):
                     seen.append(int(update.obj["metadata"]["resourceVersion"]))
-                if seen[-1:] == [5]:
-                    break
+
+    async def follow_some(url: str) -> None:
+        async with running(follow(url)):
+            await until(lambda: len(seen) >= 5)
 
     with closing_server(tmp_path, api.answer, api.closed) as url, operators_loop() as runner:
-        runner.run(follow(url))
-    assert seen == [1, 2, 3, 4, 5]
-    assert api.watched_from == [0, 1, 2, 3, 4]  # each was cut after its first event
+        runner.run(follow_some(url))
+    assert seen[:5] == [1, 2, 3, 4, 5]
+    assert api.watched_from[:5] == [0, 1, 2, 3, 4]  # each was cut after its first event
 
 
 def large(cut: bool) -> Callable[[str, Send], None]:

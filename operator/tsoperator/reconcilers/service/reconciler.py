@@ -1,10 +1,18 @@
 """Looks, decides, acts and reports for one Service at a time."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from tsoperator.api.names import LABEL_SERVICE_NAME, PARENT_SERVICE
+from tsoperator.api.names import (
+    LABEL_MANAGED,
+    LABEL_SERVICE_NAME,
+    LABEL_SERVICE_TYPE,
+    MANAGED,
+    PARENT_SERVICE,
+    SERVICE_TYPE_EGRESS,
+)
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -68,6 +76,8 @@ class ServiceReconciler:
         self._changes = GroupChanges(self._cache)
         self._names = NamesView(self._cache, self._settings)
         self._had_dnsconfig = False
+        self._reads_places = asyncio.Lock()
+        self._has_read_places = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
@@ -100,6 +110,8 @@ class ServiceReconciler:
 
     async def _observe(self, service: Object) -> desired.Observed:
         owner, mode = desired.owner(key_of(service)), mode_of(service, self._settings)
+        if mode is Mode.GROUP:
+            await self._read_places()
         self._proxies.found(owner)
         children = self._proxies.children(owner)
         leads = egress.destination(service) if mode is Mode.PROXY else ""
@@ -113,6 +125,19 @@ class ServiceReconciler:
         )
         reverts = await self._reverts(service, observed)
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
+
+    async def _read_places(self) -> None:
+        """Read the places of all Services live, once, before this process gives a Service ports of proxies.
+
+        The process has just begun to lead. The cache of a standby may lack ports that the leader before gave out a
+        second ago.
+        """
+        async with self._reads_places:
+            if self._has_read_places:
+                return
+            selector = f"{LABEL_MANAGED}={MANAGED},{LABEL_SERVICE_TYPE}={SERVICE_TYPE_EGRESS}"
+            self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
+            self._has_read_places = True
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
         """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import (
@@ -55,6 +56,10 @@ from tsoperator.reconcilers.service.slices import Group
 from tsoperator.runtime.cache import Cache
 from tsoperator.settings import Settings
 
+_CATCHING_UP: Final = 60.0
+"""Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten
+then, and its ports are free."""
+
 
 class PlacesView:
     """Shows from the cache what a Service has at ProxyGroups."""
@@ -73,6 +78,8 @@ class PlacesView:
         self._settings = settings
         self._suffixes = suffixes
         self._reservations = Reservations()
+        self._ahead: list[Object] = []  # live ClusterIP Services that the cache doesn't show, or not as they are now
+        self._ahead_until = 0.0
         self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
     def made_for(self, owner: Owner) -> Places:
@@ -111,6 +118,10 @@ class PlacesView:
         slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, name)
         serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
         return Place(name, serves, is_headless=True)
+
+    def take_live(self, places: Iterable[Object]) -> None:
+        """Give nobody else the proxies' ports of the live *places*, while the cache may have yet to show them."""
+        self._ahead, self._ahead_until = [*places], self._clock() + _CATCHING_UP
 
     def forget(self, service: Key) -> None:
         """Forget what is remembered for *service*: it is given ports at a ProxyGroup anew, or needs none any more."""
@@ -194,13 +205,29 @@ class PlacesView:
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if set(wanted_ports(service)) <= kept.keys():
             return allocate(service, kept, ())
-        used = _Used(self._cache, group, key_of(service), self._reservations.of_others(group, key_of(service)))
+        reserved = self._reservations.of_others(group, key_of(service)) | self._ports_ahead(group, key_of(service))
+        used = _Used(self._cache, group, key_of(service), reserved)
         ports = allocate(service, kept, used)
         if ports is None:
             self._starved[key_of(service)] = group
         else:
             self._reservations.reserve(group, key_of(service), ports.values())
         return ports
+
+    def _ports_ahead(self, group: str, service: Key) -> set[int]:
+        """Return the ports of *group* that live places of others than *service* have, and the cache doesn't show."""
+        found = self._ahead if self._clock() < self._ahead_until else []
+        self._ahead = [each for each in found if not self._shows(each)]
+        others = (each for each in self._ahead if group in by_serving_group(each) and served_service(each) != service)
+        return {port for each in others for port in allocated(each).values()}
+
+    def _shows(self, live: Object) -> bool:
+        """Tell whether the cache shows an object at least as it was when it was read *live*."""
+        held = self._cache.get(SERVICE, key_of(live))
+        if held is None:
+            return False
+        versions = {each["metadata"]["resourceVersion"] for each in (held, live)}
+        return len(versions) == 1 or self._cache.newest(SERVICE, live) is held
 
 
 @dataclass(frozen=True, slots=True)

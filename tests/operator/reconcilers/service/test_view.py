@@ -26,7 +26,7 @@ from tsoperator.sources import sources
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces
 from tests.support.cluster import running, until
 from tests.support.manifests import egress
-from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
+from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret, stored
 from tests.support.operator import NAMESPACE, World
 from tests.support.virtual_time import Clock
 
@@ -87,6 +87,28 @@ async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) ->
     seen.view.forget(Key("default", "a"))
     assert (await seen.places(services[2])).ports == ports[0]
     assert seen.view.starved("egress") == []
+
+
+async def test_ports_of_places_that_the_cache_lacks_are_their_services_for_a_minute(seen: Seen) -> None:
+    web, db = grouped("web"), grouped("db")
+    unseen = stored(placed(key_of(web), {SQL: FREE, Wanted("UDP", 1): FREE + 1}))
+    await seen.world.apply(ALL_BUT_TWO, web, db)
+    seen.view.take_live([unseen, await seen.world.look(ALL_BUT_TWO)])
+    seen.clock.now += 59.9
+    assert (await seen.places(db)).ports is None
+    assert (await seen.places(web)).ports
+    seen.view.forget(key_of(web))
+    seen.clock.now += 0.1
+    assert (await seen.places(db)).ports
+
+
+async def test_a_place_that_the_cache_shows_later_keeps_its_ports_only_as_long_as_it_is_there(seen: Seen) -> None:
+    place, db = placed(Key("default", "web"), {SQL: FREE, Wanted("UDP", 1): FREE + 1}), grouped("db")
+    await seen.world.apply(ALL_BUT_TWO, db, place)
+    seen.view.take_live([await seen.world.look(place)])
+    assert (await seen.places(db)).ports is None
+    await seen.world.delete(place)
+    assert (await seen.places(db)).ports
 
 
 async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -> None:
