@@ -198,7 +198,7 @@ class Transport:
         self._base_url = base_url
         self._proxy = environment_proxy(base_url)
         self._retry = retry
-        self.observe = observe
+        self.observers = [observe]
         self._secret = secret
 
     async def send(self, request: Request) -> Answer:
@@ -240,7 +240,8 @@ class Transport:
         except aiohttp.ClientError as error:
             return _Failure(self._away(f"can't be reached: {str(error) or type(error).__name__}"))
         finally:
-            self.observe(request.method, code)
+            for observe in self.observers:
+                observe(request.method, code)
             log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
         if answer.status == 429:
             return _Failure(RateLimited(str(answer.refusal())), retry_after)
