@@ -48,7 +48,7 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon a request is sent again, and how long a try and a whole call may take, in seconds."""
+    """The number of tries of a request, the pauses between them, and the limits of a try and of a call, in seconds."""
 
     tries: int = 4
     first_pause: float = 0.5
@@ -56,7 +56,7 @@ class Retry:
     """This limits what a server may ask for in Retry-After, too."""
     call: float = 60
     silence: float = 15
-    """How long a try waits while the server sends nothing. The next try uses another connection."""
+    """The time for which a try waits while the server sends nothing. The next try uses another connection."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 

@@ -1,4 +1,4 @@
-"""What several custom resources say of the devices that they make in the tailnet (dns-crds-chart.md section 7)."""
+"""The types of fields for devices in the tailnet, which several custom resources have (dns-crds-chart.md section 7)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Which name a proxy has in the cluster, and its addresses, from live objects (dns-crds-chart.md 1.4).
+"""The name of a proxy in the cluster, and its addresses, from live objects (dns-crds-chart.md 1.4).
 
 `clusternames` decides whether the name leads to the proxy itself.
 """

@@ -1,4 +1,4 @@
-"""What the conditions of an egress Service say while a ProxyGroup serves it (proxygroup-family.md 7.3 and 9)."""
+"""The conditions of an egress Service while a ProxyGroup serves it (proxygroup-family.md 7.3 and 9)."""
 
 import hashlib
 import json
