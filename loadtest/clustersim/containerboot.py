@@ -49,7 +49,7 @@ _LOGIN_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """How a container is: running unless it *waits* for a reason, and *ready* or not."""
+    """The state of a container: running unless it *waits* for a reason, and *ready* or not."""
 
     ready: bool = True
     waits: str = ""

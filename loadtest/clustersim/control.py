@@ -20,7 +20,7 @@ _SHUTDOWN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What is sent instead of the API's answer."""
+    """The answer that is sent instead of the API's."""
 
     status: int
     text: str
@@ -29,7 +29,7 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Fault:
-    """What goes wrong with the next *left* requests whose path template contains *path*."""
+    """A fault of the next *left* requests whose path template contains *path*."""
 
     left: int
     path: str

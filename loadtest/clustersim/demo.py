@@ -88,7 +88,7 @@ def _show(title: str, lines: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Where to look whether an object works: at the nameserver's answers, and at the devices of the tailnet."""
+    """The places that show whether an object works: at the nameserver's answers, and at the devices of the tailnet."""
 
     checks: Checks
     api: ApiClient

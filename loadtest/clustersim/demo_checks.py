@@ -21,7 +21,7 @@ PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
 QUIET_SECONDS = 0.5
-"""How long nothing changes before a move. The operator gathers the changes of a burst for up to 0.4 s."""
+"""The time for which nothing changes before a move. The operator gathers the changes of a burst for up to 0.4 s."""
 
 
 class NotYet(Exception):
@@ -88,7 +88,7 @@ class Checks:
     api: ApiClient
     dns_port: int
     round_seconds: float = 5
-    """How long a change may take to be answered."""
+    """The time that a change may take until it is answered."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
         """Return the name of *target* and the addresses that it leads to; raises NotYet unless all agree on them."""

@@ -1,4 +1,4 @@
-"""How the demo's results read: the table of names, and the measured delays."""
+"""The text of the demo's results: the table of names, and the measured delays."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the demo plays on: a simulated cluster, the operator and the nameserver, as processes on loopback."""
+"""The stage of the demo: a simulated cluster, the operator and the nameserver, as processes on loopback."""
 
 import asyncio
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where everything is."""
+    """The addresses of all parts."""
 
     folder: Path
     api_port: int

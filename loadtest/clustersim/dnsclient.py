@@ -8,12 +8,12 @@ import asyncio_dgram
 from dnslib import QTYPE, RCODE, DNSError, DNSRecord
 
 ANSWER_SECONDS = 0.5
-"""How long a server on loopback is waited for."""
+"""The time that a server on loopback is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said: the name of the rcode and the addresses; *NONE* if it said nothing."""
+    """The server's answer: the name of the rcode and the addresses; *NONE* if it said nothing."""
 
     rcode: str
     addresses: frozenset[str] = frozenset()

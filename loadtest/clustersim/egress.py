@@ -25,7 +25,7 @@ _FIRST_MINOR_WITH_HEADERS = 80
 
 
 class Health:
-    """What the proxy answers at its health port."""
+    """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
         """*addresses* are those of the Pod by header."""

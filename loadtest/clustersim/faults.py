@@ -50,7 +50,7 @@ class Failure:
 
 
 class Faults:
-    """What is wrong with the API server now; *away* closes connections, *nonsense* answers HTML, *missing* answers 404
+    """The faults of the API server now; *away* closes connections, *nonsense* answers HTML, *missing* answers 404
     to everything, as a gateway in front of it may.
     """
 

@@ -1,4 +1,4 @@
-"""What stands in a cluster before the operator comes: as kubeadm and the operator's chart leave it."""
+"""The objects in a cluster before the operator comes: as kubeadm and the operator's chart leave it."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What changed, in order: a window of the past to resume a watch from, and subscriptions to what comes."""
+"""The changes in their order: a window of the past to resume a watch from, and subscriptions to what comes."""
 
 import asyncio
 from collections import deque

@@ -8,7 +8,7 @@ from clustersim.objects import Resource
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: an object, or without *name* a collection; of one namespace, or of all."""
+    """The target of a path: an object, or without *name* a collection; of one namespace, or of all."""
 
     resource: Resource
     namespace: str = ""

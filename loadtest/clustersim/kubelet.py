@@ -44,7 +44,7 @@ async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES
 
 @dataclass(slots=True)
 class RunningPod:
-    """What the *node* holds of a Pod: its number, from which its addresses follow, their families, how often the
+    """A Pod that runs on the *node*: its number, from which its addresses follow, their families, how often the
     node has started it again, and its proxy if it is one. *end* is the task that ends it.
     """
 

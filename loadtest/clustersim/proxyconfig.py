@@ -48,7 +48,10 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What the simulated image acts on; an absent field is empty, or None where the device keeps what it has then."""
+    """The settings that the simulated image acts on.
+
+    An absent field is empty, or None where the device then keeps its value.
+    """
 
     auth_key: str = ""
     hostname: str = ""

@@ -1,4 +1,4 @@
-"""What a request carries: an object, a patch, options in the query."""
+"""The parts of a request: an object, a patch, options in the query."""
 
 import json
 import re

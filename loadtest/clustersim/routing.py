@@ -1,4 +1,4 @@
-"""Where Services lead, as their EndpointSlices say: kube-proxy's part, for HTTP to their ports."""
+"""The targets of Services, as their EndpointSlices say: kube-proxy's part, for HTTP to their ports."""
 
 from typing import NamedTuple
 

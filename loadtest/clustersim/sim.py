@@ -27,7 +27,7 @@ from clustersim.traffic import Request, Traffic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
+    """The settings of the cluster: *listen* as HOST:PORT, port 0 takes a free one.
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
     how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order, and

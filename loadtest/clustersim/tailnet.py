@@ -1,4 +1,4 @@
-"""What a control server knows of one tailnet: its devices, its auth keys and the OAuth client that may change them."""
+"""One tailnet at a control server: its devices, its auth keys and the OAuth client that may change them."""
 
 import hashlib
 import ipaddress
@@ -62,7 +62,7 @@ class AuthKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What a client asks of a new auth key; 0 *seconds* leaves its lifetime to the server."""
+    """The properties of a new auth key that a client asks for; 0 *seconds* leaves its lifetime to the server."""
 
     tags: tuple[str, ...]
     reusable: bool = False

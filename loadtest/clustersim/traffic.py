@@ -9,7 +9,7 @@ Request = tuple[str, str, str]
 
 
 class Traffic:
-    """What was asked of the API server since it began."""
+    """The requests to the API server since it began."""
 
     def __init__(self) -> None:
         self.requests: Counter[Request] = Counter()

@@ -1,4 +1,4 @@
-"""What the simulated API server refuses to store: the rules that an operator is likely to break."""
+"""The checks of the simulated API server before it stores an object: the rules that an operator is likely to break."""
 
 import re
 

@@ -18,7 +18,7 @@ from clustersim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a client wants to see; *timeout* and *bookmark_interval* (0: no bookmarks) in seconds."""
+    """The changes that a client wants to see; *timeout* and *bookmark_interval* (0: no bookmarks) in seconds."""
 
     target: Target
     selector: Selector

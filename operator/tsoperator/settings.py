@@ -105,7 +105,7 @@ class Settings:
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
     warnings: tuple[str, ...] = ()
-    """What is not right in the settings, but clear enough to start."""
+    """The faults of the settings that don't keep the operator from starting."""
 
     @property
     def control_url(self) -> str:

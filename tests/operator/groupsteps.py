@@ -98,6 +98,15 @@ class Stage:
         await self.start()
         assert not written, written  # pytest explains the assertions of test modules only
 
+    async def play(self, taken: Sequence[Step]) -> set[str]:
+        """Start the operator, and take the steps once it has settled; return everything that was there before them."""
+        await self.start()
+        await self.world.settled()
+        before = everything(self.world)
+        for step in taken:
+            await self.take(step)
+        return before
+
     async def take(self, step: Step) -> None:
         """Let *step* happen, as far as the object is there, and wait for its pace."""
         with suppress(NotFound, Conflict):

@@ -35,11 +35,7 @@ async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
         world.peer()
         world.peer(control=other.control)
         async with stage.operator:
-            await stage.start()
-            await world.settled()
-            before = everything(world)
-            for step in taken:
-                await stage.take(step)
+            before = await stage.play(taken)
             await grant(stage, wish)
             await soon_empty(lambda: wrong(stage, wish), PAUSE)
             await stage.comes_to_rest()

@@ -26,11 +26,7 @@ async def play(taken: list[Step], wish: Wish) -> None:
     async with new_world() as world:
         stage = Stage(world)
         async with stage.operator:
-            await stage.start()
-            await world.settled()
-            before = everything(world)
-            for step in taken:
-                await stage.take(step)
+            before = await stage.play(taken)
             await stage.start()
             await grant(world, wish)
             await soon_empty(lambda: wrong(stage, wish))

@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a CRD says besides its model's schema."""
+    """The parts of a CRD besides its model's schema."""
 
     resource: Resource
     model: type[CustomResource]

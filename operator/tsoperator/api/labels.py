@@ -11,7 +11,7 @@ from typing import Final
 
 VALUE_MAX: Final = 63
 ANNOTATIONS_MAX: Final = 256 * 1024
-"""How many bytes an object's annotations may have, keys and values together."""
+"""The number of bytes that an object's annotations may have, keys and values together."""
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -112,7 +112,7 @@ DEFAULT_INGRESS_CLASS: Final = "tailscale"
 INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
 """The controller that our IngressClass names."""
 ANNOTATION_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
-"""How an Ingress named its class before it had a field for that."""
+"""The annotation that named the class of an Ingress before it had a field for that."""
 ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
 # What a proxy is for. The environment variable TS_INTERNAL_APP tells the image.

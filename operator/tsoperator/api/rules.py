@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 PARENT_NAME_MAX: Final = 43
-"""How many characters of a parent's name are in a child's name.
+"""The number of characters of a parent's name that are in a child's name.
 
 The child's name then has at most 52 characters, because StatefulSets derive labels from it.
 """

@@ -37,9 +37,10 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What to ask. *operator* resolves to all Pods of the operator, and has the port of their probes and metrics.
+    """The servers to ask.
 
-    *zone* is a zone that *nameserver* must serve.
+    *operator* resolves to all Pods of the operator, and has the port of their probes and metrics. *zone* is a zone that
+    *nameserver* must serve.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""What a check has found, as text for people and as JSON for machines."""
+"""The findings of a check, as text for people and as JSON for machines."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 
 
 class Verdict(StrEnum):
-    """What a look at one thing has shown."""
+    """The result of a look at one thing."""
 
     OK = "ok"
     FAILED = "FAILED"

@@ -13,7 +13,7 @@ from typing import Final
 from tsoperator.api.objects import Object
 
 CANARY_PREFIX: Final = "_nameserver-"
-"""What the name of every canary starts with."""
+"""The start of the name of every canary."""
 
 _DIGITS: Final = 10
 

@@ -1,4 +1,4 @@
-"""Which ProxyClass a Service or an Ingress names, whether it can be used, and what it says."""
+"""The ProxyClass that a Service or an Ingress names, whether it can be used, and its contents."""
 
 from dataclasses import dataclass
 

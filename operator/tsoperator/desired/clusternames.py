@@ -1,4 +1,4 @@
-"""Which objects have a name in the cluster's DNS, and which address it has there (pure).
+"""The objects that have a name in the cluster's DNS, and the address of each name there (pure).
 
 A name of the tailnet has to give Pods what it gives the tailnet's devices: the same ports, and TLS where they get TLS.
 So it leads to the backend itself where the proxy only passes packets on, and else to the proxy. An object that can be
@@ -22,7 +22,7 @@ from tsoperator.desired.plan import Note
 
 
 class Way(Enum):
-    """How the cluster and the tailnet reach each other through an object of a user."""
+    """The way in which the cluster and the tailnet reach each other through an object of a user."""
 
     EGRESS = auto()
     """A proxy of its own leads Pods to a device."""
@@ -58,7 +58,7 @@ class Leads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Where a name leads; None if there is none.
+    """The target of a name; None if there is none.
 
     Then *why* says why, and *instead* what Pods can use, unless the user knows.
     """

@@ -18,7 +18,7 @@ TAGS: Final = "tags"
 NAME: Final = "name"
 
 TWO_HOSTNAMES: Final = "give one of these two objects another hostname"
-"""What the user can do if the proxies of two objects ask for one name."""
+"""The cure if the proxies of two objects ask for one name."""
 
 _LATER: Final = 600.0  # s until another look at who holds a name
 _SHORT: Final = timedelta(minutes=1)  # for which a proxy runs at most that doesn't find its destination
@@ -92,7 +92,7 @@ OWN_TAILNET = TailnetView()
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What to ask of the control server *before* and *after* the proxy's children are made, and what to tell."""
+    """The requests to the control server *before* and *after* the proxy's children are made, and the findings."""
 
     before: Sequence[Step] = ()
     after: Sequence[Step] = ()

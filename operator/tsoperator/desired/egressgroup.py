@@ -61,7 +61,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the proxies of a ProxyGroup are to forward for one Service.
+    """The connections that the proxies of a ProxyGroup are to forward for one Service.
 
     They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
     leave asks the URL *health_check* until it gets no answer from itself; the URL is empty in what a proxy reports. A

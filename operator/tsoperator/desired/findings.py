@@ -10,7 +10,7 @@ from tsoperator.desired.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
-    """What a finding means for the parent, the worst last.
+    """The meaning of a finding for the parent, the worst last.
 
     An Event alone reports news and a warning. A notice also stays in the condition, and its Event is told once. The
     others are why the parent isn't ready.

@@ -11,7 +11,7 @@ from tsoperator.desired.secret import Reissue
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What is known of the logins of a parent's *replicas*; those *in_need* may get an auth key.
+    """The facts about the logins of a parent's *replicas*; those *in_need* may get an auth key.
 
     *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* is not held yet, so
     nothing has been made for it.

@@ -1,4 +1,4 @@
-"""Who has a name in the cluster's DNS when several objects ask for it (pure).
+"""The holder of a name in the cluster's DNS when several objects ask for it (pure).
 
 An egress Service asks for the name of the device that it leads to, and any namespace may have such a Service. The
 addresses of several Services are joined under one name only if all of them forward the same ports: clients take any of
@@ -46,7 +46,7 @@ _KINDS = {PARENT_SERVICE: SERVICE.kind, PARENT_INGRESS: INGRESS.kind}
 
 
 class Standing(IntEnum):
-    """How strong a claim is; a lower number comes first."""
+    """The rank of a claim; a lower number comes first."""
 
     DEVICE = 0
     """The name is that of the object's own device."""

@@ -1,4 +1,4 @@
-"""What the nameserver's objects and its records have in common."""
+"""Names and rules that the nameserver's objects and its records have in common."""
 
 import json
 from collections.abc import Sequence

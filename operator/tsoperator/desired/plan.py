@@ -152,7 +152,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the API server or a control server did not do for an object.
+    """A request for an object that the API server or a control server refused.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition, if it says more than that of
     the kind. *error* is what was raised.
@@ -165,7 +165,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the log tells of a proxy: the hostname that it asks for, its routes, and its devices.
+    """The facts about a proxy for the log: the hostname that it asks for, its routes, and its devices.
 
     Each device is its name in the tailnet and its addresses, as text.
     """
@@ -177,7 +177,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What closes the gap between an object and the cluster, in the order in which it is carried out.
+    """The steps that close the gap between an object and the cluster, in their order, and what to report.
 
     First the finalizer *hold* is put on the object, then come the *steps* in their order and an Event for each of
     *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;

@@ -1,4 +1,4 @@
-"""What the operator reads of a Pod."""
+"""The parts of a Pod that the operator reads."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -23,7 +23,7 @@ from tsoperator.api.names import (
 )
 
 EGRESS_CONFIGS: Final = "/etc/proxies"
-"""Where the Pods of an egress ProxyGroup have their ConfigMap."""
+"""The path of the ConfigMap in the Pods of an egress ProxyGroup."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.api.rules import DNS_LABEL_MAX
 
 REPLICAS_MAX: Final = 100
-"""How many replicas a proxy can have. Each Pod of a ProxyGroup mounts the configs of all, and a plan for many more
+"""The most replicas that a proxy can have. Each Pod of a ProxyGroup mounts the configs of all, and a plan for many more
 would hold up all other objects."""
 
 

@@ -1,4 +1,4 @@
-"""How to react when another writer keeps reverting an object that the operator shares with it."""
+"""The reaction to another writer that keeps reverting an object that the operator shares with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tsoperator.api.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class Reverts:
-    """How to react when another writer keeps reverting an object.
+    """The reaction to another writer that keeps reverting an object.
 
     *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until this
     has happened often enough to tell the user. The object may be rewritten in *wait* seconds. The rewrite counts as

@@ -37,12 +37,12 @@ def plan_nothing(obj: Object, type_: str, kind: str = "") -> Plan:
 def blocked_notes(obj: Object, hostname: str) -> Sequence[Note]:
     """Say how the deletion of *obj* can end, if it waits for a finalizer that only the Go operator removes.
 
-    The Go operator puts the finalizer on an Ingress or a Service that a ProxyGroup serves. *hostname* is the name of
-    the object's Tailscale Service.
+    The deletion has begun. The Go operator puts the finalizer on an Ingress or a Service that a ProxyGroup serves.
+    *hostname* is the name of the object's Tailscale Service.
     """
     finalizers = obj["metadata"].get("finalizers") or ()
     found = next((each for each in enumerate(finalizers) if each[1] in _HA_FINALIZERS), None)
-    if not is_deleting(obj) or found is None:
+    if found is None:
         return ()
     key, path = key_of(obj), f"/metadata/finalizers/{found[0]}"
     patch = [{"op": "test", "path": path, "value": found[1]}, {"op": "remove", "path": path}]

@@ -15,7 +15,7 @@ _FORMATS: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime, Gen
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """When a certificate begins and ceases to be valid."""
+    """The times at which a certificate begins and ceases to be valid."""
 
     starts: datetime
     ends: datetime

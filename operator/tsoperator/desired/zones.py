@@ -17,12 +17,12 @@ TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
 FROM_TAILNETS: Final = "Tailnets"
 FROM_SETTING: Final = "Setting"
-"""Where the zones in the status of a DNSConfig come from."""
+"""The two sources of zones that the status of a DNSConfig names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suffixes:
-    """What is known of the suffixes of MagicDNS names, such as ``tail1234.ts.net``.
+    """The known suffixes of MagicDNS names, such as ``tail1234.ts.net``.
 
     *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
     tailnet that may have any suffix, and only its first proxy will show which. *shared* are the names of devices of

@@ -52,7 +52,7 @@ class WatchTimes:
 
 
 class _Content(NamedTuple):
-    """What a request carries, its media type, and the media type of the answer."""
+    """The body of a request, its media type, and the media type of the answer."""
 
     body: Object | None = None
     type: str = _JSON

@@ -88,7 +88,7 @@ Update = Listed | Watching | Changed | Deleted | Unserved | Refused
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a watch lasts, and how long to wait before the next try, in seconds."""
+    """The duration of a watch, and the pause before the next try, in seconds."""
 
     watch: int = 300
     first_retry: float = 0.2

@@ -1,4 +1,4 @@
-"""What the reconcilers of proxies share: a view of a proxy and its tailnet, its auth keys, and its removal."""
+"""The work that all reconcilers of proxies share: a view of a proxy and its tailnet, its auth keys, its removal."""
 
 import logging
 import math

@@ -44,7 +44,7 @@ def without_managed_fields(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the cache keeps of one kind: which objects, which part of each object, and in which indexes.
+    """The contents of the cache for one kind: which objects, which part of each object, and in which indexes.
 
     Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
     Nobody waits for an *optional* Source while the API server does not let us see its objects. If the rest of the work

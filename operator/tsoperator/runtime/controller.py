@@ -21,13 +21,13 @@ from tsoperator.runtime.workqueue import Backoff, WorkQueue
 log = logging.getLogger(__name__)
 
 QUIET_CONFLICTS = 10
-"""How many conflicts in a row are logged at DEBUG only. They take about five seconds; a cache may lag for that long."""
+"""The number of conflicts in a row that are logged at DEBUG only. They take about as long as a cache may lag, 5 s."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class Outcome(StrEnum):
-    """How a reconcile ended."""
+    """The outcome of a reconcile."""
 
     SUCCESS = "success"
     REQUEUE = "requeue"
@@ -42,7 +42,7 @@ class ReconcileTimeoutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a controller works.
+    """The settings of a controller.
 
     It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds. Errors
     of the *expected* types are logged without a traceback, and those that *has_told* says are in the log already only

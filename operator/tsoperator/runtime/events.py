@@ -25,7 +25,7 @@ MESSAGE_LIMIT = 1024
 
 
 class EventClient(Protocol):
-    """What a recorder needs of the API server; the errors are those of `tsoperator.kube.errors`."""
+    """The part of the API server's client that a recorder needs; the errors are those of `tsoperator.kube.errors`."""
 
     async def get(self, resource: Resource, key: Key) -> Object:
         """Return the object named *key*."""
@@ -42,7 +42,7 @@ class EventClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """How long an event that repeats itself is not written again: *first* seconds, doubled up to *longest*.
+    """The pause before an event that repeats itself is written again: *first* seconds, doubled up to *longest*.
 
     *longest* is well below the hour for which the API server keeps an event after its last write. So an event that goes
     on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.

@@ -1,4 +1,4 @@
-"""How long changes that concern one key are gathered, so that a burst of changes is reconciled a few times only."""
+"""The time for which changes that concern one key are gathered, so that a burst needs only a few reconciles."""
 
 import time
 from collections.abc import Callable

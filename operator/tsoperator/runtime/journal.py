@@ -1,4 +1,4 @@
-"""What the log says of each object: one line a change that its users care about, and none in a steady state.
+"""The log lines about each object: one line a change that its users care about, and none in a steady state.
 
 The Applier, which carries out the plans of all reconcilers, tells the journal what each plan was, and what came of it.
 No line has a value out of a Secret: of an object that was changed only the names of fields are told.
@@ -80,7 +80,7 @@ class Write(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of an object: its proxy as last seen, its last notes, and conditions that have become false.
+    """The facts about an object: its proxy as last seen, its last notes, and conditions that have become false.
 
     *unsaid* are the notes of reports that the API server refuses.
     """

@@ -30,7 +30,7 @@ class LeadershipLost(Exception):
 
 
 class LeaseClient(Protocol):
-    """What an elector needs of the API server; the errors are those of `tsoperator.kube.errors`."""
+    """The part of the API server's client that an elector needs; the errors are those of `tsoperator.kube.errors`."""
 
     async def get(self, resource: Resource, key: Key) -> Object:
         """Return the object named *key*."""
@@ -59,12 +59,12 @@ class Timing:
 
     @property
     def call(self) -> float:
-        """How long one read and one write may take together, so that there is time for another try if one hangs."""
+        """The seconds that a read and a write may take together, so that there is time for another try if one hangs."""
         return self.renew_deadline / 2
 
     @property
     def last_resort(self) -> float:
-        """When the process must end if its work has not stopped: halfway from *renew_deadline* to *duration*."""
+        """The time at which a process must end if its work goes on: halfway from *renew_deadline* to *duration*."""
         return (self.renew_deadline + self.duration) / 2
 
 

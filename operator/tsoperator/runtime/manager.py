@@ -71,7 +71,7 @@ class Reconciler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EnqueueTimes:
-    """When keys are enqueued, in seconds.
+    """The times at which keys are enqueued, in seconds.
 
     *coalesce* gives, by name of a reconciler, how long changes are gathered into one reconcile. Everything is enqueued
     again after *resync*; this holds the event loop for *time_slice* at a time.

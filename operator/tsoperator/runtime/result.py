@@ -1,4 +1,4 @@
-"""How a reconcile ends: when to requeue its key, what it waits for, or why a retry is of no use."""
+"""The result of a reconcile: the time to requeue its key, the event that it waits for, or why no retry can help."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How often an object that the operator shares with others is rewritten while another writer keeps reverting that."""
+"""The pace of rewrites of an object that the operator shares with others, while another writer keeps reverting it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from tsoperator.api.objects import Key
 from tsoperator.desired.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
-"""How many times in a row a reverted object is rewritten without waiting."""
+"""The number of times in a row that a reverted object is rewritten without waiting."""
 LONGEST = 60.0
 """The most seconds between two rewrites; an object that is reverted less often than that is rewritten at once."""
 MEMORY = 3600.0
@@ -26,12 +26,12 @@ class _Rewritten:
     at: float
     is_reverted: bool = False
     quick: int = 0
-    """How many times in a row it was reverted within `LONGEST` seconds."""
+    """The number of times in a row that it was reverted within `LONGEST` seconds."""
     slowest: float = 0.0
     """The most seconds that one of these reverts took."""
     total: int = 0
     last: float = float("-inf")
-    """When it was last reverted."""
+    """The time at which it was last reverted."""
     fields: Sequence[str] = ()
     who: str = ""
 

@@ -16,7 +16,7 @@ def nine_to_ten_tenths() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait after a failure: *first* seconds, doubled after each further one up to *cap*, times *jitter*.
+    """The pause after a failure: *first* seconds, doubled after each further one up to *cap*, times *jitter*.
 
     *jitter* returns a factor of at most 1.
     """
@@ -36,7 +36,7 @@ def _observe_nothing(_seconds: float) -> None:
 
 
 class _Timer(NamedTuple):
-    """When a key is due, by the clock of the loop; a handle of uvloop doesn't always tell."""
+    """The time at which a key is due, by the clock of the loop; a handle of uvloop doesn't always tell."""
 
     due: float
     handle: asyncio.Handle
@@ -74,12 +74,12 @@ class WorkQueue:
 
     @property
     def working(self) -> int:
-        """How many keys are with a worker."""
+        """The number of keys that are with a worker."""
         return len(self._working)
 
     @property
     def adds(self) -> int:
-        """How many adds have made a key wait since the start."""
+        """The number of adds since the start that made a key wait."""
         return self._adds
 
     def add(self, key: Key) -> None:

@@ -35,7 +35,7 @@ class _Minted:
 
 @dataclass(slots=True)
 class _Parent:
-    """What we remember of one parent. *replicas* is how many replicas it has.
+    """The facts that we remember of one parent. *replicas* is how many replicas it has.
 
     The dictionaries are by ordinal; *devices* has the device IDs that we saw last.
     """

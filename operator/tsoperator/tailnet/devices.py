@@ -25,7 +25,7 @@ from tsoperator.tsclient.timeslice import SECONDS, TimeSlice
 log = logging.getLogger(__name__)
 
 DEPARTED = 4096
-"""How many lookup names of departed devices the table remembers."""
+"""The number of lookup names of departed devices that the table remembers."""
 
 Listener = Callable[[Device | None, Device | None], None]
 """Called with a device as it was and as it is now: None if it was not there before, or is no longer there."""
@@ -33,7 +33,7 @@ Listener = Callable[[Device | None, Device | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many seconds to wait between two reads of the list.
+    """The number of seconds between two reads of the list.
 
     *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long as
     that goes on. *interval* applies when nobody asks. *denied* applies after the control server refused to show the

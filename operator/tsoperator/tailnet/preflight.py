@@ -69,7 +69,7 @@ class Findings:
 
     @property
     def notes(self) -> list[Note]:
-        """What is to be reported."""
+        """The Events to report."""
         return [*(Note("Warning", "PreflightFailed", message) for message in self.wrong.values()), *self.news]
 
 

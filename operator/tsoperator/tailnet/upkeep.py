@@ -25,7 +25,7 @@ from tsoperator.tsclient.explanations import explain
 log = logging.getLogger(__name__)
 
 DEAD_FOR: Final = timedelta(minutes=5)
-"""How long a device must have been offline for its name to be taken over."""
+"""The time for which a device must have been offline before its name is taken over."""
 
 
 @dataclass(frozen=True, slots=True)

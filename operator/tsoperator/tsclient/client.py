@@ -47,13 +47,7 @@ class TailnetClient:
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Call *listener* with the status of each answer, as *observe* is called."""
-        observe = self._transport.observe
-
-        def tell(method: str, status: str) -> None:
-            observe(method, status)
-            listener(status)
-
-        self._transport.observe = tell
+        self._transport.observers.append(lambda _, status: listener(status))
 
     def use(self, credentials: ClientCredentials) -> None:
         """Use other *credentials* of the same tailnet from now on."""

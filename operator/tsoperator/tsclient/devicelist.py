@@ -28,9 +28,9 @@ _BETWEEN: Final = rb"\} , \{".replace(b" ", _SPACE)
 _TAIL: Final = re.compile(rb"\} \] \} \Z".replace(b" ", _SPACE))
 _COMPACT: Final = b'},{"'
 _LONGEST: Final = 1 << 18
-"""How many bytes a piece may have."""
+"""The number of bytes that a piece may have."""
 _VAIN: Final = 1 << 22
-"""How many bytes may be parsed without success for one device, in all tries together."""
+"""The number of bytes that may be parsed without success for one device, in all tries together."""
 _DEVICES: Final = TypeAdapter(list[Device])
 
 

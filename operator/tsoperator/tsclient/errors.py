@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What an access token allows, as the server said when it issued the token. A field is None if it did not say."""
+    """The rights of an access token, as the server said when it issued the token. A field is None if it did not say."""
 
     scopes: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None

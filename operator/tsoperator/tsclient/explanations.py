@@ -40,7 +40,7 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 
 
 class Explanation(NamedTuple):
-    """What is wrong and what to do about it. *reason* is for the condition; empty means the kind's own reason."""
+    """The fault and its cure in words. *reason* is for the condition; empty means the kind's own reason."""
 
     message: str
     reason: str = ""

@@ -143,7 +143,7 @@ class TokenSource:
 
     @property
     def granted(self) -> Granted:
-        """What the present token allows; `UNTOLD` if there is none."""
+        """The rights of the present token; `UNTOLD` if there is none."""
         return self._token.granted if self._token else UNTOLD
 
     async def token(self, *, anew: bool = False) -> SecretStr:

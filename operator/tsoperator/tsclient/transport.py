@@ -54,7 +54,7 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon a request is sent again, and how long a try and a whole call may take, in seconds."""
+    """The number of tries of a request, the pauses between them, and the limits of a try and of a call, in seconds."""
 
     tries: int = 4
     first_pause: float = 0.5
@@ -64,7 +64,7 @@ class Retry:
     """How long such a time is at most, even if the server asks for more."""
     call: float = 60
     silence: float = 15
-    """How long a try waits while the server sends nothing. The next try uses another connection."""
+    """The time for which a try waits while the server sends nothing. The next try uses another connection."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
@@ -214,7 +214,7 @@ class Transport:
         self._base_url = base_url
         self._proxy = environment_proxy(base_url)
         self._retry = retry
-        self.observe = observe
+        self.observers = [observe]
         self._secret = secret
         self._rest: _Rest | None = None
 
@@ -267,7 +267,8 @@ class Transport:
         except aiohttp.ClientError as error:
             return _Failure(self._away(f"can't be reached: {str(error) or type(error).__name__}"))
         finally:
-            self.observe(request.method, code)
+            for observe in self.observers:
+                observe(request.method, code)
             log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
         if answer.status == 429:
             return _Failure(RateLimited(str(answer.refusal())), retry_after)

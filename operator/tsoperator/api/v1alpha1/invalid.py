@@ -1,4 +1,4 @@
-"""What is wrong with a custom resource, in words for its condition."""
+"""The faults of a custom resource, in words for its condition."""
 
 import json
 from dataclasses import dataclass

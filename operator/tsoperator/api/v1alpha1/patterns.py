@@ -26,4 +26,4 @@ WORDS: Final[Mapping[str, str]] = {
     ALLOCATION_ID: "must be eipalloc- and digits from 0 to 9 and a to f",
     SUBNET_ID: "must be subnet- and digits from 0 to 9 and a to f",
 }
-"""What a text that matches the pattern is, to go after the name of its field."""
+"""The words for a text that matches the pattern; they follow the name of its field."""

@@ -1,4 +1,4 @@
-"""What several custom resources say of the devices that they make in the tailnet."""
+"""The types of fields for devices in the tailnet, which several custom resources have."""
 
 from typing import Annotated
 

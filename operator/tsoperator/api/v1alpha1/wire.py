@@ -1,4 +1,4 @@
-"""What the models of all custom resources share: how they are read from the wire, and marks for their CRD schemas.
+"""The parts that all models of custom resources share: reading from the wire, and marks for their CRD schemas.
 
 A field's docstring is what ``kubectl explain`` shows. A field's default is the code's and stays out of the schema; one
 that the API server should fill in is marked with `SERVER_DEFAULT`. Further keywords of Kubernetes, CEL rules among
@@ -65,7 +65,7 @@ class WireModel(BaseModel):
 
 
 class Metadata(WireModel):
-    """What decisions need of an object's metadata."""
+    """The part of an object's metadata that decisions need."""
 
     name: str
     uid: str = ""

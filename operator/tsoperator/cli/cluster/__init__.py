@@ -1,1 +1,1 @@
-"""What ``tsoperator check`` looks at with a kubeconfig: one step gathers facts, and pure checks judge them."""
+"""The parts of ``tsoperator check`` with a kubeconfig: one step gathers facts, and pure checks judge them."""

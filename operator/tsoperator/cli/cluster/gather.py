@@ -94,7 +94,7 @@ class BadCredentials(CannotLook):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the control server says of the operator's tailnet: whether it is set up; and its devices, if it tells."""
+    """The control server's answers about the operator's tailnet: whether it is set up; and its devices, if it tells."""
 
     findings: Findings
     devices: dict[str, Device] | None

@@ -41,7 +41,7 @@ class Installed:
 
     @property
     def replicas(self) -> int:
-        """How many Pods the Deployment is to have."""
+        """The wanted number of Pods of the Deployment."""
         count: int = self.deployment["spec"].get("replicas", 1)
         return count
 

@@ -33,7 +33,7 @@ _WRITTEN: Final = {
     "rbac.authorization.k8s.io": {"roles", "rolebindings"},
     GROUP: {word for kind in KINDS for word in (kind.plural, f"{kind.plural}/status")},
 }
-"""What is written when the operator works, by group: by the operator, and for it the Pods of its StatefulSets."""
+"""The objects that the operator writes, and the Pods that Kubernetes makes of its StatefulSets: kinds by group."""
 
 _LABELS: Final = {LABEL_MANAGED: MANAGED}
 """The labels that most of that has, whatever it is for."""

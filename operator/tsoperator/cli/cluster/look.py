@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What the parts look at."""
+    """The operator that the parts look at."""
 
     installed: Installed
     gather: Gatherer
@@ -103,7 +103,7 @@ _PARTS: Final = {
     "devices": ("the control server and the proxies' devices", _devices),
     "conditions": ("what Services, Ingresses and other objects say", _conditions),
 }
-"""What is looked at: the words for it, and the function that does it."""
+"""The parts by the name of their check: the words for a part, and the function that looks at it."""
 
 
 async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:

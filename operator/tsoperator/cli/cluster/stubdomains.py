@@ -1,4 +1,4 @@
-"""Where the cluster's DNS asks for a zone, as its ConfigMaps say: CoreDNS's Corefiles, and kube-dns's stub domains."""
+"""The servers that the cluster's DNS asks for a zone, from the Corefiles of CoreDNS or the stub domains of kube-dns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -23,9 +23,9 @@ _WORD: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
 _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
-"""How many words snippets may grow to where they are imported."""
+"""The number of words to which snippets may grow where they are imported."""
 _MAX_DEPTH: Final = 50
-"""How many snippets may import one another."""
+"""The number of snippets that may import one another."""
 
 
 class CorefileError(Exception):
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class Address(NamedTuple):
-    """What a server block answers for. *zone* is empty for the root, and *port* where none is written."""
+    """An address of a server block. *zone* is empty for the root, and *port* where none is written."""
 
     zone: str
     port: str = ""
@@ -101,7 +101,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Corefile:
-    """What a Corefile says, in the order of the file."""
+    """The contents of a Corefile, in the order of the file."""
 
     blocks: Sequence[Block]
     imports: Sequence[str]

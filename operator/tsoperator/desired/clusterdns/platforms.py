@@ -34,18 +34,18 @@ COREFILE: Final = "Corefile"
 CUSTOM_KEY: Final = "tailnet.server"
 """The key of CUSTOM that is ours alone."""
 OVERRIDES: Final = (".override", ".include")
-"""How the names of the keys of CUSTOM end that clusters import into the server block for all names."""
+"""The ends of the names of those keys of CUSTOM that clusters import into the server block for all names."""
 STUB_DOMAINS: Final = "stubDomains"
 SERVERS: Final = "spec.servers"
 
 
 _VALUE: Final = "operatorConfig.clusterDNSConfigMap"
 _CONF: Final = "/etc/coredns/Corefile"
-"""Where CoreDNS has its Corefile if no argument says so."""
+"""The path of the Corefile if no argument of CoreDNS names another."""
 
 
 class Kind(StrEnum):
-    """What the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
+    """The kind of configuration that the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
 
     CORE_DNS = "CoreDNS"
     CORE_DNS_CUSTOM = "CoreDNSCustom"
@@ -55,7 +55,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What the cluster's DNS is."""
+    """The cluster's DNS, and the place of its configuration."""
 
     kind: Kind
     resource: Resource
@@ -64,9 +64,9 @@ class Platform:
     entry: str
     """The key in the ConfigMap's data, or the field."""
     at: Listening = EVERYWHERE
-    """Where CoreDNS takes queries."""
+    """The addresses at which CoreDNS takes queries."""
     restart: str = ""
-    """What somebody has to do before CoreDNS knows a change; empty if it finds out by itself."""
+    """The manual step after which CoreDNS knows a change; empty if it finds out by itself."""
     node_cache: str = ""
     """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
 

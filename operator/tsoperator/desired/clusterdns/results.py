@@ -1,4 +1,4 @@
-"""What an edit of the cluster's DNS needs to know, and what comes of it."""
+"""The facts that an edit of the cluster's DNS needs, and its results."""
 
 import ipaddress
 import re
@@ -85,7 +85,7 @@ class Change:
 
     step: Patch | Creation | Deletion
     restart: str = ""
-    """What has to be restarted by hand before the change counts; empty if the cluster's DNS loads it by itself."""
+    """The restart by hand after which the change counts; empty if the cluster's DNS loads it by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ END: Final = "# END tailnet stub domain"
 _MARKERS: Final = ("# BEGIN tailnet stub domain", END)
 _OWNER: Final = re.compile(r"# It belongs to the operator in namespace ([a-z0-9-]+)\.")
 _DENIAL_SECONDS: Final = 1
-"""How long CoreDNS may remember that a name doesn't exist. It does so for 5 s if nothing is said, and for as long a new
-name that somebody has asked for too early would be out of reach.
+"""The time for which CoreDNS may remember that a name doesn't exist. Its default is 5 s. For that time, clients can't
+reach a new name that somebody has asked for too early.
 """
 
 
@@ -39,7 +39,10 @@ _ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes"
 
 
 class Listening(NamedTuple):
-    """Where the cluster's DNS takes queries: ports, empty where none is written, and the arguments of bind."""
+    """The addresses at which the cluster's DNS takes queries: its ports, and the arguments of bind.
+
+    A port is empty where none is written.
+    """
 
     ports: tuple[str, ...] = ("53",)
     bind: tuple[str, ...] = ()
@@ -49,7 +52,7 @@ EVERYWHERE: Final = Listening()
 
 
 class _Place(NamedTuple):
-    """Where the lines of an operator are: from the first character of BEGIN to the last one of END, and how they end.
+    """The place of an operator's lines: from the first character of BEGIN to the last one of END, and how they end.
 
     *owner* is the namespace of the operator; empty if no line says it.
     """

@@ -1,4 +1,4 @@
-"""What to paste where, for people who tell the cluster's DNS of the nameserver themselves.
+"""The text to paste and its place, for people who tell the cluster's DNS of the nameserver themselves.
 
 The operator doesn't take a pasted stub domain for one of its own: it never changes it, nor takes it away.
 """

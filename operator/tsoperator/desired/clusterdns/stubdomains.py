@@ -23,7 +23,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class Edited(NamedTuple):
-    """What the ConfigMap has to have: the text of the key, and the annotation. None takes either of them away."""
+    """The wanted contents of the ConfigMap: the text of the key, and the annotation. None takes either of them away."""
 
     text: str | None
     annotation: str | None

@@ -57,7 +57,7 @@ _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector":
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a Connector's plan depends on besides the Connector."""
+    """The facts on which a Connector's plan depends besides the Connector."""
 
     children: Children
     proxy_class: Object | None = None

@@ -49,7 +49,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back: an *rcode* with *addresses* or an *authority*; or a *failure*, in words, if no message did."""
+    """The result of a query: an *rcode* with *addresses* or an *authority*; or a *failure*, in words."""
 
     rcode: str = ""
     addresses: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Reply:
 
     @property
     def words(self) -> str:
-        """What came back, as a verb and its object."""
+        """The result in words: a verb and its object."""
         if self.failure:
             return self.failure
         if self.addresses:
@@ -119,7 +119,7 @@ def is_of_ours(reply: Reply) -> bool:
 
 
 def nameserver_verdict(seen: Sequence[Seen]) -> Verdict:
-    """Judge the nameserver by what it said when it was asked itself, in each zone.
+    """Judge the nameserver by its own answers in each zone.
 
     It answers if it gives one of the canaries: it may not have the records of a zone that is new, or it refuses one.
     """

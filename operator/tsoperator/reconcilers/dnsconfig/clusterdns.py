@@ -27,7 +27,7 @@ OVERWRITTEN: Final = "StubDomainOverwritten"
 PENDING: Final = "NameserverPending"
 """The reason to give until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""What the writes are for that take the stub domain out."""
+"""The goal of the writes that take the stub domain out."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -60,7 +60,7 @@ class Nameserver(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is to be written into the cluster's DNS, and what the status says once that is done.
+    """The writes into the cluster's DNS, and the contents of the status once they are done.
 
     *result* is what the condition says; without one, the DNSConfig has no such condition. *status* is the field
     ``clusterDNS``.
@@ -72,11 +72,11 @@ class Outcome:
     again: float | None = None
     """The seconds until the next look. No watch event says that the operator may now see objects that it couldn't."""
     restart: str = ""
-    """What somebody has to do before the cluster's DNS knows that the stub domain has been taken out."""
+    """The manual step after which the cluster's DNS knows that the stub domain has been taken out."""
     goal: str = ""
-    """What the writes are for: the stub domain that is to be there, or `REMOVED`."""
+    """The goal of the writes: the stub domain that is to be there, or `REMOVED`."""
     overwritten: str = ""
-    """What to tell of another writer that keeps undoing the writes."""
+    """The message about another writer that keeps undoing the writes."""
     is_held: bool = False
     """Whether some of the writes have to wait, because another writer keeps undoing them."""
 

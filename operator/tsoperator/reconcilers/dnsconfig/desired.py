@@ -84,18 +84,18 @@ _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a DNSConfig's plan depends on besides the DNSConfig."""
+    """The facts on which a DNSConfig's plan depends besides the DNSConfig."""
 
     dnsconfigs: Sequence[Object]
     service: Object | None = None
     records: Object | None = None
     deployment: Object | None = None
     dns: DNSObjects | None = None
-    """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    """The objects that the cluster's DNS reads; None if the API server doesn't let the operator see it."""
     verdicts: Sequence[Verdict] | None = None
-    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
+    """The answers of the cluster's DNS; None if it hasn't been asked yet."""
     nameserver: Verdict | None = None
-    """What came of asking the nameserver itself; None if it hasn't been asked yet."""
+    """The answers of the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES

@@ -29,13 +29,13 @@ from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
 VERDICT: Final = Resource("", "", "verdicts", "Verdict")
-"""What was found out about the nameserver and the cluster's DNS. It is no object, but its changes are watch events."""
+"""The findings about the nameserver and the cluster's DNS. They are no object, but their changes are watch events."""
 
 _CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
 
 
 class Found(NamedTuple):
-    """What came of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
+    """The results of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
 
     nameserver: Verdict
     cluster: tuple[Verdict, ...]
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often the nameserver and the cluster's DNS are asked, in seconds.
+    """The pauses between questions to the nameserver and the cluster's DNS, in seconds.
 
     While all is well, they are asked after *steady*, and else after *backoff*. Both start over with a change, because
     the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are

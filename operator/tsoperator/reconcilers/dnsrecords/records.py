@@ -1,4 +1,4 @@
-"""Which name a proxy has in the cluster, and its addresses, from live objects (docs/development/names.md).
+"""The name of a proxy in the cluster, and its addresses, from live objects (docs/development/names.md).
 
 `clusternames` decides whether the name leads to the proxy itself.
 """

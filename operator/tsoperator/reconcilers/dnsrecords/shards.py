@@ -1,4 +1,4 @@
-"""How records are spread over ConfigMaps: how many there are, what each holds, and which names don't fit (pure).
+"""The spread of records over ConfigMaps: their number, their contents, and the names that don't fit (pure).
 
 The shard of a name depends only on the name and the number of shards, so a change of one name rewrites one ConfigMap.
 The number is a power of two. It grows before a document passes a limit. It shrinks only when half of that limit is
@@ -36,7 +36,7 @@ class Limits:
 
 
 class Trailer(NamedTuple):
-    """What the end of a document says: its serial, and the number of shards in its set."""
+    """The facts at the end of a document: its serial, and the number of shards in its set."""
 
     serial: int
     shards: int
@@ -44,7 +44,7 @@ class Trailer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one of *count* shards is to hold."""
+    """The wanted contents of one of *count* shards."""
 
     shard: int
     count: int
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def names(self) -> int:
-        """How many names it holds."""
+        """The number of names that it holds."""
         return sum(len(bucket.ip4) for bucket in self.buckets)
 
 

@@ -85,7 +85,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a Pod's ProxyGroup has: its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
+    """A Pod's ProxyGroup with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
 
     group: Object | None = None
     services: Sequence[Object] = ()

@@ -22,7 +22,7 @@ Ask = Callable[[Check], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a Pod is asked about: *at_once* Services at a time.
+    """The pace of questions about a Pod: *at_once* Services at a time.
 
     A request may take *timeout* seconds. An attempt that failed is repeated after *backoff*. A Pod that has waited for
     *slow* seconds is worth a warning.

@@ -1,4 +1,4 @@
-"""What an Ingress says of its certificate, which its proxy gets at the first HTTPS request.
+"""The Events of an Ingress about its certificate, which its proxy gets at the first HTTPS request.
 
 An Ingress has no conditions, so it says all of this by Events.
 """
@@ -32,7 +32,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What there is to tell, and in how many seconds there may be more."""
+    """The Events to write, and the number of seconds after which there may be more."""
 
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None

@@ -48,7 +48,7 @@ _LABEL_MAX = 63  # characters of a label's value: children carry their parent's 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What an Ingress's plan depends on besides the Ingress.
+    """The facts on which an Ingress's plan depends besides the Ingress.
 
     *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
     Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether

@@ -1,4 +1,4 @@
-"""What an Ingress has that looks right but has no effect, each with what to do; it is told by Events."""
+"""Settings of an Ingress that look right but have no effect, each with the cure; Events tell of them."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -14,7 +14,7 @@ _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands the
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What an Ingress serves: its serve config (None without a usable backend), and what is wrong with the rest."""
+    """The result for an Ingress: its serve config (None without a usable backend), and the faults of the rest."""
 
     config: Object | None
     notes: tuple[Note, ...]

@@ -45,7 +45,7 @@ _STOPS_THE_PROXY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a ProxyClass's plan depends on besides the ProxyClass.
+    """The facts on which a ProxyClass's plan depends besides the ProxyClass.
 
     These are all ProxyClasses, whether ServiceMonitors can be made, and the cluster's node ports, if it tells them. The
     cluster is asked once, when the first class needs them: until then *asked_for_ports* is False.

@@ -26,7 +26,7 @@ from tsoperator.desired.secret import config_patch, encoded
 from tsoperator.desired.tailscaled import config_files
 
 CONFIG_SUFFIX = "-config"
-"""What the name of a config Secret ends in; the state Secret has the name of the Pod."""
+"""The end of the name of a config Secret; the state Secret has the name of the Pod."""
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:

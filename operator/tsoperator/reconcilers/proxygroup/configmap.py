@@ -23,7 +23,7 @@ from tsoperator.desired.plan import Creation, Patch, Step
 from tsoperator.reconcilers.proxygroup.children import metadata_patch
 
 SIZE_MAX: Final = 900 * 1024
-"""How many characters the entries may have, as they are stored: the API server takes a ConfigMap of 1 MiB."""
+"""The number of characters that the entries may have, as they are stored: the API server takes a ConfigMap of 1 MiB."""
 
 _PINGS: Final = 3  # requests by which a leaving proxy sees that it gets none, for each replica
 _NOTHING: Final = len("{}")

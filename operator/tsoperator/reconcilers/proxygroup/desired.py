@@ -82,7 +82,7 @@ _FREED: Final = 60.0  # s until another look at a name or a node port that somet
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a ProxyGroup's plan depends on besides the ProxyGroup.
+    """The facts on which a ProxyGroup's plan depends besides the ProxyGroup.
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the

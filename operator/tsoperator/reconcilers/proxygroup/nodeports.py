@@ -28,7 +28,7 @@ _ADDRESSES_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StaticEndpoints:
-    """What makes the proxies of a group reachable: the *services*, the proxies' *port*, and endpoints by ordinal."""
+    """The static endpoints of a group: the *services*, the proxies' *port*, and the endpoints by ordinal."""
 
     services: Sequence[Object] = ()
     port: int = 0

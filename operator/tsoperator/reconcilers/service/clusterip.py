@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where the proxies forward to: a MagicDNS name as the user wrote it, or else an address."""
+    """The target of the proxies: a MagicDNS name as the user wrote it, or else an address."""
 
     fqdn: str
     ip: str

@@ -57,7 +57,7 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a Service's plan depends on besides the Service.
+    """The facts on which a Service's plan depends besides the Service.
 
     *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
     that has the name of the device in the cluster's DNS, if the Service can't use it.

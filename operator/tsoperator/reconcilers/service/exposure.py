@@ -22,7 +22,7 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a Service shows of its proxy: a condition, the load balancer's entries (None if it isn't ours), Events.
+    """The proxy as its Service shows it: a condition, the load balancer's entries (None if it isn't ours), and Events.
 
     *news* are Events until the condition says them.
     """

@@ -14,7 +14,7 @@ NEEDS_BALANCER: Final = (
     f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or remove the "
     "annotation"
 )
-"""What a Service is told that asks for Funnel, but is no load balancer of ours."""
+"""The message for a Service that asks for Funnel, but is no load balancer of ours."""
 
 
 def asks(service: Object) -> bool:

@@ -1,4 +1,4 @@
-"""What an egress Service asks of a ProxyGroup, and what may be wrong with that."""
+"""The requests of an egress Service to a ProxyGroup, and their possible faults."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is to serve a Service: a proxy of its own, a ProxyGroup, or nothing."""
+"""The mode of a Service: it is served by a proxy of its own, a ProxyGroup, or nothing."""
 
 from enum import Enum, auto
 
@@ -9,7 +9,7 @@ from tsoperator.settings import Settings
 
 
 class Mode(Enum):
-    """What serves a Service, by what it asks for."""
+    """The mode of a Service, by its annotations and its class."""
 
     NOTHING = auto()
     PROXY = auto()

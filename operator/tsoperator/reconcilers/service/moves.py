@@ -1,4 +1,4 @@
-"""How an egress Service moves between a proxy of its own and ProxyGroups: into the new place, then out of the old.
+"""The moves of an egress Service between a proxy of its own and ProxyGroups: into the new place, then out of the old.
 
 While the old place serves and the new one doesn't yet, clients are led to the old one. It goes a little later than they
 are led elsewhere.

@@ -1,4 +1,4 @@
-"""Which egress Services ask for a name in the cluster's DNS, and which object has it, from the cache."""
+"""The egress Services that ask for a name in the cluster's DNS, and the object that has it, from the cache."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""What a Service says that has no effect, or another one than it seems to have; and how its user is told."""
+"""Settings of a Service that have no effect, or another one than they seem to have; and the Events that say so."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an egress Service has at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
+"""The objects of an egress Service at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
 
 Here is also what becomes of these places: they are kept up to date, and removed when nobody needs them any more.
 """
@@ -36,7 +36,7 @@ FRESH = "fresh"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What an egress Service has at ProxyGroups, and what its plan depends on there.
+    """The objects of an egress Service at ProxyGroups, and the facts about these on which its plan depends.
 
     *groups* are the ProxyGroups that it names, or has a place at. *holding* are those that still have an entry for it.
     *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service

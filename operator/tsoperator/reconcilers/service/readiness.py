@@ -1,4 +1,4 @@
-"""What the conditions of an egress Service say while a ProxyGroup serves it."""
+"""The conditions of an egress Service while a ProxyGroup serves it."""
 
 import hashlib
 import json

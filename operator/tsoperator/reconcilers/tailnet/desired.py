@@ -53,7 +53,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What trying credentials has shown: the calls that failed, and the devices, if they could be listed.
+    """The result of trying credentials: the calls that failed, and the devices, if they could be listed.
 
     The devices have their MagicDNS names by ID. Those that other tailnets share have an empty name.
     """
@@ -81,7 +81,7 @@ GOOD: Final = Verdict(VALID, VALID, DAY)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the plan of a Tailnet depends on besides the Tailnet: its *verdict*, and the objects that name it.
+    """The facts on which the plan of a Tailnet depends besides it: its *verdict*, and the objects that name it.
 
     The verdict is due again in *seconds*.
     """

@@ -47,7 +47,7 @@ _OWNERS: Final = {CONNECTOR.kind: PARENT_CONNECTOR, PROXYGROUP.kind: PARENT_PROX
 
 
 class _Basis(NamedTuple):
-    """What a verdict is about: the Tailnet, what it says, and the version of its Secret (empty if there is none)."""
+    """The subject of a verdict: the Tailnet, its contents, and the version of its Secret (empty if there is none)."""
 
     uid: str
     url: str

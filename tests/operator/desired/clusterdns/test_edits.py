@@ -113,6 +113,18 @@ def test_our_server_is_made_whole_again() -> None:
     assert edit_of(openshift({"name": SERVER["name"]}, OTHER)) == in_openshift(SERVER, OTHER)
 
 
+def test_on_openshift_two_operators_have_servers_side_by_side() -> None:
+    theirs = {**SERVER, "name": server_name("lab"), "zones": ["lab.example.org"]}
+    assert edit_of(openshift(theirs)) == in_openshift(theirs, SERVER)
+    assert plan_removal(openshift(theirs, SERVER), OWNER) == [in_openshift(theirs)]
+
+
+def test_the_server_of_an_earlier_version_is_taken_over() -> None:
+    earlier = {**SERVER, "name": "tailnet-managed"}
+    assert edit_of(openshift(earlier, OTHER)) == in_openshift(SERVER, OTHER)
+    assert plan_removal(openshift(earlier, OTHER), OWNER) == [in_openshift(OTHER)]
+
+
 def test_a_stub_domain_moves_with_the_platform() -> None:
     before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
     platform = platform_of(before)
