@@ -11,13 +11,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import PurePosixPath
 
-from clustersim.controller import Key
 from clustersim.egress import CONFIG_DIR as EGRESS_DIR
 from clustersim.egress import SERVICES as EGRESS_SERVICES
 from clustersim.egress import Egress, Health
-from clustersim.objects import CONFIGMAP, SECRET, Object, Resource
+from clustersim.mounts import Mount, Volumes, mount_of, mounted
+from clustersim.objects import SECRET, Object, Resource
 from clustersim.proxyconfig import (
     CAPABILITY_VERSION,
     ConfigError,
@@ -57,14 +56,6 @@ class ContainerState:
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A key of a Secret or ConfigMap, or the whole of it where *key* is empty."""
-
-    source: str
-    key: str = ""
-
-
 def proxy_container(pod: Object) -> Object | None:
     """Return the container of *pod* that runs the proxy image with a configuration file, if there is one."""
     for container in pod["spec"].get("containers", ()):
@@ -93,31 +84,6 @@ def environment(pod: Object, container: Object) -> dict[str, str]:
     return values
 
 
-def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
-    """Return the Secret or ConfigMap that lies at *path* in the container: a mounted folder, or a file in one."""
-    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
-    for mount in container.get("volumeMounts", ()):
-        volume = volumes.get(mount["name"], {})
-        source = volume.get("secret") or volume.get("configMap")
-        if source is None:
-            continue
-        name = source["secretName"] if "secret" in volume else source["name"]
-        if mount["mountPath"] == path:
-            return Mount(name)
-        if mount["mountPath"] == str(PurePosixPath(path).parent):
-            file = PurePosixPath(path).name
-            keys = {item["path"]: item["key"] for item in source.get("items", ())}
-            return Mount(name, keys.get(file, file))
-    return None
-
-
-def mounted(pod: Object) -> list[tuple[Resource, str]]:
-    """Return the Secrets and ConfigMaps without which the containers of *pod* can't start: kind and name."""
-    volumes = pod["spec"].get("volumes", ())
-    found = [(SECRET, volume["secret"]["secretName"]) for volume in volumes if "secret" in volume]
-    return found + [(CONFIGMAP, volume["configMap"]["name"]) for volume in volumes if "configMap" in volume]
-
-
 class Proxy:
     """One proxy container, from its first boot to the end of its Pod."""
 
@@ -131,12 +97,13 @@ class Proxy:
         self._state = env[STATE_SECRET]
         self._config_mount = mount_of(pod, container, env[CONFIG_DIR])
         self._serve_mount = mount_of(pod, container, env.get(SERVE_CONFIG, ""))
-        self._sources = dict.fromkeys(((SECRET, self._state), *mounted(pod)))
+        self._volumes = Volumes(store, self._namespace, mounted(pod))
+        self._sources = dict.fromkeys(((SECRET, self._state), *self._volumes.sources))
         addresses = {f"IPv{ip_address(address).version}": address for address in reversed(_addresses(pod))}
         self._health = Health(container, env, {f"Pod-{family}": address for family, address in addresses.items()})
         forwarding = mount_of(pod, container, env.get(EGRESS_DIR, ""))
         reported = {f"pod{family}": address for family, address in sorted(addresses.items())}
-        self._egress = Egress(store, Key(self._namespace, forwarding.source), reported) if forwarding else None
+        self._egress = Egress(store, self._volumes, forwarding.source, reported) if forwarding else None
         self._tailnet_version = -1
         self._listens_at = [env[name] for name in LISTENING if name in env]
         self._target = env.get(TARGET_FQDN, "").rstrip(".").lower()
@@ -161,6 +128,10 @@ class Proxy:
             moved = looks and self._tailnet.version != self._tailnet_version
             return moved or self._tailnet.devices.get(self.device.node_id) != self.device
         return bool(self._file) and self._rejected is None and self._config.hostname not in self._tailnet.silent
+
+    def sync(self) -> None:
+        """Mount what has changed, as when the kubelet syncs the Pod."""
+        self._volumes.sync()
 
     def lose_connection(self, seconds: float) -> None:
         """Let its device go offline, *seconds* ago, if it is still there."""
@@ -188,6 +159,8 @@ class Proxy:
             check_listening(address)
         if mount is None:
             raise ConfigError("no Secret is mounted at the configuration folder")
+        if not self._file:  # the kubelet tries again and again until a container runs
+            self.sync()
         missing = [
             source for source in self._sources if self._store.find(source[0], self._namespace, source[1]) is None
         ]
@@ -201,7 +174,7 @@ class Proxy:
 
     def _reload(self, mount: Mount) -> None:
         """Read the configuration; a bad one stops the boot, and leaves a proxy that runs with what it has."""
-        data = self._read(mount.source) or {}
+        data = _texts(self._volumes.find(SECRET, mount.source)) or {}
         if self._file:
             try:
                 self._config = parse(data.get(self._file, ""))
@@ -285,6 +258,7 @@ class Proxy:
     def _restart(self) -> None:
         """Start again as a new container does, for the one before has ended: with its state, if that still is good."""
         self._restarts += 1
+        self.sync()  # the end of a container makes the kubelet sync the Pod
         self._boot()
         if self.device is None:
             self._log_in()
@@ -334,7 +308,7 @@ class Proxy:
         otherwise.
         """
         mount = self._serve_mount
-        config = (self._read(mount.source) or {}).get(mount.key) if mount else None
+        config = (_texts(self._volumes.find(SECRET, mount.source)) or {}).get(mount.key) if mount else None
         if not config:
             return {"https_endpoint": None}
         endpoint = device.name if self._tailnet.https else "no-https"
@@ -343,10 +317,7 @@ class Proxy:
 
     def _read(self, name: str) -> dict[str, str] | None:
         """Return the decoded data of a Secret, or None if there is no such Secret."""
-        secret = self._store.find(SECRET, self._namespace, name)
-        if secret is None:
-            return None
-        return {key: b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
+        return _texts(self._store.find(SECRET, self._namespace, name))
 
     def _write(self, values: dict[str, str | None]) -> None:
         """Set or remove keys of the state Secret; nothing is sent if it holds them already."""
@@ -355,6 +326,13 @@ class Proxy:
             return
         data = {key: None if value is None else b64encode(value.encode()).decode() for key, value in values.items()}
         self._store.merge(SECRET, self._namespace, self._state, {"data": data})
+
+
+def _texts(secret: Object | None) -> dict[str, str] | None:
+    """Return the decoded data of a Secret, or None if there is none."""
+    if secret is None:
+        return None
+    return {key: b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
 
 
 def _addresses(pod: Object) -> list[str]:

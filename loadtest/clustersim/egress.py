@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from clustersim.controller import Key
+from clustersim.mounts import Volumes
 from clustersim.objects import CONFIGMAP, Object
 from clustersim.proxyconfig import ConfigError
 from clustersim.routing import services_leading_to
@@ -48,9 +49,10 @@ class Health:
 class Egress:
     """The part of a proxy that forwards to the tailnet."""
 
-    def __init__(self, store: Store, configmap: Key, addresses: Mapping[str, str]) -> None:
-        """*addresses* are those of the Pod, ``podIPv4`` and ``podIPv6``, empty without one."""
+    def __init__(self, store: Store, volumes: Volumes, configmap: str, addresses: Mapping[str, str]) -> None:
+        """*configmap* is the name of what the Pod mounts; *addresses* are its ``podIPv4`` and ``podIPv6`` or empty."""
         self._store = store
+        self._volumes = volumes
         self._configmap = configmap
         self._addresses = {name: address for name, address in addresses.items() if address}
 
@@ -87,7 +89,7 @@ class Egress:
 
     def _files(self) -> dict[str, str]:
         """Return the files that the kubelet makes of the ConfigMap."""
-        found = self._store.find(CONFIGMAP, *self._configmap) or {}
+        found = self._volumes.find(CONFIGMAP, self._configmap) or {}
         binary = {name: b64decode(text).decode(errors="replace") for name, text in _section(found, "binaryData")}
         return binary | dict(_section(found, "data"))
 

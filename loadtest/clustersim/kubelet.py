@@ -1,5 +1,7 @@
 """The kubelets: every Pod gets a node and addresses and runs; a proxy Pod plays the official image besides.
 
+What a proxy mounts changes for it when its Pod is synced: once a minute, and at each change of the Pod's metadata.
+
 A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
 node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
 """
@@ -15,6 +17,7 @@ from itertools import cycle
 from clustersim.conditions import timestamp, with_condition
 from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_container
 from clustersim.controller import Key, key_of
+from clustersim.mounts import SYNC
 from clustersim.nodes import NODE_NAME, Nodes
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
@@ -31,6 +34,8 @@ SECOND = 0.01
 """Seconds that a second takes to a Pod that ends."""
 OFFLINE_AFTER = 60.0
 """Seconds after the death of a node until the control server takes note that the devices there are offline."""
+_SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
+"""The metadata of a Pod at whose change the kubelet syncs it."""
 _DRAINING = 10
 """The seconds, of those, that a proxy goes on after its preStop hook has seen that no Service leads to it."""
 
@@ -45,7 +50,8 @@ async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES
 @dataclass(slots=True)
 class RunningPod:
     """A Pod that runs on the *node*: its number, from which its addresses follow, their families, how often the
-    node has started it again, and its proxy if it is one. *end* is the task that ends it.
+    node has started it again, and its proxy if it is one. *end* is the task that ends it. The Pod was last synced at
+    *synced*, by the clock of the loop, with the metadata *seen*.
     """
 
     key: Key
@@ -55,6 +61,8 @@ class RunningPod:
     restarts: int = 0
     proxy: Proxy | None = None
     end: asyncio.Task[None] | None = None
+    synced: float = 0.0
+    seen: Object | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -137,11 +145,12 @@ class Kubelet:
                 self._follow(change)
 
     async def follow_tailnet(self) -> None:
-        """Tell each proxy whose device was renamed or removed in the tailnet."""
+        """Tell each proxy whose device was renamed or removed in the tailnet, and sync each Pod whose time it is."""
+        now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(TAILNET_POLL)
             for running in list(self._alive()):
-                if running.proxy is not None and running.proxy.is_outdated():
+                if running.proxy is not None and (running.proxy.is_outdated() or now() - running.synced >= SYNC):
                     self._sync(running.proxy.uid, running.key)
 
     async def _lose_devices(self, proxies: Sequence[Proxy]) -> None:
@@ -187,6 +196,7 @@ class Kubelet:
         if pod["spec"].get("nodeName", "") in self._store.silent_nodes | {""}:
             return
         running = self._running.get(pod["metadata"]["uid"]) or self._start(pod)
+        _mount(running, pod["metadata"])
         grace = pod["metadata"].get("deletionGracePeriodSeconds")
         if is_deleting(pod) and not grace:
             state = ContainerState(ready=False)
@@ -239,6 +249,14 @@ class Kubelet:
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
         return number
+
+
+def _mount(running: RunningPod, metadata: Object) -> None:
+    """Sync the volumes of a Pod if somebody has changed its *metadata*, or if it is time."""
+    now, seen = asyncio.get_running_loop().time(), {name: metadata.get(name) for name in _SYNCED_AT}
+    if running.proxy is not None and (seen != running.seen or now - running.synced >= SYNC):
+        running.proxy.sync()
+        running.synced, running.seen = now, seen
 
 
 def _unpulled(pod: Object) -> ContainerState | None:

@@ -28,6 +28,7 @@ from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.mounts import reconciler as mounts
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
@@ -93,6 +94,7 @@ _GATHER = EnqueueTimes(
         DNSRecordsReconciler.name: Gathering(0.02),
         EgressPodReconciler.name: Gathering(0.1),
         ProxyGroupReconciler.name: Gathering(0.05, 0.5),
+        mounts.MountsReconciler.name: Gathering(mounts.DELAY),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
@@ -142,13 +144,14 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
+        touching = mounts.MountsReconciler(cache, applier)
         manager = Manager(
             cache,
-            reconcilers(parts),
+            [*reconcilers(parts), touching],
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, mounts.CONFIG: touching},
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:

@@ -74,6 +74,13 @@ def test_events_and_leases_are_not_counted_as_writes() -> None:
     assert sample().writes == 3.0
 
 
+def test_touches_of_pods_are_counted_apart() -> None:
+    touching = step(writes={"patch pods": 2, "patch services": 20, "update pods": 1})
+    assert (touching.counted, touching.touches) == (21, 2)
+    assert ["touches of Pods a Service made", "0.20"] in cells(groups([grouped(made=touching)]))
+    assert ["idle: API writes, leases apart", "23"] in cells(groups([grouped(idle=touching)]))
+
+
 def test_figures_are_by_the_service() -> None:
     alone = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
     assert (alone.cpu_ms, alone.removal_cpu_ms, alone.removal_writes) == pytest.approx((12.0, 3.0, 0.5))

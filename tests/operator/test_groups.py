@@ -129,6 +129,7 @@ def test_each_object_has_one_writer_and_a_busy_world_comes_to_rest(monkeypatch: 
     patient.run(much(monkeypatch, writers))
     pods = [writers.pop(name) for name in [*writers] if name.startswith("pods ")]
     assert {name: found for name, found in writers.items() if len(found) != 1} == {}
-    assert set().union(*pods) == {"egresspod", "proxygroup"}  # one opens the gates of Pods, the other only deletes them
+    # One opens the gates of Pods, one touches Pods whose configuration has changed, and one only deletes them.
+    assert set().union(*pods) == {"egresspod", "mounts", "proxygroup"}
     kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "tailnet", "dnsconfig"}
     assert set().union(*writers.values()) == {*kinds, "dnsrecords"}

@@ -93,6 +93,8 @@ ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 """Lists the labels and annotations that a child has from its ProxyClass, so that they can go with the class."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
+ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"
+"""On a Pod of a proxy, but not in its template: when the operator last changed a Secret or ConfigMap that it reads."""
 ANNOTATION_EGRESS_LEFT_OUT: Final = "tailscale.com/egress-left-out"
 """On an egress ConfigMap that is full: how many entries of Services it has no room for."""
 
@@ -148,6 +150,8 @@ CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 # What the proxies of a ProxyGroup share (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The config in a config Secret of a ProxyGroup."""
+CONFIG_SUFFIX: Final = "-config"
+"""The end of the name of a config Secret of a ProxyGroup; the state Secret has the name of the Pod."""
 EGRESS_SERVICES: Final = "egress-services"
 """The key of the egress ConfigMap that says what the proxies are to forward, and the key of a state Secret under which
 a proxy says what it forwards."""

@@ -159,6 +159,14 @@ def needs_auth_key(secrets: ReplicaSecrets) -> bool:
     return not (has_key or device_id_of(secrets))
 
 
+def has_other_config(old: Object, new: Object) -> bool:
+    """Tell whether the config in the *slim* Secret *new* says something to the proxy that the one in *old* didn't.
+
+    An auth key that is only taken away says nothing: the proxy has used it.
+    """
+    return new[_CONFIG_DIGEST] != old[_CONFIG_DIGEST] or new[_AUTH_KEY_DIGEST] not in ("", old[_AUTH_KEY_DIGEST])
+
+
 def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
     """Tell whether writing *config* would take away the auth key that the replica has yet to use."""
     return (

@@ -61,7 +61,14 @@ GOALS: Sequence[Goal[Sample]] = (
     Goal("CPU a Service made", "ms", lambda sample: sample.cpu_ms, 1.2),
     Goal("all Services removed", "s", lambda sample: sample.removed.seconds, 1 / 10),
     Goal("API writes a Service made", "", lambda sample: sample.writes, 6, relative=False, worst=True),
-    Goal("API writes when idle", "", lambda sample: sample.idle.counted, 0, relative=False, worst=True),
+    Goal(
+        "API writes when idle",
+        "",
+        lambda sample: sample.idle.counted + sample.idle.touches,
+        0,
+        relative=False,
+        worst=True,
+    ),
     Goal("memory with all of them", "MB", lambda sample: sample.rss_mb, 1.3, worst=True),
 )
 
@@ -76,7 +83,14 @@ GROUP_GOALS: Sequence[Goal[Grouped]] = (
     Goal("groups: CPU a Service made", "ms", lambda run: run.cpu_ms, 12, relative=False),
     Goal("groups: API writes a Service made", "", lambda run: run.writes, 7, relative=False, worst=True),
     Goal("groups: all Services removed", "s", lambda run: run.removed.seconds, 0.15),
-    Goal("groups: API writes when idle", "", lambda run: run.idle.counted, 0, relative=False, worst=True),
+    Goal(
+        "groups: API writes when idle",
+        "",
+        lambda run: run.idle.counted + run.idle.touches,
+        0,
+        relative=False,
+        worst=True,
+    ),
     Goal("groups: entry of one Service, slowest", "s", lambda run: max(run.entry_seconds), 0.3, relative=False),
     Goal("groups: slice after a proxy's report, slowest", "s", lambda run: max(run.slice_seconds), 0.3, relative=False),
 )

@@ -14,6 +14,7 @@ Line = tuple[str, Callable[[Any], str]]
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
     ("API writes a Service made", lambda run: f"{run.writes:.2f}"),
+    ("touches of Pods a Service made", lambda run: f"{run.made.touches / run.services:.2f}"),
     ("API reads a Service made", lambda run: f"{run.made.reads / run.services:.2f}"),
     ("cores busy with other work meanwhile", lambda run: f"{run.made.others:.1f}"),
 )
@@ -25,7 +26,7 @@ _REMOVED: Sequence[Line] = (
 )
 _IDLE: Sequence[Line] = (
     ("idle: seconds", lambda run: f"{run.idle.seconds:.0f}"),
-    ("idle: API writes, leases apart", lambda run: f"{run.idle.counted}"),
+    ("idle: API writes, leases apart", lambda run: f"{run.idle.counted + run.idle.touches}"),
     ("idle: CPU, ms a second", lambda run: f"{1000 * run.idle.cpu_seconds / run.idle.seconds:.1f}"),
 )
 _MEMORY: Line = ("memory with all, MB", lambda run: f"{run.rss_mb:.0f}")
@@ -68,6 +69,7 @@ def groups(samples: Sequence[Grouped]) -> str:
         ("all slices have all proxies, s after their reports", lambda run: f"{run.served.seconds:.2f}"),
         ("CPU, ms a Service served", lambda run: f"{1000 * run.served.cpu_seconds / run.services:.1f}"),
         ("API writes a Service served", lambda run: f"{run.served.counted / run.services:.2f}"),
+        ("touches of Pods a Service served", lambda run: f"{run.served.touches / run.services:.2f}"),
         *_IDLE,
         ("one Service more: entry written, s", lambda run: _spread(run.entry_seconds)),
         ("slice has a proxy, s after its report", lambda run: _spread(run.slice_seconds)),

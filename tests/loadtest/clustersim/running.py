@@ -5,18 +5,19 @@ import json
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
-from clustersim.objects import SECRET, Object
+from clustersim.objects import POD, SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import NewKey, Tailnet
 
 CONFIG = {"Version": "alpha0", "Hostname": "default-db", "acceptDNS": False, "NoStatefulFiltering": True}
 
 
-async def until(store: Store, holds: Callable[[], Any]) -> None:
-    """Wait for a change after which *holds* is true."""
+async def until(store: Store, holds: Callable[[], Any], seconds: float = 30) -> None:
+    """Wait for a change after which *holds* is true, for so many *seconds* at most."""
     with store.subscribe() as changes:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(seconds):
             while not holds():
                 await changes.batch()
 
@@ -70,6 +71,12 @@ def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
     """Change the proxy's configuration as the operator does."""
     store.merge(SECRET, "tailscale", name, {"stringData": config_secret(name, **config)["stringData"]})
+    touch(store, name)
+
+
+def touch(store: Store, name: str) -> None:
+    """Change an annotation of the proxy's Pod, so that the kubelet mounts what has changed."""
+    store.merge(POD, "tailscale", name, {"metadata": {"annotations": {"example.org/touched": str(uuid4())}}})
 
 
 def state(store: Store, name: str = "ts-db-0") -> dict[str, str]:

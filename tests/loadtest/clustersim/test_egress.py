@@ -8,13 +8,14 @@ import pytest
 from clustersim import kubelet
 from clustersim.controller import Key
 from clustersim.egress import Egress, Health
+from clustersim.mounts import Volumes
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object
 from clustersim.proxyconfig import ConfigError
 from clustersim.sim import ClusterSim
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import CONFIG, config_secret, new_key, proxy_pod, state, until
+from tests.loadtest.clustersim.running import CONFIG, config_secret, new_key, proxy_pod, state, touch, until
 from tests.support.cluster import running
 
 NAME = Key("tailscale", "foo-egress-config")
@@ -77,7 +78,15 @@ async def test_a_replica_follows_the_device_that_it_leads_to() -> None:
         tailnet.delete_device(db)
         await until(store, lambda: report()["a"]["tailnetTargetIPs"] is None)
         store.merge(CONFIGMAP, *NAME, {"data": {"egress-services": None}})
+        touch(store, "foo-0")
         await until(store, lambda: report() is None)
+
+
+def egress(store: Store, addresses: dict[str, str]) -> Egress:
+    """Return the forwarding part of a proxy that mounts what is in *store*."""
+    volumes = Volumes(store, NAME.namespace, [(CONFIGMAP, NAME.name)])
+    volumes.sync()
+    return Egress(store, volumes, NAME.name, addresses)
 
 
 def configured(**files: str) -> Store:
@@ -130,7 +139,7 @@ async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_fi
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
 def test_a_document_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
-        Egress(configured(egress_services=text), NAME, ADDRESSES).report(Tailnet())
+        egress(configured(egress_services=text), ADDRESSES).report(Tailnet())
 
 
 @pytest.mark.parametrize(
@@ -150,8 +159,8 @@ def test_a_proxy_that_ends_waits_for_the_health_services_of_its_entries(
 ) -> None:
     store = configured(hep_pings=pings, egress_services=json.dumps(entries))
     store.create(ENDPOINTSLICE, endpointslice(conditions))
-    assert Egress(store, NAME, ADDRESSES).is_routed() is routed
-    assert not Egress(store, NAME, {"podIPv4": "10.244.0.3"}).is_routed()
+    assert egress(store, ADDRESSES).is_routed() is routed
+    assert not egress(store, {"podIPv4": "10.244.0.3"}).is_routed()
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ from clustersim.objects import NODE, POD, SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, state, until
+from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, state, touch, until
 from tests.support.cluster import running
 
 TARGET = {"TS_TAILNET_TARGET_FQDN": "db.tail1234.ts.net."}
@@ -123,9 +124,29 @@ async def test_a_proxy_that_cannot_start_keeps_crashing(
 
 async def test_a_bad_reload_leaves_a_running_proxy_alone(joined: World) -> None:
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"stringData": {"cap-107.hujson": "{"}})
+    touch(joined.store, "ts-db-0")
     configure(joined.store, Hostname="renamed")
     await until(joined.store, lambda: state(joined.store)["device_fqdn"].startswith("renamed."))
     assert pod_status(joined)["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("touches", "at_least", "at_most"), [(False, 30, 61), (True, 0, 1)])
+async def test_a_running_proxy_sees_a_changed_secret_when_the_kubelet_syncs_its_pod(
+    touches: bool, at_least: float, at_most: float
+) -> None:
+    now = asyncio.get_running_loop().time
+    world = World(Store(), Tailnet())
+    async with running(kubelet.run(*world)):
+        start(world)
+        await until(world.store, lambda: "device_fqdn" in state(world.store))
+        await asyncio.sleep(20)
+        began = now()
+        world.store.merge(SECRET, "tailscale", "ts-db-0", config_secret(Hostname="renamed"))
+        if touches:
+            touch(world.store, "ts-db-0")
+        await until(world.store, lambda: state(world.store)["device_fqdn"].startswith("renamed."), 90)
+    assert at_least <= now() - began <= at_most
 
 
 async def test_a_boot_resets_the_reports_of_an_earlier_pod(world: World) -> None:

@@ -186,6 +186,7 @@ def writes(verb: str, *plurals: str) -> frozenset[str]:
 
 
 _MAKING = writes("create", "secrets", "services", "statefulsets") | {"patch secrets"}
+_TOUCH = frozenset({"patch pods"})  # the config of a proxy that runs is edited
 _SUFFIX = "update dnsconfigs"  # the first device shows which zone the cluster's DNS has to forward
 _ENDING = writes("delete", "secrets", "services", "statefulsets")
 
@@ -198,7 +199,7 @@ def _service(manifest: Object, **fields: Any) -> Kind:
         "devices": 1,
         "bad": _BAD_SERVICE,
         "failed": "ProxyFailed",
-        "making": _MAKING | of_services,
+        "making": _MAKING | of_services | _TOUCH,
         "ending": _ENDING | {"patch services"},
     }
     return Kind(manifest, _SERVED, **{**given, **fields})
@@ -218,7 +219,9 @@ KINDS: Sequence[Kind] = [
             "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
-        making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets", _SUFFIX},
+        making=_MAKING
+        | _TOUCH
+        | {"patch services", "update services", "patch configmaps", "update statefulsets", _SUFFIX},
         ending=_ENDING | {"patch services", "patch configmaps"},
     ),
     _service(
@@ -265,7 +268,9 @@ KINDS: Sequence[Kind] = [
             "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
         },
         failed="ProxyFailed",
-        making=_MAKING | {"patch ingresses", "update ingresses", "patch configmaps", "update services", _SUFFIX},
+        making=_MAKING
+        | _TOUCH
+        | {"patch ingresses", "update ingresses", "patch configmaps", "update services", _SUFFIX},
         ending=_ENDING | {"patch ingresses", "patch configmaps", "patch services"},
     ),
     Kind(
@@ -285,7 +290,7 @@ KINDS: Sequence[Kind] = [
             "two roles": _crd(spec(appConnector={}), "ConnectorInvalid", "app connector"),
         },
         failed="ConnectorCreationFailed",
-        making=_MAKING | {"update connectors"},
+        making=_MAKING | _TOUCH | {"update connectors"},
         ending=_ENDING | {"update connectors"},
     ),
     Kind(
@@ -344,6 +349,7 @@ KINDS: Sequence[Kind] = [
         keeps_others_labels=True,
         failed="ProxyGroupCreationFailed",
         making=writes("create", "serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets")
+        | _TOUCH
         | {"create services", "patch secrets", "update pods", "update proxygroups"},
         ending=_ENDING | {"delete pods", "update proxygroups"},
     ),
@@ -368,7 +374,8 @@ KINDS: Sequence[Kind] = [
         failed="ProxyFailed",
         making=writes("create", "services", "endpointslices")
         | writes("update", "services", "endpointslices")
-        | writes("patch", "services", "configmaps"),
+        | writes("patch", "services", "configmaps")
+        | _TOUCH,
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
     ),
     Kind(

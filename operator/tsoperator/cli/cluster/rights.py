@@ -75,7 +75,7 @@ OWN: Final = (
     Right("", "services", "create update delete"),
     *(Right("", plural, _ALL) for plural in ("secrets", "configmaps", "serviceaccounts")),
     *(Right(_RBAC, plural, _ALL) for plural in ("roles", "rolebindings")),
-    Right("", "pods", "get list watch delete"),
+    Right("", "pods", "get list watch patch delete"),
     Right("", "pods/status", "update"),
     Right("discovery.k8s.io", "endpointslices", "get list watch create update delete"),
     Right("monitoring.coreos.com", "servicemonitors", "get list watch create update delete"),

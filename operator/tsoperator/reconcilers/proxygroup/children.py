@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tsoperator.api.names import LABEL_SECRET_TYPE, SECRET_TYPE_CONFIG, SECRET_TYPE_STATE
+from tsoperator.api.names import CONFIG_SUFFIX, LABEL_SECRET_TYPE, SECRET_TYPE_CONFIG, SECRET_TYPE_STATE
 from tsoperator.api.objects import (
     CONFIGMAP,
     PROXYGROUP,
@@ -24,9 +24,6 @@ from tsoperator.desired.plan import Creation, Patch, Step, contains
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.secret import config_patch, encoded
 from tsoperator.desired.tailscaled import config_files
-
-CONFIG_SUFFIX = "-config"
-"""The end of the name of a config Secret; the state Secret has the name of the Pod."""
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX, FINALIZER
 from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -42,7 +42,6 @@ from tsoperator.desired.replica import hostnames_error, replicas_error
 from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
-    CONFIG_SUFFIX,
     account,
     configmap,
     group_child,

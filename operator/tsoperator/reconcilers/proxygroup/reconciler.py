@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, PARENT_PROXYGROUP
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -30,7 +30,7 @@ from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, c
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
-from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
+from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper

@@ -1,0 +1,67 @@
+"""The Secrets and ConfigMaps that a Pod mounts, as the kubelet puts them into its volumes.
+
+A change of an object does not reach the Pod at once: the kubelet mounts what has changed when it next syncs the Pod.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from clustersim.objects import CONFIGMAP, SECRET, Object, Resource
+from clustersim.store import Store
+
+SYNC = 60.0
+"""Seconds after which the kubelet syncs a Pod about which nothing has changed: the default of ``syncFrequency``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A key of a Secret or ConfigMap, or the whole of it where *key* is empty."""
+
+    source: str
+    key: str = ""
+
+
+def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
+    """Return the Secret or ConfigMap that lies at *path* in the container: a mounted folder, or a file in one."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
+    for mount in container.get("volumeMounts", ()):
+        volume = volumes.get(mount["name"], {})
+        source = volume.get("secret") or volume.get("configMap")
+        if source is None:
+            continue
+        name = source["secretName"] if "secret" in volume else source["name"]
+        if mount["mountPath"] == path:
+            return Mount(name)
+        if mount["mountPath"] == str(PurePosixPath(path).parent):
+            file = PurePosixPath(path).name
+            keys = {item["path"]: item["key"] for item in source.get("items", ())}
+            return Mount(name, keys.get(file, file))
+    return None
+
+
+def mounted(pod: Object) -> list[tuple[Resource, str]]:
+    """Return the Secrets and ConfigMaps without which the containers of *pod* can't start: kind and name."""
+    volumes = pod["spec"].get("volumes", ())
+    found = [(SECRET, volume["secret"]["secretName"]) for volume in volumes if "secret" in volume]
+    return found + [(CONFIGMAP, volume["configMap"]["name"]) for volume in volumes if "configMap" in volume]
+
+
+class Volumes:
+    """The volumes of one Pod: each object that it mounts, as it was when the Pod was last synced."""
+
+    def __init__(self, store: Store, namespace: str, sources: Iterable[tuple[Resource, str]]) -> None:
+        self._store = store
+        self._namespace = namespace
+        self.sources = list(sources)
+        self._held: dict[tuple[Resource, str], Object] = {}
+
+    def sync(self) -> None:
+        """Mount what is there now; of an object that is gone, the Pod keeps what it has."""
+        for resource, name in self.sources:
+            if (found := self._store.find(resource, self._namespace, name)) is not None:
+                self._held[resource, name] = found
+
+    def find(self, resource: Resource, name: str) -> Object | None:
+        """Return the object as the Pod sees it; None if it has not been mounted yet."""
+        return self._held.get((resource, name))

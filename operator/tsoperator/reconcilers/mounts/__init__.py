@@ -1,0 +1,1 @@
+"""Pods of proxies whose mounted configuration has changed."""

@@ -1,0 +1,1 @@
+"""Tests of the touches that make the kubelet mount a changed configuration."""

@@ -1,0 +1,135 @@
+"""How soon proxies that run read a changed configuration, on a cluster whose kubelet syncs each Pod once a minute."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from clustersim.faults import Ban, Failure
+from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED
+from tsoperator.api.objects import Object, annotations, key_of
+
+from tests.support.groups import endpoints, ready_group
+from tests.support.lanes import cases
+from tests.support.manifests import DOMAIN, backend, connector, egress, group_egress, ingress, proxy_group
+from tests.support.operator import NAMESPACE, World
+
+pytestmark = pytest.mark.simulated
+
+SOON = 1.0  # seconds
+TOUCH = ("tsoperator", "patch", "pods")
+
+
+def annotated(**given: str) -> Object:
+    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in given.items()}}}
+
+
+GATE = connector(hostname="before", exitNode=True)
+KINDS: dict[str, tuple[Object, Object]] = {
+    "egress": (egress(hostname="before"), annotated(hostname="after")),
+    "ingress": (ingress(host="before"), {"spec": {"tls": [{"hosts": ["after"]}]}}),
+    "connector": (GATE, {"spec": {"hostname": "after"}}),
+}
+
+
+async def seconds(world: World, holds: Callable[[], Awaitable[bool]]) -> float:
+    """Return how long it takes until *holds* is true."""
+    now = asyncio.get_running_loop().time
+    began = now()
+    await world.eventually(holds, timeout=120)
+    return now() - began
+
+
+async def is_named(world: World, hostname: str) -> bool:
+    return f"{hostname}.{DOMAIN}" in await world.device_names()
+
+
+@pytest.mark.parametrize("kind", cases(KINDS, "egress", "connector"))
+async def test_a_proxy_takes_an_edited_hostname_at_once(world: World, kind: tuple[Object, Object]) -> None:
+    obj, edit = kind
+    await world.apply(backend(), obj)
+    await world.eventually(lambda: is_named(world, "before"))
+    await world.settled()
+    await world.change(obj, edit)
+    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_is_added_to_a_group_is_served_at_once(world: World) -> None:
+    async def is_served() -> bool:
+        return [len(found) for found in (await endpoints(world, group_egress("second"))).values()] == [2]
+
+    await world.apply(proxy_group(), group_egress("first"))
+    await ready_group(world, proxy_group())
+    await world.settled()
+    touches = world.sim.writes[TOUCH]
+    await world.apply(group_egress("second"))
+    assert await seconds(world, is_served) < SOON
+    assert world.sim.writes[TOUCH] == touches + 2
+
+
+async def test_a_burst_of_changes_touches_a_pod_once_in_two_seconds(world: World) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    for number in range(20):
+        await world.change(egress(), annotated(hostname=f"name{number}"))
+        await asyncio.sleep(0.25)
+    await world.eventually(lambda: is_named(world, "name19"))
+    assert 3 <= world.sim.writes[TOUCH] <= 4
+
+
+async def test_the_removal_of_a_used_auth_key_touches_no_pod(world: World) -> None:
+    await world.apply(egress())
+    proxy = await world.joined(egress())
+    assert not proxy.holds_auth_key
+    assert world.sim.writes[TOUCH] == 0
+
+
+async def test_a_touch_leads_to_no_write(world: World) -> None:
+    await world.apply(egress())
+    proxy = await world.joined(egress())
+
+    async def touch() -> None:
+        await world.change(proxy.pod, {"metadata": {"annotations": {ANNOTATION_CONFIG_CHANGED: "2026-01-02"}}})
+        await world.settled()
+
+    assert await world.writes_during(touch()) == {TOUCH: 1}  # the test's own
+
+
+async def test_a_touch_that_fails_is_tried_again(world: World) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    for status in (409, 403, 500):
+        world.sim.faults.fail(Failure(status, verb="patch", plural="pods"))
+    await world.change(egress(), annotated(hostname="after"))
+    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+
+
+async def test_without_the_right_a_proxy_waits_for_the_kubelet(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    world.sim.faults.forbid(Ban("pods", NAMESPACE, "patch"))
+    await world.change(egress(), annotated(hostname="after"))
+    assert 30 < await seconds(world, lambda: is_named(world, "after")) < 61
+    told = [each for each in caplog.messages if each.startswith("mounts ")]
+    assert len(told) == 1
+    assert 'cannot patch resource "pods"' in told[0]
+
+
+async def test_a_pod_of_somebody_else_is_not_touched(world: World) -> None:
+    await world.apply(egress())
+    proxy = await world.joined(egress())
+    mount = {"name": "config", "secret": {"secretName": key_of(proxy.secret).name}}
+    spec = {"containers": [{"name": "c", "image": "c"}], "volumes": [mount]}
+    strangers = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {**place, "labels": proxy.secret["metadata"]["labels"]}}
+        | {"spec": spec}
+        for place in (
+            {"namespace": NAMESPACE, "name": "mine"},
+            {"namespace": "default", "name": key_of(proxy.pod).name},
+        )
+    ]
+    await world.apply(*strangers)
+    await world.change(egress(), annotated(hostname="after"))
+    await world.eventually(lambda: is_named(world, "after"))
+    for pod in strangers:
+        assert ANNOTATION_CONFIG_CHANGED not in annotations(await world.look(pod))
