@@ -61,7 +61,7 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 e2e-full: ## Run those too that take longer
 	@$(MAKE) --no-print-directory e2e FULL=1
 
-bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; nine minutes)
+bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; ten minutes)
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
 

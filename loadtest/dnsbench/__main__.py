@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from dnsload.errors import ClientError
 from tsnameserver.compiled import COMPILED
 
 from dnsbench import plot, report, soak
+from dnsbench.attacks import Attack
 from dnsbench.bench import Bench
 from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
@@ -71,6 +73,9 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
     if bench.dnsperf is None and any(each.by_dnsperf for each in chosen):
         bench.progress.say("dnsperf isn't here (apt-get install dnsperf): its scenario is left out")
         chosen = [each for each in chosen if not each.by_dnsperf]
+    if os.geteuid() and any(each.attack is Attack.GONE for each in chosen):
+        bench.progress.say("a network of its own needs root: the scenario with a neighbour that is gone is left out")
+        chosen = [each for each in chosen if each.attack is not Attack.GONE]
     scenarios = [each.quick() if arguments.quick else each for each in chosen if each.contestants]
     rows: list[Row] = []
     for scenario in scenarios:
@@ -82,7 +87,8 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
     if arguments.results:
         kept = report.document(facts(bench.installed.programs, command_line(sys.argv[1:])), rows, verdicts)
         _write(arguments.results / "nameserver.json", kept)
-        plot.draw(arguments.results / "nameserver.svg", scenarios, rows)
+        if drawn := [each for each in scenarios if each.attack is None]:
+            plot.draw(arguments.results / "nameserver.svg", drawn, rows)
         bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg; README's table is")
         print(report.summary(kept))
     return verdicts

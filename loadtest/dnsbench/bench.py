@@ -9,16 +9,19 @@ from pathlib import Path
 
 from dnsload.client import encoded
 
+from dnsbench.attacks import Attack, attacked
 from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
 from dnsbench.errors import BenchError
+from dnsbench.lonely import in_a_lonely_network
 from dnsbench.measure import Row, Sample, best, sample
 from dnsbench.process import Server
 from dnsbench.progress import Progress
-from dnsbench.queries import Mix, addresses, make, text
+from dnsbench.queries import Mix, addresses, hit, make, text
 from dnsbench.records import Changes
 from dnsbench.scenarios import Contestant, Scenario, Writes
 from dnsbench.servers import Installed, Kind, answers
+from dnsbench.victims import pinned, watch
 
 _SETTLE_SECONDS = 10
 _PLAIN = str.maketrans("", "", " /(),<>:'")
@@ -62,6 +65,11 @@ class Bench:
 
     def run(self, scenario: Scenario) -> list[Row]:
         """Measure the contestants of *scenario* in turn, round after round; raises BenchError."""
+        if scenario.attack is Attack.GONE:
+            return in_a_lonely_network(lambda: self._run(scenario))
+        return self._run(scenario)
+
+    def _run(self, scenario: Scenario) -> list[Row]:
         self.progress.say(f"{scenario.title}: {', '.join(each.label for each in scenario.contestants)}")
         rounds: dict[str, list[Sample]] = {each.label: [] for each in scenario.contestants}
         with ExitStack() as stack:
@@ -90,6 +98,11 @@ class Bench:
         self.client.run(self.queries(contestant.mix), server.port, replace(scenario.load, seconds=self.warm_seconds))
 
     def _measure(self, scenario: Scenario, contestant: Contestant, server: Server, folder: Path) -> Sample:
+        if scenario.attack and contestant.victim:
+            query = hit(*next(iter(addresses(contestant.mix.names).items())))
+            with attacked(scenario.attack, server.port, self.client.core), pinned(self.client.core):
+                seen = watch(contestant.victim, query, server.port, folder / "log", scenario.load.seconds)
+            return sample(seen, 0.0, server.rss_bytes)
         writer = self._writer(contestant, server, folder)
         before = server.cpu_seconds
         if scenario.by_dnsperf and self.dnsperf:
@@ -133,4 +146,8 @@ class Writer:
 
 
 def _shortly(rounds: Mapping[str, Sequence[Sample]]) -> str:
-    return ", ".join(f"{label} {seen[-1].cpu_us:.2f} µs" for label, seen in rounds.items())
+    return ", ".join(f"{label} {_figure(seen[-1])}" for label, seen in rounds.items())
+
+
+def _figure(seen: Sample) -> str:
+    return f"{seen.cpu_us:.2f} µs" if seen.cpu_us else f"p99 {seen.p99_us / 1000:.1f} ms"

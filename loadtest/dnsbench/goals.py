@@ -7,6 +7,7 @@ from dnsbench.measure import Row, Sample
 from dnsbench.queries import Hostile
 from dnsbench.scenarios import LARGE, SMALL
 from dnsbench.servers import Kind
+from dnsbench.victims import Victim
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,16 @@ def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
     return judge
 
 
+def milliseconds(scenario: str, label: str, figure: str) -> Judge:
+    """Return a *figure* (in microseconds) of a contestant."""
+
+    def judge(table: Table) -> float | None:
+        found = table.get(scenario, label)
+        return float(getattr(found, figure)) / 1000 if found else None
+
+    return judge
+
+
 def memory(label: str) -> Judge:
     """Return the memory of a contestant of the scenario that has all sizes, in megabytes."""
 
@@ -110,6 +121,18 @@ def _floods(kind: Kind) -> Iterator[Goal]:
         yield Goal(f"answers lost among hostile packets, {kind}: {sort}", 0, "%", judge)
 
 
+def _attacks() -> Iterator[Goal]:
+    flood, gone = "during a flood by TCP", "while a neighbour is gone"
+    for scenario, attack, label, (what, figure), limit in (
+        ("tcp-flood", flood, f"{Kind.OURS}, {Victim.PROBE}", ("p99", "p99_us"), 50),
+        ("tcp-flood", flood, f"{Kind.OURS}, {Victim.TCP}", ("p99", "p99_us"), 100),
+        ("gone", gone, f"{Kind.OURS}, {Victim.UDP}", ("longest stall", "stall_us"), 100),
+        ("gone", gone, f"{Kind.PYTHON}, {Victim.UDP}", ("longest stall", "stall_us"), 100),
+    ):
+        yield Goal(f"{what} {attack}: {label}", limit, "ms", milliseconds(scenario, label, figure))
+        yield Goal(f"answers lost {attack}: {label}", 0, "%", lost_percent(scenario, label))
+
+
 _SMALL, _LARGE = f"ours, {SMALL:,} names", f"ours, {LARGE:,} names"
 _CHANGES = ("reload", "ours, changes", "ours, no changes")
 GOALS = (
@@ -124,6 +147,7 @@ GOALS = (
     Goal("CPU a query by TCP, saturated: ours / Go", 0.6, "x", ratio("tcp", "ours", "Go")),
     Goal("CPU a query by TCP, a connection each: ours / Go", 1.0, "x", ratio("tcp-new", "ours", "Go")),
     *_floods(Kind.OURS),
+    *_attacks(),
     Goal(f"memory with {SMALL:,} names", 40, "MB", memory(_SMALL)),
     Goal(f"memory with {LARGE:,} names", 110, "MB", memory(_LARGE)),
     Goal("what changes add to p99.99", 10, "ms", added_ms(*_CHANGES, "p9999_us")),

@@ -22,8 +22,8 @@ _COLOURS = {
 
 def draw(path: Path, scenarios: Sequence[Scenario], rows: Sequence[Row]) -> None:
     """Write an SVG with bars for each scenario of *scenarios*."""
-    figure = Figure(figsize=(10, 1.2 + 0.32 * len(rows) + 0.5 * len(scenarios)), layout="constrained")
     heights = [max(1, sum(row.scenario == each.name for row in rows)) for each in scenarios]
+    figure = Figure(figsize=(10, 1.2 + 0.32 * sum(heights) + 0.5 * len(scenarios)), layout="constrained")
     axes = figure.subplots(len(scenarios), 1, gridspec_kw={"height_ratios": heights}, squeeze=False)[:, 0]
     for axis, scenario in zip(axes, scenarios, strict=True):
         shown = [row for row in rows if row.scenario == scenario.name]

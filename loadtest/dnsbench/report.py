@@ -62,22 +62,26 @@ def _cells(row: Row) -> tuple[str, ...]:
     best = row.best
     times = (best.p50_us, best.p99_us, best.p999_us, best.p9999_us, best.longest_us, best.stall_us)
     return (
-        f"{best.cpu_us:.2f}",
-        f"{max(each.cpu_us for each in row.rounds):.2f}",
+        _known(best.cpu_us),
+        _known(max(each.cpu_us for each in row.rounds)),
         f"{best.qps:,.0f}",
         *map(_milliseconds, times),
         f"{100 - best.lost_percent:.{2 if best.lost else 0}f}",
         f"{best.wrong:,}",
         f"{best.rss_mb:.0f}",
-        f"{best.client_cpu_us:.2f}",
+        _known(best.client_cpu_us),
         f"{best.client_busy:.0%}",
         _milliseconds(best.client_stall_us),
     )
 
 
-def _milliseconds(microseconds: float) -> str:
+def _known(figure: float) -> str:
     """Return it, or a dash for what isn't known."""
-    return f"{microseconds / 1000:.2f}" if microseconds else "-"
+    return f"{figure:.2f}" if figure else "-"
+
+
+def _milliseconds(microseconds: float) -> str:
+    return _known(microseconds / 1000)
 
 
 def verdicts(all_: Sequence[Verdict]) -> str:

@@ -6,8 +6,10 @@ from enum import Enum, auto
 
 from dnsload.client import Load, steady
 
+from dnsbench.attacks import Attack
 from dnsbench.queries import Hostile, Mix
 from dnsbench.servers import Kind
+from dnsbench.victims import Victim
 
 SMALL, MIDDLE, LARGE = 1_000, 10_000, 100_000
 RATE = 10_000
@@ -33,6 +35,8 @@ class Contestant:
     kind: Kind
     mix: Mix
     writes: Writes = Writes.NONE
+    victim: Victim | None = None
+    """Who is measured, in a scenario with an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,12 @@ class Scenario:
     contestants: tuple[Contestant, ...]
     by_dnsperf: bool = False
     """Whether dnsperf sends the queries, where it is installed."""
+    attack: Attack | None = None
+    """What one client does to the server, while another one, the victim, is measured."""
 
     def quick(self) -> "Scenario":
-        """Return it in a single round that is short, though with some changes in it where there are any."""
-        seconds = 4.0 if any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
+        """Return it in a single round that is short, though with time for changes and attacks where there are any."""
+        seconds = 4.0 if self.attack or any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
         return replace(self, rounds=1, load=replace(self.load, seconds=seconds))
 
     def only(self, kinds: Collection[Kind]) -> "Scenario":
@@ -99,6 +105,10 @@ def _hostile() -> tuple[Contestant, ...]:
     )
 
 
+def _victims(kind: Kind, *victims: Victim) -> tuple[Contestant, ...]:
+    return tuple(Contestant(f"{kind}, {victim}", kind, Mix(SMALL, 0.0), victim=victim) for victim in victims)
+
+
 SCENARIOS = (
     Scenario("saturated", f"Saturated, {SMALL:,} names", Load(2.0), 5, (*_each(*PEERS, Kind.PYTHON), ECHO)),
     Scenario(
@@ -136,6 +146,22 @@ SCENARIOS = (
         Load(1.5, connections=CONNECTIONS, outstanding=CONNECTIONS, each=1),
         3,
         _each(*PEERS),
+    ),
+    Scenario(
+        "tcp-flood",
+        "Another client, while 500 TCP connections of one client pipeline queries",
+        Load(4.0),
+        2,
+        _victims(Kind.OURS, Victim.PROBE, Victim.TCP),
+        attack=Attack.FLOOD,
+    ),
+    Scenario(
+        "gone",
+        "Another client, while 200 queries a second come from a neighbour that is gone",
+        Load(6.0),
+        2,
+        _victims(Kind.OURS, Victim.UDP) + _victims(Kind.PYTHON, Victim.UDP),
+        attack=Attack.GONE,
     ),
     Scenario(
         "reload",

@@ -108,11 +108,16 @@ def answers(port: int, query: Query) -> bool:
             response = asking.recv(4096)
         except OSError:
             return False
-    return response[3] & 15 == query.rcode and all(address in response for address in query.addresses or ())
+    return is_right(query, response)
+
+
+def is_right(query: Query, response: bytes) -> bool:
+    """Tell whether *response* has what *query* is owed (pure)."""
+    return response[3:4] == bytes([query.rcode or 0]) and all(address in response for address in query.addresses or ())
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs ours as the image does, on every address, without probes, metrics and API server."""
+    """Return the command that runs ours as the image does, on every address, without metrics and API server."""
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -125,7 +130,7 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
         "--zone",
         ZONE,
         "--health",
-        "",
+        "127.0.0.1:0",
         "--metrics",
         "",
         "--api-server",

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import logging
+import os
 import random
 import socket
 import struct
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from dnsbench.lonely import HERE, client_that_is_gone, in_a_lonely_network
 from tsnameserver.answer import answer
 from tsnameserver.compiled import COMPILED
 from tsnameserver.compiler import build_zone
@@ -24,7 +26,6 @@ from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
 
-from tests.nameserver.lonely import HERE, client_that_is_gone, in_a_lonely_network
 from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import SETTINGS, parsed, sample_zone, texts, wire
 
@@ -154,10 +155,12 @@ def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_wait
     assert "a response can't be sent: Broken pipe (failure 1)" in caplog.text
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
 POD = 208 << 10
 """Bytes of the send buffer that anyone may have (net.core.wmem_max)."""
 
 
+@needs_root
 @pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
 @pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
 def test_a_neighbour_that_is_gone_keeps_no_other_client_waiting(host: str, compiled: bool, size: int | None) -> None:
@@ -174,6 +177,7 @@ def test_a_neighbour_that_is_gone_keeps_no_other_client_waiting(host: str, compi
     assert in_a_lonely_network(ask_both) == ["100.64.0.1"]
 
 
+@needs_root
 def test_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

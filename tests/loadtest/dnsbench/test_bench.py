@@ -1,17 +1,21 @@
 """Tests of measuring: our server alone, in short rounds."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dnsbench.attacks import Attack, attacked
 from dnsbench.bench import Bench, Writer
 from dnsbench.client import Client
+from dnsbench.errors import BenchError
 from dnsbench.process import Server
 from dnsbench.progress import Progress
-from dnsbench.queries import Mix, addresses
+from dnsbench.queries import Mix, addresses, hit
 from dnsbench.records import Changes
 from dnsbench.scenarios import ECHO, Contestant, Scenario, Writes
-from dnsbench.servers import Installed, Kind, answers
+from dnsbench.servers import Installed, Kind, answers, free_port
+from dnsbench.victims import Victim, watch
 from dnsload.client import Load, steady
 
 from tests.loadtest.dnsbench.conftest import NAMES, SERVER_CORE
@@ -44,6 +48,37 @@ def test_the_bare_echo_answers_all_and_none_wrongly(bench: Bench) -> None:
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
     assert (row.best.wrong, row.best.lost) == (0, 0)
+
+
+FLOOD, GONE = (
+    Scenario("attack", "Attack", Load(0.3), 1, tuple(victims), attack=attack)
+    for attack, victims in (
+        (Attack.FLOOD, [Contestant(each, Kind.OURS, Mix(20), victim=each) for each in (Victim.PROBE, Victim.TCP)]),
+        (Attack.GONE, [Contestant(Victim.UDP, Kind.OURS, Mix(20), victim=Victim.UDP)]),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [FLOOD, pytest.param(GONE, marks=pytest.mark.skipif(os.geteuid() != 0, reason="it needs root"))],
+    ids=lambda scenario: scenario.attack,
+)
+def test_another_client_is_measured_during_an_attack(bench: Bench, scenario: Scenario) -> None:
+    for row in bench.run(scenario):
+        assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
+        assert 0 < row.best.p50_us <= row.best.longest_us <= row.best.stall_us
+
+
+def test_an_attack_that_does_not_begin_is_an_error() -> None:
+    with pytest.raises(BenchError, match="doesn't start"), attacked(Attack.FLOOD, free_port(), SERVER_CORE):
+        pass
+
+
+def test_of_a_server_that_does_not_answer_each_answer_is_lost(tmp_path: Path) -> None:
+    query = hit(*next(iter(addresses(1).items())))
+    seen = watch(Victim.TCP, query, free_port(), tmp_path, 0.05).tally
+    assert seen.sent == seen.lost == seen.latency.count > 0
 
 
 @pytest.mark.thorough

@@ -32,6 +32,13 @@ def test_the_share_of_answers_is_told_and_the_worst_of_all_rounds() -> None:
     assert (cells[3], cells[11]) == ("99.50", "99.67")
 
 
+def test_figures_that_are_not_known_are_dashes() -> None:
+    attacked = row("gone", "ours, UDP", cpu_us=0.0, client_cpu_us=0.0, client_stall_us=0.0)
+    gone = next(each for each in SCENARIOS if each.name == "gone")
+    cells = [cell.strip() for cell in measurements(gone, [attacked]).splitlines()[-1].split("|")]
+    assert [cells[place] for place in (2, 3, 14, 16)] == ["-"] * 4
+
+
 def test_verdicts_say_whether_each_goal_is_met() -> None:
     lines = verdicts([MET, MISSED, UNMEASURED, COMPARED]).splitlines()[-4:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
