@@ -34,6 +34,12 @@ OPERATOR_NAMESPACE = "tailscale"
 FQDN = "db.tail1234.ts.net"
 
 
+HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
+"""The patch by which somebody holds an object: after its deletion it stays, as one that leaves."""
+LET_GO: Object = {"metadata": {"finalizers": None}}
+"""The patch by which an object that leaves is gone."""
+
+
 def settings(**changes: Any) -> Settings:
     """Return the operator's settings, all others at their defaults."""
     return Settings(OPERATOR_NAMESPACE, Path("client-id"), Path("client-secret"), **changes)

@@ -1,6 +1,6 @@
 """Objects in another namespace that look like the children of an object of any kind change nothing in the World."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from itertools import product
 
 import pytest
@@ -59,7 +59,9 @@ async def forge(scene: Scene) -> list[Object]:
     return [await scene.world.look(each) for each in copies]
 
 
-def copy_of(child: Object, namespace: str, more_labels: Object, more_annotations: Object) -> Object:
+def copy_of(
+    child: Object, namespace: str, more_labels: Mapping[str, str], more_annotations: Mapping[str, str]
+) -> Object:
     """Return a copy of *child* for another *namespace*; it runs no Pods."""
     metadata = {
         "namespace": namespace,

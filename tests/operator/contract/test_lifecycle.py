@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
+from tsoperator.api.objects import POD, SECRET, STATEFULSET
 
 from tests.operator.contract.kinds import (
     KINDS,
@@ -18,12 +18,10 @@ from tests.operator.contract.kinds import (
 )
 from tests.operator.contract.scene import Scene
 from tests.support.lanes import cases
+from tests.support.objects import HOLD, LET_GO
 from tests.support.operator import NAMESPACE, World, running_operator
 
 pytestmark = pytest.mark.full
-
-HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
-LET_GO: Object = {"metadata": {"finalizers": None}}
 
 
 def orders() -> Iterator[object]:

@@ -50,8 +50,9 @@ class Installed:
         """Whether Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
         status, generation = self.deployment.get("status") or {}, self.deployment["metadata"].get("generation", 0)
         progress = next((each for each in status.get("conditions") or () if each["type"] == "Progressing"), None)
-        goes_on = progress is not None and progress["status"] == "True" and progress.get("reason") != _UPDATED
-        return goes_on or status.get("observedGeneration", 0) < generation
+        seen: int = status.get("observedGeneration", 0)
+        goes_on: bool = progress is not None and progress["status"] == "True" and progress.get("reason") != _UPDATED
+        return goes_on or seen < generation
 
     @property
     def account(self) -> str:

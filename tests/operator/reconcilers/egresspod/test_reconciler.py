@@ -30,7 +30,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.operator.reconcilers.egresspod.objects import POD_IP, USER, config, endpoints, gate, group, pod, service
 from tests.support.cluster import kube_client, put, running, until
-from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.objects import HOLD, OPERATOR_NAMESPACE, settings
 from tests.support.tailnets import applier
 
 OTHER_IP = "192.0.2.8"
@@ -163,8 +163,7 @@ async def is_replaced(scene: Scene) -> None:
 
 
 async def is_leaving(scene: Scene) -> None:
-    hold = {"metadata": {"finalizers": ["example.org/hold"]}}
-    await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), hold)
+    await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), HOLD)
     await scene.delete(WAITING)
 
 

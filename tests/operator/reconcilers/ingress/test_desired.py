@@ -378,6 +378,7 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
     first = desired.plan_deletion(leaving, there)
     assert (first.release, first.status) == ("", None)
+    assert desired.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
     unheld = {**live_ingress(), "status": shows}
     assert desired.plan_deletion(unheld, logged_in(DEVICE)) == plan  # others took our finalizer off
     assert desired.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()

@@ -19,13 +19,14 @@ from tests.operator.reconcilers.service.places import NAMES, PORTS
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped
 from tests.support.cluster import running, until
 from tests.support.manifests import egress
+from tests.support.objects import HOLD, LET_GO
 from tests.support.operator import NAMESPACE, World
 
 DB, WEB, MOVED = (Key("default", name) for name in ("db", "web", "moved"))
 ALL = {DB, WEB, MOVED}
 TARGET = Target("db.tail1234.ts.net", "")
 ENTRY = Entry(TARGET.fqdn, "", frozenset())
-CONFIG, POD_KEY = Key(NAMESPACE, "egress-egress-config"), Key(NAMESPACE, "egress-0")
+GROUP, CONFIG, POD_KEY = Key("", "egress"), Key(NAMESPACE, "egress-egress-config"), Key(NAMESPACE, "egress-0")
 NOTED = {"metadata": {"annotations": {"a": "b"}}}
 
 
@@ -84,12 +85,15 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
 
 async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_changed(watched: Watched) -> None:
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
-    await watched.world.api.patch(PROXYGROUP, Key("", "egress"), NOTED)
+    await watched.world.api.patch(PROXYGROUP, GROUP, NOTED)
     assert await watched.concerned(PROXYGROUP, "egress") == set()
     await watched.group.available(False)
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
-    await watched.world.api.delete(PROXYGROUP, Key("", "egress"))
-    assert await watched.concerned(PROXYGROUP, "egress") == ALL
+    await watched.world.api.patch(PROXYGROUP, GROUP, HOLD)
+    assert await watched.concerned(PROXYGROUP, "egress") == set()
+    for change in (watched.world.api.delete(PROXYGROUP, GROUP), watched.world.api.patch(PROXYGROUP, GROUP, LET_GO)):
+        await change
+        assert await watched.concerned(PROXYGROUP, "egress") == ALL
 
 
 async def test_a_place_concerns_the_services_that_have_or_had_a_port_of_the_proxies_in_common_with_it(

@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 from clustersim.history import Change, Subscription
+from clustersim.nodes import NODE_NAME
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.objects import ENDPOINTSLICE as SIM_ENDPOINTSLICE
 from clustersim.objects import SERVICE as SIM_SERVICE
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.objects import POD, SERVICE, Key, Object, key_of
+from tsoperator.desired.children import Owner
+from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service, place_labels
 
+from tests.operator.reconcilers.service.places import NAMES, PORTS
 from tests.operator.reconcilers.service.played import (
     CLUSTER_DOMAIN,
     CONFIGURED,
@@ -26,6 +30,7 @@ from tests.operator.reconcilers.service.played import (
 )
 from tests.support.cluster import running
 from tests.support.manifests import FQDN, dnsconfig, group_egress
+from tests.support.objects import HOLD
 from tests.support.operator import NAMESPACE, World
 
 DOMAIN = f"{NAMESPACE}.svc.{CLUSTER_DOMAIN}"
@@ -68,6 +73,44 @@ async def test_a_service_is_served_once_the_proxies_report_its_entry(group: Play
     assert await is_configured()
     assert await world.reason(grouped(), VALID) == "EgressSvcValid"
     assert not await world.writes_when_left_alone()
+
+
+async def served(group: PlayedGroup) -> Object:
+    """Let all proxies of *group* serve the Service, and return its place."""
+    place = await group.world.eventually(group.place)
+    await group.configure()
+    await group.report()
+    await group.world.becomes(lambda: group.world.reason(grouped(), READY), "ReadyToRouteTraffic")
+    await group.world.settled()
+    return place
+
+
+@pytest.mark.simulated  # where no kubelet ends a Pod that is deleted
+async def test_a_pod_that_leaves_gets_no_connections_while_it_is_there(group: PlayedGroup) -> None:
+    await group.world.apply(grouped())
+    await served(group)
+    group.world.sim.store.silent_nodes.add(NODE_NAME)
+    await group.world.api.delete(POD, Key(NAMESPACE, "egress-0"))
+    assert await group.addresses(0)
+    await group.world.becomes(group.endpoints, {"ipv4": (await group.addresses(1))[:1]})
+    await group.world.becomes(lambda: group.world.reason(grouped(), READY), "PartiallyReadyToRouteTraffic")
+
+
+async def test_a_name_leads_to_a_new_place_while_somebody_holds_the_old_one(cluster: World) -> None:
+    group, labels = PlayedGroup(cluster), place_labels(Owner("svc", key_of(grouped())), "egress")
+    name = Key(NAMESPACE, "ts-db-x7k2p")  # such as the Go operator gives: the new place has another one
+    made = cluster_ip_service(name, labels, Target(FQDN, ""), PORTS, NAMES)
+    await cluster.apply(dnsconfig(), grouped(), made)
+    async with running_services(cluster):
+        await group.start()
+        await served(group)
+        await cluster.change(made, HOLD)
+        await cluster.delete(made)
+        await cluster.settled()
+        assert await external_name(cluster, grouped()) == name.name
+        places = (await cluster.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}=egress")).items
+        (new,) = (each for each in places if key_of(each) != name)
+        assert await cluster.records() == {FQDN: [new["spec"]["clusterIP"]]}
 
 
 @pytest.mark.real_time

@@ -11,7 +11,7 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.api.objects import SERVICE, Object, is_deleting, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.runtime.cache import Cache
@@ -26,9 +26,9 @@ from tests.operator.reconcilers.service.played import (
     running_services,
 )
 from tests.operator.reconcilers.service.specs import EGRESS, GROUP
-from tests.support.cluster import running
+from tests.support.cluster import running, until
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, group_egress, load_balancer
-from tests.support.objects import egress_service, settings
+from tests.support.objects import HOLD, egress_service, settings
 from tests.support.operator import NAMESPACE, World
 
 OTHER = f"other.{DOMAIN}"
@@ -240,11 +240,36 @@ async def test_of_services_that_are_seen_at_once_the_oldest_has_the_name_if_it_c
     assert (found.owner.key if found else None) == (key_of(other) if holds else None)
 
 
+def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
+    """Return what looks like the Service in front of the proxy of *parent*, with the name."""
+    noted = {ANNOTATION_MAGIC_DNSNAME: FQDN} | ({} if parent == egress() else {ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"})
+    labels = Owner("svc", key_of(parent)).labels
+    return {**backend(), "metadata": {"namespace": namespace, "name": "ts-db", "labels": labels, "annotations": noted}}
+
+
+@pytest.mark.parametrize(
+    ("parent", "leaving"),
+    [(egress(), in_front(egress())), (exposed("db"), in_front(exposed("db"))), (exposed("db"), exposed("db"))],
+    ids=["holder", "device", "object-of-device"],
+)
+async def test_a_name_is_free_as_soon_as_what_has_it_leaves(cluster: World, parent: Object, leaving: Object) -> None:
+    cache = Cache(sources(NAMESPACE))
+    await cluster.apply(parent, in_front(parent))
+    await cluster.change(leaving, HOLD)
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+        view = NamesView(cache, settings())
+        found = view.holder(asking(OLD))
+        assert found
+        assert found.owner.key == key_of(parent)
+        await cluster.delete(leaving)
+        await until(lambda: is_deleting(cache.get(SERVICE, key_of(leaving)) or leaving))
+        assert view.holder(asking(OLD)) is None
+
+
 async def test_what_looks_like_the_proxy_of_a_device_in_another_namespace_has_no_name(cluster: World) -> None:
     cache, theirs = Cache(sources(NAMESPACE)), exposed("shop")
-    noted = {ANNOTATION_MAGIC_DNSNAME: FQDN, ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"}
-    metadata = {"labels": Owner("svc", key_of(theirs)).labels, "annotations": noted}
-    await cluster.apply(theirs, {**(copy := backend("copy")), "metadata": {**copy["metadata"], **metadata}})
+    await cluster.apply(theirs, in_front(theirs, "default"))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
         assert NamesView(cache, settings()).holder(asking(OLD)) is None

@@ -262,8 +262,9 @@ def test_a_place_goes_with_the_mark_that_the_go_operator_left_on_it() -> None:
 
 def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> None:
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
-    found = [each.obj for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)]
-    assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
+    for kept in (["ts-db-old"], []):
+        found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]
+        assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
     assert upkeep(going, SETTINGS) == ()
 
 

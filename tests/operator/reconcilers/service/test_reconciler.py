@@ -119,7 +119,7 @@ async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> N
 async def test_a_rewrite_that_fails_is_no_rewrite(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
-    world.sim.faults.fail(Failure(status=500, times=AT_ONCE + 1, verb="patch", plural="services"))
+    world.sim.faults.fail(Failure(status=409, times=AT_ONCE + 1, verb="patch", plural="services"))
     world.store.merge(kinds.SERVICE, *key_of(egress()), {"spec": {"externalName": "placeholder"}})
     await world.eventually(lambda: pointed(world), timeout=LAG - 1)
     assert await world.events(egress()) == {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Key, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.service.clusterip import (
@@ -26,7 +26,7 @@ from tsoperator.sources import sources
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces
 from tests.support.cluster import running, until
 from tests.support.manifests import egress
-from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret, stored
+from tests.support.objects import HOLD, endpoint, endpoint_slice, settings, slim_secret, stored
 from tests.support.operator import NAMESPACE, World
 from tests.support.virtual_time import Clock
 
@@ -203,6 +203,10 @@ async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it
     await until(lambda: (seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config")) or {}).get("egressEntries"))
     assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == holding
     assert (await seen.places(leaving)).holding == ()
+    await seen.world.api.patch(PROXYGROUP, Key("", "egress"), HOLD)
+    await seen.world.api.delete(PROXYGROUP, Key("", "egress"))
+    await until(lambda: is_deleting(seen.cache.get(PROXYGROUP, Key("", "egress")) or HOLD))
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == []
 
 
 OWNER = Owner("svc", Key("default", "db"))
