@@ -23,7 +23,8 @@ from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
-from tsoperator.reconcilers.service.desired import failed, owner
+from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import FreeName, Plan, Refusal
@@ -48,9 +49,13 @@ from tests.support.virtual_time import Clock
 SETTINGS = settings()
 PARENT = egress_service()
 HELD = held(PARENT)
-OWNER = owner(key_of(PARENT))
+OWNER = Owner("svc", key_of(PARENT))
 CONFIG = ProxyConfig("db", "https://control.example.org")
 PROXY = Proxy(OWNER, uid(PARENT), Key(OPERATOR_NAMESPACE, "ts-db"), egress_to_ip("100.64.0.9"), CONFIG, ("tag:k8s",))
+
+
+def failed(service: Object, refusal: Refusal) -> Plan:
+    return desired.failed(parse(service, SETTINGS), refusal)
 
 
 @pytest.fixture

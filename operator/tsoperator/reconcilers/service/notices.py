@@ -25,10 +25,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
-from tsoperator.reconcilers.service import egress, exposure
-from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.runtime.plan import Note, Plan
-from tsoperator.settings import Settings
 
 VOCABULARY: Final = Vocabulary(
     "Service",
@@ -56,6 +54,8 @@ VOCABULARY: Final = Vocabulary(
 
 _OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
 """The annotations that say what a proxy is to be like, or where it is to lead."""
+_OF_A_DEVICE: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
+"""The annotations that name a device to lead to."""
 _OF_A_GROUP: Final = {
     ANNOTATION_HOSTNAME: "spec.hostnamePrefix",
     ANNOTATION_TAGS: "spec.tags",
@@ -64,20 +64,31 @@ _OF_A_GROUP: Final = {
 """The annotations that say what a proxy is to be like, and the fields of a ProxyGroup that say it for the group's."""
 
 
-def notices(service: Object, settings: Settings) -> list[Note]:
-    """Return an Event for each thing in *service* that has no effect, with what to do about it."""
-    if is_deleting(service):
+def notices(ask: Ask) -> list[Note]:
+    """Return an Event for each thing in a Service that has no effect, with what to do about it."""
+    if is_deleting(ask.service):
         return []
-    mode = mode_of(service, settings)
-    unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(service, mode, settings)]
-    unserved = [*_class_notes(service), *_idle(service)] if mode is Mode.NOTHING else []
-    return [*ignored(service, VOCABULARY), *unseen, *unserved, *exposure.notices(service, settings)]
+    unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(ask)]
+    unserved = [*_class_notes(ask), *_idle(ask)] if ask.mode is Mode.NOTHING else []
+    return [*ignored(ask.service, VOCABULARY), *unseen, *unserved, *_funnel_notes(ask)]
 
 
-def _class_notes(service: Object) -> list[Note]:
-    """Say that the operator doesn't serve *service*, if its class is probably meant to be the operator's."""
-    name = service["spec"].get("loadBalancerClass", "")
-    shows = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+def _funnel_notes(ask: Ask) -> list[Note]:
+    """Say that Funnel has no effect on a Service that asks for it, but is no load balancer of ours."""
+    if not ask.wants_funnel or ask.is_balanced:
+        return []
+    words = (
+        f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
+        f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or remove "
+        "the annotation"
+    )
+    return [Note("Warning", "FunnelIgnored", words, once=True)]
+
+
+def _class_notes(ask: Ask) -> list[Note]:
+    """Say that the operator doesn't serve a Service, if its class is probably meant to be the operator's."""
+    name = ask.service["spec"].get("loadBalancerClass", "")
+    shows = (ask.status.get("loadBalancer") or {}).get("ingress")
     if not name or shows or not nearest(name, [LOAD_BALANCER_CLASS]):
         return []
     words = (
@@ -87,10 +98,10 @@ def _class_notes(service: Object) -> list[Note]:
     return [Note("Warning", "IgnoredLoadBalancerClass", words, once=True)]
 
 
-def _idle(service: Object) -> list[Note]:
-    """Say that *service* asks for no proxy, if it says what one is to be like."""
-    given = sorted(_OF_A_PROXY & annotations(service).keys())
-    if not given or ANNOTATION_EXPOSE in annotations(service):
+def _idle(ask: Ask) -> list[Note]:
+    """Say that a Service asks for no proxy, if it says what one is to be like."""
+    given = sorted(_OF_A_PROXY & annotations(ask.service).keys())
+    if not given or ANNOTATION_EXPOSE in annotations(ask.service):
         return []
     subject = f"annotation {given[0]} has" if len(given) == 1 else f"annotations {' and '.join(given)} have"
     words = (
@@ -100,43 +111,43 @@ def _idle(service: Object) -> list[Note]:
     return [Note("Warning", "IgnoredAnnotation", words, once=True)]
 
 
-def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:
-    """Say which annotations of *service* give way to others, or to its ProxyGroup."""
-    if mode is Mode.GROUP:
-        yield from _left_to_the_group(service)
-    if exposure.asks(service, settings):
-        for name in egress.given(service):
-            yield (
-                f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and let "
-                "another Service lead to that device"
-            )
-    elif egress.outranks_name(service):
+def _outranked(ask: Ask) -> Iterator[str]:
+    """Say which annotations of a Service give way to others, or to its ProxyGroup."""
+    if ask.mode is Mode.GROUP:
+        yield from _left_to_the_group(ask)
+    if ask.is_exposed:
+        for name in _OF_A_DEVICE:
+            if annotations(ask.service).get(name):
+                yield (
+                    f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and "
+                    "let another Service lead to that device"
+                )
+    elif ask.outranks_name:
         old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
-        weaker, stronger = (old, fqdn) if mode is Mode.GROUP else (fqdn, old)
+        weaker, stronger = (old, fqdn) if ask.mode is Mode.GROUP else (fqdn, old)
         yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
 
 
-def _left_to_the_group(service: Object) -> Iterator[str]:
-    """Say which annotations of *service*, and which label, its ProxyGroup doesn't read."""
-    group = annotations(service)[PROXY_GROUP]
+def _left_to_the_group(ask: Ask) -> Iterator[str]:
+    """Say which annotations of a Service, and which label, its ProxyGroup doesn't read."""
     for name, field in _OF_A_GROUP.items():
-        kind = "annotation" if name in annotations(service) else "label"
-        if kind == "annotation" or (name == PROXY_CLASS and name in labels(service)):
+        kind = "annotation" if name in annotations(ask.service) else "label"
+        if kind == "annotation" or (name == PROXY_CLASS and name in labels(ask.service)):
             yield (
                 f"{kind} {name} has no effect on a Service that a ProxyGroup serves: remove it, and set {field} of "
-                f"ProxyGroup {group!r} if all its proxies are to have that"
+                f"ProxyGroup {ask.group!r} if all its proxies are to have that"
             )
 
 
-def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:
+def told(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
 
     An Event that is told once isn't told again if a condition says it already, whichever process wrote that.
     """
     if not (notes or plan.notes):
         return plan
-    type_ = CONDITION_EGRESS_VALID if mode_of(service, settings) is Mode.GROUP else CONDITION_PROXY_READY
-    before = " ".join(each["message"] for each in (service.get("status") or {}).get("conditions") or ())
+    type_ = CONDITION_EGRESS_VALID if ask.mode is Mode.GROUP else CONDITION_PROXY_READY
+    before = " ".join(each["message"] for each in ask.conditions)
     news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
     return replace(plan, status=status, notes=news)

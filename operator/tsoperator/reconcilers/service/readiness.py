@@ -8,20 +8,20 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY
 from tsoperator.api.objects import Object, key_of
 from tsoperator.group.egress import is_available, replica_count
-from tsoperator.reconcilers.service.clusterip import Target
+from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.slices import Group, Serving
 
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
 _ALWAYS = ("port", "targetPort")
 
 
-def config_digest(service: Object, target: Target, group: str) -> str:
-    """Return the digest of what the proxies are told for *service*, as the Go operator computes it."""
+def config_digest(ask: Ask) -> str:
+    """Return the digest of what the proxies are told for a Service, as the Go operator computes it."""
     ports = [
         {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
-        for each in service["spec"].get("ports") or ()
+        for each in ask.service["spec"].get("ports") or ()
     ]
-    config = {"ports": ports, "tailnetTarget": {"ip": target.ip, "fqdn": target.fqdn}, "proxyGroup": group}
+    config = {"ports": ports, "tailnetTarget": {"ip": ask.target.ip, "fqdn": ask.target.fqdn}, "proxyGroup": ask.group}
     return hashlib.sha256(json.dumps(config, separators=(",", ":")).encode()).hexdigest()
 
 

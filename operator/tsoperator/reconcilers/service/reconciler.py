@@ -31,25 +31,23 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
     labels,
-    uid,
 )
 from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
-from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Plan, earliest
+from tsoperator.runtime.plan import Plan, Refusal, earliest
 from tsoperator.runtime.result import Result
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
@@ -94,37 +92,40 @@ class ServiceReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the Service named *key*."""
-        service, owner = self._cache.get(SERVICE, key), desired.owner(key)
+        service = self._cache.get(SERVICE, key)
         if service is None:
-            return await self._remove_orphan(owner)
-        observed = await self._observe(service)  # look
-        wanted = desired.wanted(service, observed, self._settings)  # decide ...
+            return await self._remove_orphan(Owner(PARENT_SERVICE, key))
+        ask = self._parse(service)
+        observed = await self._observe(ask)  # look
+        wanted = desired.wanted(ask, observed, self._settings)  # decide ...
         keys = await self._proxies.auth_keys(service, wanted, observed.children)  # (mint auth keys)
-        plan = desired.plan(service, wanted, observed, self._settings, keys)  # ... decide
-        plan = await_newcomers(plan, observed.places, self._settings)
-        stored = await self._applier.act(service, plan, desired.failed)  # act
-        if desired.rewrites(plan, service):
-            goal = _goal(service, self._leads_to(service, observed))
-            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], goal)
-        return await self._proxies.report(owner, stored, plan, desired.failed)  # report
+        plan = desired.plan(ask, wanted, observed, self._settings, keys)  # ... decide
+        stored = await self._applier.act(service, plan, self._failed)  # act
+        if name := desired.rewritten_to(ask, plan):
+            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], _goal(ask, name))
+        return await self._proxies.report(ask.owner, stored, plan, self._failed)  # report
 
-    async def _observe(self, service: Object) -> desired.Observed:
-        owner, mode = desired.owner(key_of(service)), mode_of(service, self._settings)
-        if mode is Mode.GROUP:
+    def _parse(self, service: Object) -> Ask:
+        return parse(service, self._settings)
+
+    def _failed(self, service: Object, refusal: Refusal) -> Plan:
+        return desired.failed(self._parse(service), refusal)
+
+    async def _observe(self, ask: Ask) -> desired.Observed:
+        if ask.mode is Mode.GROUP:
             await self._read_places()
-        self._proxies.found(owner)
-        children = self._proxies.children(owner)
-        leads = egress.destination(service) if mode is Mode.PROXY else ""
-        observed = desired.Observed(
+        self._proxies.found(ask.owner)
+        children = self._proxies.children(ask.owner)
+        own_name = desired.own_key(ask, children, self._settings).name
+        places = self._places(ask, children, own_name)
+        return desired.Observed(
             children,
-            self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
-            self._proxies.tailnet(OWN, owner, children, leads),
-            places=self._places(service, owner, mode, children),
+            self._proxies.proxy_class(ask.class_name),
+            self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
+            places=replace(places, reverts=await self._reverts(ask, own_name, places)),
             has_dnsconfig=self._has_dnsconfig(),
-            holder=self._names.holder(service),
+            holder=self._names.holder(ask.service),
         )
-        reverts = await self._reverts(service, observed)
-        return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
 
     async def _read_places(self) -> None:
         """Read the places of all Services live, once, before this process gives a Service ports of proxies.
@@ -139,40 +140,34 @@ class ServiceReconciler:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
-        """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""
-        found = self._view.of(service, owner)
-        if mode is not Mode.NOTHING or found.services:
-            name = desired.own_name(service, children, self._settings)
-            found = replace(found, own=self._view.own_place(children, name))
-        if mode is not Mode.GROUP and not found.services:
-            self._timers.ages(owner.key, (), self._clock())
+    def _places(self, ask: Ask, children: Children, own_name: str) -> Places:
+        """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
+        found = self._view.of(ask)
+        if ask.mode is not Mode.NOTHING or found.services:
+            found = replace(found, own=self._view.own_place(children, own_name))
+        if ask.mode is not Mode.GROUP and not found.services:
+            self._timers.ages(ask.key, (), self._clock())
             return found
-        if mode is Mode.GROUP and found.own is None:
-            self._proxies.forget(owner)
-        facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
-        if mode in (Mode.GROUP, Mode.PROXY):
-            current = desired.current_place(service, children, found, self._settings)
-            facts |= {*abandoned(service, current, found, self._settings)}
-        return replace(found, ages=self._timers.ages(owner.key, facts, self._clock()))
+        if ask.mode is Mode.GROUP and found.own is None:
+            self._proxies.forget(ask.owner)
+        facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
+        if ask.mode in (Mode.GROUP, Mode.PROXY):
+            facts |= {*abandoned(ask, desired.current_place(ask, own_name, found), found)}
+        return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
 
-    def _leads_to(self, service: Object, observed: desired.Observed) -> str:
-        return desired.leads_to(service, observed.children, observed.places, self._settings)
-
-    async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
-        """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
-        key, version = key_of(service), service["metadata"]["resourceVersion"]
-        if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
-            self._rewrites.forget(key)
+    async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
+        """Return how another writer keeps reverting an egress Service; a live read, which is rare, tells its name."""
+        if ask.mode is Mode.NOTHING or ask.is_exposed:
+            self._rewrites.forget(ask.key)
             return NO_REVERTS
-        name = self._leads_to(service, observed)
-        strays = egress.strays(service, name, self._settings)
-        reverts = self._rewrites.look(key, version, strays, _goal(service, name))
+        name = leads_to(ask, desired.current_place(ask, own_name, places), places)
+        version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
+        reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
             return reverts
-        live = await self._client.get(SERVICE, key)
+        live = await self._client.get(SERVICE, ask.key)
         who = last_writer(live, "spec", "externalName", "type") or "something"
-        self._rewrites.remember_writer(key, who)
+        self._rewrites.remember_writer(ask.key, who)
         return replace(reverts, who=who)
 
     async def _remove_orphan(self, owner: Owner) -> Result:
@@ -185,20 +180,16 @@ class ServiceReconciler:
         self._view.forget(owner.key)
         self._timers.ages(owner.key, (), self._clock())
         places, is_gone = self._view.made_for(owner), self._cache.sees(SERVICE, owner.key.namespace)
-        kept = Plan(steps=upkeep(places, self._settings))
-        plan = Plan(steps=removal(places)) if is_gone else await_newcomers(kept, places, self._settings)
+        kept = Plan(steps=upkeep(places))
+        plan = Plan(steps=removal(places)) if is_gone else await_newcomers(kept, places)
         await self._applier.apply({}, plan)
         orphan = await self._proxies.remove_orphan(SERVICE, owner)
         return Result(earliest(orphan.requeue_after, plan.requeue_after))
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
-        name = proxy_class["metadata"]["name"]
-        return [
-            key_of(service)
-            for service in self._cache.all(SERVICE)
-            if not desired.is_leaving(service, self._settings)
-            and class_name(service, self._settings.proxy_class) == name
-        ]
+        name = key_of(proxy_class).name
+        asks = map(self._parse, self._cache.all(SERVICE))
+        return [ask.key for ask in asks if ask.mode is not Mode.NOTHING and ask.class_name == name]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.
@@ -230,9 +221,10 @@ class ServiceReconciler:
             return self._parent_keys(endpoint_slice)
         owner = owner_of(endpoint_slice)
         parent = self._cache.get(SERVICE, owner.key) if owner and owner.type == PARENT_SERVICE else None
-        if parent is None or not egress.asks(parent):
+        ask = self._parse(parent) if parent else None
+        if ask is None or not ask.is_egress:
             return ()
-        leads = egress.pointed_at(parent, self._settings) == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
+        leads = ask.points_at == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
         moves = bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
         return self._parent_keys(endpoint_slice) if moves or not leads else ()
 
@@ -247,25 +239,25 @@ class ServiceReconciler:
         had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
         if had == self._had_dnsconfig:
             return ()
+        asks = map(self._parse, self._cache.all(SERVICE))
         return [
-            key_of(service)
-            for service in self._cache.all(SERVICE)
-            if self._names.holder(service)
-            or (exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why)
+            ask.key
+            for ask in asks
+            if self._names.holder(ask.service) or (ask.is_exposed and exposure.cluster_naming(ask).why)
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
         """Map the known suffixes to the Services that may be valid or not because of them."""
-        return [key_of(service) for service in self._cache.all(SERVICE) if egress.needs_suffix(service)]
+        return [key_of(service) for service in self._cache.all(SERVICE) if needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
         """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""
         yield from self._proxies.parents_of_device(device, PARENT_SERVICE)
         for alias in device["aliases"]:
-            for service in self._cache.indexed(SERVICE, egress.BY_DESTINATION, alias):
+            for service in self._cache.indexed(SERVICE, BY_DESTINATION, alias):
                 yield key_of(service)
 
 
-def _goal(service: Object, name: str) -> str:
-    """Return what a rewrite of *service* is for: to point this very Service at the proxy called *name*."""
-    return f"{uid(service)} {name}"
+def _goal(ask: Ask, external_name: str) -> str:
+    """Return what a rewrite of a Service is for: to point this very Service at *external_name*."""
+    return f"{ask.uid} {external_name}"
