@@ -13,7 +13,7 @@ from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.connector import desired as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses
-from tsoperator.reconcilers.service import desired as services
+from tsoperator.reconcilers.service import plan as services
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.plan import Plan
 

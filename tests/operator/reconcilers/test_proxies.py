@@ -23,7 +23,7 @@ from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
-from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
@@ -55,7 +55,7 @@ PROXY = Proxy(OWNER, uid(PARENT), Key(OPERATOR_NAMESPACE, "ts-db"), egress_to_ip
 
 
 def failed(service: Object, refusal: Refusal) -> Plan:
-    return desired.failed(parse(service, SETTINGS), refusal)
+    return plans.failed(parse(service, SETTINGS), refusal)
 
 
 @pytest.fixture

@@ -146,8 +146,13 @@ class Ask:
 def parse(service: Object, settings: Settings) -> Ask:
     """Return what *service* asks for, which need not be valid."""
     given, spec, key = annotations(service), service["spec"], key_of(service)
-    is_balanced = _is_balanced(spec, settings)
-    is_exposed = _is_exposed(spec, is_balanced=is_balanced, is_annotated=is_true(given.get(ANNOTATION_EXPOSE)))
+    type_, name = spec.get("type"), spec.get("externalName", "")
+    class_ = spec.get("loadBalancerClass")
+    is_ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
+    is_balanced, is_named = is_ours and type_ == "LoadBalancer", type_ == "ExternalName" and bool(name)
+    is_annotated = is_true(given.get(ANNOTATION_EXPOSE))
+    has_ip = bool(spec.get("clusterIP"))
+    is_exposed = (is_annotated and (has_ip or is_named)) or (is_balanced and has_ip)
     wants_funnel, tags = is_true(given.get(ANNOTATION_FUNNEL)), given.get(ANNOTATION_TAGS)
     group, target, ip_annotation = given.get(PROXY_GROUP, ""), _target(given), _ip_annotation(given)
     if is_deleting(service) or not (is_exposed or any(target)):
@@ -156,8 +161,7 @@ def parse(service: Object, settings: Settings) -> Ask:
         mode = Mode.PROXY
     else:
         mode = Mode.UNSUPPORTED if is_exposed else Mode.GROUP
-    name, domain = spec.get("externalName", ""), f".{settings.namespace}.svc.{settings.cluster_domain}"
-    is_ours = spec.get("type") == "ExternalName" and name.endswith(domain)
+    domain = f".{settings.namespace}.svc.{settings.cluster_domain}"
     return Ask(
         service,
         key,
@@ -178,7 +182,7 @@ def parse(service: Object, settings: Settings) -> Ask:
         zones=settings.zones,
         namespace=settings.namespace,
         proxies_domain=domain,
-        points_at=name.removesuffix(domain) if is_ours else "",
+        points_at=name.removesuffix(domain) if is_named and name.endswith(domain) else "",
     )
 
 
@@ -211,18 +215,6 @@ def _ip_annotation(given: Mapping[str, str]) -> str:
     """Return the annotation that counts: the deprecated one counts only if the other is empty."""
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP
-
-
-def _is_balanced(spec: Object, settings: Settings) -> bool:
-    class_ = spec.get("loadBalancerClass")
-    ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
-    return ours and spec.get("type") == "LoadBalancer"
-
-
-def _is_exposed(spec: Object, *, is_balanced: bool, is_annotated: bool) -> bool:
-    if is_annotated and spec.get("type") == "ExternalName" and spec.get("externalName"):
-        return True
-    return bool(spec.get("clusterIP")) and (is_annotated or is_balanced)
 
 
 def _unfunnelled(spec: Object) -> list[str]:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from tsoperator.api.names import FINALIZER, PROXY_CLASS
-from tsoperator.api.objects import SERVICE, Key, has_finalizer
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import CONDITION_PROXY_READY, FINALIZER, PROXY_CLASS
+from tsoperator.api.objects import SERVICE, Key, Object, has_finalizer
 from tsoperator.api.rules import needs_route
 from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service.ask import Ask
@@ -16,18 +17,17 @@ def pod(ask: Ask) -> ProxyPod:
     return egress_to_name(f"{ask.magic_dns_name}.") if ask.magic_dns_name else egress_to_ip(ask.target.ip)
 
 
-def lacks_route(ask: Ask, *, accepts_routes: bool) -> bool:
-    """Tell whether a valid Service leads to an address that its proxy can't reach without accepting routes."""
-    return bool(ask.target.ip) and not accepts_routes and needs_route(ask.target.ip)
-
-
-def routes_not_accepted(ip: str) -> str:
-    """Say what a proxy needs in order to reach *ip*, an address that is no device's."""
-    return (
+def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
+    """Return an Event if a valid Service leads to an address that its proxy can't reach without accepting routes."""
+    ip = ask.target.ip
+    if not ip or accepts_routes or not needs_route(ip):
+        return []
+    words = (
         f"{ip} is not an address that the tailnet gives to devices, so the proxy reaches it only by a route that a "
         "device advertises: set tailscale.acceptRoutes: true in a ProxyClass, and name that in annotation "
         f"{PROXY_CLASS}"
     )
+    return [Note("Warning", "RoutesNotAccepted", words, once=True)]
 
 
 def strays(ask: Ask, proxy_name: str) -> list[str]:
@@ -36,14 +36,6 @@ def strays(ask: Ask, proxy_name: str) -> list[str]:
         return []
     wanted = {"externalName": f"{proxy_name}{ask.proxies_domain}", "type": "ExternalName"}
     return [f"spec.{name}" for name, value in wanted.items() if ask.service["spec"].get(name) != value]
-
-
-def rewrite(ask: Ask, proxy_name: str) -> list[Patch]:
-    """Return what points a Service at the proxy called *proxy_name*; nothing if it already does."""
-    if not strays(ask, proxy_name):
-        return []
-    body = {"type": "ExternalName", "externalName": f"{proxy_name}{ask.proxies_domain}", "selector": None}
-    return [Patch(SERVICE, ask.key, {"spec": body})]
 
 
 def pointed(ask: Ask, proxy_name: str, made: Plan, reverts: Reverts) -> Plan:
@@ -56,23 +48,29 @@ def pointed(ask: Ask, proxy_name: str, made: Plan, reverts: Reverts) -> Plan:
         note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, proxy_name))
         made = replace(made, notes=[*made.notes, note])
     made = replace(made, requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after))
-    patches = [] if reverts.wait else rewrite(ask, proxy_name)
-    if not patches or has_finalizer(ask.service, FINALIZER):
-        return replace(made, steps=[*made.steps, *patches])
+    if reverts.wait or not strays(ask, proxy_name):
+        return made
+    external_name = f"{proxy_name}{ask.proxies_domain}"
+    body: Object = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
+    if has_finalizer(ask.service, FINALIZER):
+        return replace(made, steps=[*made.steps, Patch(SERVICE, ask.key, body)])
     metadata = ask.service["metadata"]
     finalizers = [*(metadata.get("finalizers") or ()), FINALIZER]
-    held = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
-    patches = [replace(each, body={**each.body, "metadata": held}) for each in patches]
-    return replace(made, hold="", steps=[*patches, *made.steps])
+    body["metadata"] = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
+    return replace(made, hold="", steps=[Patch(SERVICE, ask.key, body), *made.steps])
 
 
-def starting(proxy: Key, leads_to: str) -> str:
-    """Say that *proxy* doesn't serve yet, and that clients are led to the place called *leads_to*, if to any."""
+def starting(proxy: Key, leads_to: str) -> Object:
+    """Return the condition of a Service whose *proxy* doesn't serve yet.
+
+    Until then clients are led to the place called *leads_to*, or nowhere if that is empty.
+    """
     meanwhile = f"; until then clients are led to {leads_to}" if leads_to else ""
-    return (
+    message = (
         f"the Service leads to its proxy once the proxy's Pod is ready and has joined the tailnet{meanwhile}. If that "
         f"takes more than a minute, look at the Pod: kubectl -n {proxy.namespace} describe pod {proxy.name}-0"
     )
+    return condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
 
 
 def overwritten(reverts: Reverts, proxy_name: str) -> str:

@@ -4,7 +4,9 @@ Such a Service has a place at the group: a ClusterIP Service in the operator's n
 to the proxies. While it moves, it has places at several groups, or a proxy of its own beside one.
 """
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tsoperator.api.conditions import FALSE, TRUE, condition
@@ -19,7 +21,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
-from tsoperator.group.egress import entry_name, entry_of, is_available
+from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.clusterip import (
@@ -30,7 +32,7 @@ from tsoperator.reconcilers.service.clusterip import (
     unselected,
 )
 from tsoperator.reconcilers.service.places import FRESH, Places, leads_to, move, serving_of, upkeep
-from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
+from tsoperator.reconcilers.service.slices import Group, Serving
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal, earliest
 
@@ -38,6 +40,8 @@ CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGR
 PATIENCE = 1.0
 """Seconds for which a new Service may show nothing, so that one write says what several would say one after another."""
 
+_PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
+_ALWAYS = ("port", "targetPort")
 _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones are looked at again
 
 
@@ -61,7 +65,8 @@ def plan(ask: Ask, places: Places, *, is_named: bool = True) -> Plan:
     Unless it *is_named*, Pods don't find it by the name of its device.
     """
     if wrong := problem(ask, places):
-        return _kept(ask, *wrong, places)
+        release = FINALIZER if places.is_empty and places.own is None else ""  # nothing runs
+        return replace(_kept(ask, [wrong[0]], wrong[1], places), release=release)
     if places.ports is None:
         return _exhausted(ask, places)
     live, name = places.at(ask.group), place_name(ask, places)
@@ -126,29 +131,20 @@ def _updated(live: Object, wanted: Object) -> Object:
     return {**live, "metadata": metadata, "spec": {**live["spec"], "ports": wanted["spec"]["ports"]}}
 
 
-def _kept(ask: Ask, valid: Object, notes: Sequence[Note], places: Places) -> Plan:
-    """Return the plan that says what is wrong with a Service, and leaves what runs as it is.
-
-    The finalizer goes if nothing runs.
-    """
-    shown = [valid, _readiness(ask, places)]
-    release = FINALIZER if places.is_empty and places.own is None else ""
-    return Plan(steps=upkeep(places), notes=notes, status=_status(ask, shown, places), release=release)
+def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
+    """Return the plan that says by *shown* and *notes* what is wrong with a Service, and leaves what runs as it is."""
+    status = _status(ask, [*shown, _readiness(ask, places)], places)
+    return Plan(steps=upkeep(places), notes=notes, status=status)
 
 
 def _exhausted(ask: Ask, places: Places) -> Plan:
-    """Return the plan for a Service for whose ports its ProxyGroup has no free ports; what runs stays as it is."""
+    """Return the plan for a Service for whose ports its ProxyGroup has no free ports."""
     message = (
         f"ProxyGroup {ask.group!r} has too few free ports: all of its Services together can have {PORT_COUNT}; remove "
         f"some, or name another ProxyGroup in annotation {PROXY_GROUP}"
     )
-    shown = [_SOUND, not_configured(ask.group, config_digest(ask), message), _readiness(ask, places)]
-    return Plan(
-        steps=upkeep(places),
-        notes=[Note("Warning", "ProxyGroupFull", message)],
-        status=_status(ask, shown, places),
-        requeue_after=_LOOK_AGAIN,
-    )
+    shown = [_SOUND, not_configured(ask.group, config_digest(ask), message)]
+    return replace(_kept(ask, shown, [Note("Warning", "ProxyGroupFull", message)], places), requeue_after=_LOOK_AGAIN)
 
 
 def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
@@ -162,23 +158,23 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
         return replace(made, status=_status(ask, shown, places), notes=notes)
     entry = group.entry(entry_name(ask.key))
     if entry is not None and entry == entry_of(wanted, places.cluster_domain):
-        told = configured(name, digest)
+        config = configured(name, digest)
     elif entry is None and group.configmap and ANNOTATION_EGRESS_LEFT_OUT in annotations(group.configmap):
         message = (
             f"ProxyGroup {name!r} is full: its ConfigMap can't hold more than 900 KiB; name another ProxyGroup in "
             f"annotation {PROXY_GROUP}"
         )
         notes.append(Note("Warning", "ProxyGroupFull", message))
-        told = not_configured(name, digest, message)
+        config = not_configured(name, digest, message)
     else:
-        told = not_configured(name, digest)
+        config = not_configured(name, digest)
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
     notes = notes or _unready_notes(ask, ready)
     if lost := _lost(ask, places):
         notes.append(Note("Warning", "TargetNotFound", lost, once=True))
         ready = {**ready, "message": f"{ready['message']}; {lost}"}
-    return replace(made, notes=notes, status=_status(ask, [_with_words(_SOUND, made.notes), told, ready], places))
+    return replace(made, notes=notes, status=_status(ask, [_with_words(_SOUND, made.notes), config, ready], places))
 
 
 def _lost(ask: Ask, places: Places) -> str:
@@ -225,9 +221,62 @@ def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:
     return ask.status_with(*shown, without=gone if places.own else {*gone, CONDITION_PROXY_READY})
 
 
+def config_digest(ask: Ask) -> str:
+    """Return the digest of what the proxies are told for a Service, as the Go operator computes it."""
+    ports = [
+        {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
+        for each in ask.service["spec"].get("ports") or ()
+    ]
+    config = {"ports": ports, "tailnetTarget": {"ip": ask.target.ip, "fqdn": ask.target.fqdn}, "proxyGroup": ask.group}
+    return hashlib.sha256(json.dumps(config, separators=(",", ":")).encode()).hexdigest()
+
+
+def configured(group: str, digest: str) -> Object:
+    """Return the condition of a Service that the proxies of *group* are told of."""
+    reason = f"ConfiguredFor:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, True, reason, reason)
+
+
+def not_configured(group: str, digest: str, message: str = "") -> Object:
+    """Return the condition of a Service that the proxies of *group* aren't told of, with a *message* that says why."""
+    reason = f"ConfigurationFailed:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, False, reason, message or reason)
+
+
+def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
+    """Return the condition that says how many proxies of *group* route traffic.
+
+    *serving* are the Pods in the EndpointSlices of each IP version, by port; there are none while the ClusterIP Service
+    has no address. A Pod counts if all ports lead to it, in all IP versions.
+    """
+    if not serving or group.obj is None or not is_available(group.obj):
+        message = (
+            f"ProxyGroup {group.name!r} doesn't serve it yet: look at the conditions of the ProxyGroup if that stays"
+        )
+        return _ready(False, "ClusterResourcesNotReady", message)
+    replicas = replica_count(group.obj)
+    if replicas == 0:
+        message = f"ProxyGroup {group.name!r} has no proxies: give it spec.replicas of at least 1"
+        return _ready(False, "NoProxiesConfigured", message)
+    names = {f"{group.name}-{ordinal}" for ordinal in range(replicas)}
+    if not names <= {key_of(pod).name for pod in group.pods}:
+        return _ready("Unknown", "ClusterResourcesNotReady", f"a Pod of ProxyGroup {group.name!r} is not there")
+    led = [{key_of(pod).name for pod in pods} for each in serving.values() for pods in each.values() or [()]]
+    count = len(names.intersection(*led))
+    message = f"{count} out of {replicas} replicas are ready to route traffic"
+    if count == 0:
+        some = "; some of the Service's ports and addresses lead to proxies already" if any(led) else ""
+        return _ready(False, "NotReadyToRouteTraffic", f"{message}{some}")
+    return _ready(True, "ReadyToRouteTraffic" if count == replicas else "PartiallyReadyToRouteTraffic", message)
+
+
 def _with_words(shown: Object, notes: Sequence[Note]) -> Object:
     """Return the condition *shown* with the words of *notes*, which say that clients don't get to the proxies."""
     return {**shown, "message": "; ".join([shown["message"], *(each.message for each in notes)])}
+
+
+def _ready(status: bool | str, reason: str, message: str) -> Object:
+    return condition(CONDITION_EGRESS_READY, status, reason, message)
 
 
 def _valid(status: bool | str, reason: str, message: str) -> Object:

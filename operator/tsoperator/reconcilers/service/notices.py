@@ -68,47 +68,45 @@ def notices(ask: Ask) -> list[Note]:
     """Return an Event for each thing in a Service that has no effect, with what to do about it."""
     if is_deleting(ask.service):
         return []
-    unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(ask)]
-    unserved = [*_class_notes(ask), *_idle(ask)] if ask.mode is Mode.NOTHING else []
-    return [*ignored(ask.service, VOCABULARY), *unseen, *unserved, *_funnel_notes(ask)]
+    return [
+        *ignored(ask.service, VOCABULARY),
+        *(Note("Warning", reason, words, once=True) for reason, words in _without_effect(ask)),
+    ]
 
 
-def _funnel_notes(ask: Ask) -> list[Note]:
-    """Say that Funnel has no effect on a Service that asks for it, but is no load balancer of ours."""
-    if not ask.wants_funnel or ask.is_balanced:
-        return []
-    words = (
-        f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
-        f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or remove "
-        "the annotation"
-    )
-    return [Note("Warning", "FunnelIgnored", words, once=True)]
+def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
+    """Yield what has no effect that would have one in another Service, each with the reason of its Event."""
+    for words in _outranked(ask):
+        yield "IgnoredAnnotation", words
+    if ask.mode is Mode.NOTHING:
+        name, shown = ask.service["spec"].get("loadBalancerClass", ""), ask.status.get("loadBalancer") or {}
+        if name and not shown.get("ingress") and nearest(name, [LOAD_BALANCER_CLASS]):
+            yield (
+                "IgnoredLoadBalancerClass",
+                f"the operator doesn't serve load balancers of class {name}: if it is to, make the Service anew with "
+                f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed",
+            )
+        if words := _idle(ask):
+            yield "IgnoredAnnotation", words
+    if ask.wants_funnel and not ask.is_balanced:
+        yield (
+            "FunnelIgnored",
+            f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
+            f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or "
+            "remove the annotation",
+        )
 
 
-def _class_notes(ask: Ask) -> list[Note]:
-    """Say that the operator doesn't serve a Service, if its class is probably meant to be the operator's."""
-    name = ask.service["spec"].get("loadBalancerClass", "")
-    shows = (ask.status.get("loadBalancer") or {}).get("ingress")
-    if not name or shows or not nearest(name, [LOAD_BALANCER_CLASS]):
-        return []
-    words = (
-        f"the operator doesn't serve load balancers of class {name}: if it is to, make the Service anew with "
-        f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed"
-    )
-    return [Note("Warning", "IgnoredLoadBalancerClass", words, once=True)]
-
-
-def _idle(ask: Ask) -> list[Note]:
-    """Say that a Service asks for no proxy, if it says what one is to be like."""
+def _idle(ask: Ask) -> str:
+    """Say that a Service asks for no proxy, if it says what one is to be like; else return an empty text."""
     given = sorted(_OF_A_PROXY & annotations(ask.service).keys())
     if not given or ANNOTATION_EXPOSE in annotations(ask.service):
-        return []
+        return ""
     subject = f"annotation {given[0]} has" if len(given) == 1 else f"annotations {' and '.join(given)} have"
-    words = (
+    return (
         f"{subject} no effect, because the Service asks for no proxy: to expose it to the tailnet, write annotation "
         f'{ANNOTATION_EXPOSE}: "true"; to lead to a device of the tailnet, give its name in {ANNOTATION_TAILNET_FQDN}'
     )
-    return [Note("Warning", "IgnoredAnnotation", words, once=True)]
 
 
 def _outranked(ask: Ask) -> Iterator[str]:
@@ -116,8 +114,9 @@ def _outranked(ask: Ask) -> Iterator[str]:
     if ask.mode is Mode.GROUP:
         yield from _left_to_the_group(ask)
     if ask.is_exposed:
+        given = annotations(ask.service)
         for name in _OF_A_DEVICE:
-            if annotations(ask.service).get(name):
+            if given.get(name):
                 yield (
                     f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and "
                     "let another Service lead to that device"

@@ -1,6 +1,8 @@
 """The objects of an egress Service at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
 
-Here is also what becomes of these places: they are kept up to date, and removed when nobody needs them any more.
+They are kept up to date, and removed when nobody needs them any more. A Service moves between ProxyGroups and a proxy
+of its own: into the new place, then out of the old. While the old place serves and the new one doesn't yet, clients are
+led to the old one. It goes a little later than they are led elsewhere.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +15,6 @@ from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.clusterip import Wanted
-from tsoperator.reconcilers.service.moves import Place, is_over, led_to
 from tsoperator.reconcilers.service.slices import (
     VERSIONS,
     Group,
@@ -33,6 +34,39 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
 """The fact that a Service has yet to show whether it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A Service in front of proxies, where clients can be led; it *serves* if one of its proxies does.
+
+    The name of one that *is_headless* resolves only while its proxy is ready.
+    """
+
+    name: str
+    serves: bool
+    is_headless: bool = False
+
+
+def led_to(here: str, new: Place, old: Sequence[Place]) -> str:
+    """Return the name of the place to which a Service should lead that wants the *new* one and leads *here* now.
+
+    Return an empty name if it should lead nowhere yet: clients that look up a headless place before it serves get no
+    address, and the cluster's DNS repeats that answer for up to 30 s. So clients are led there only once it serves, and
+    then stay there while its Pod is replaced.
+    """
+    if new.serves:
+        return new.name
+    serving = [place.name for place in old if place.serves]
+    choices = serving or [new.name, *(place.name for place in old)]
+    if here in choices:
+        return here
+    return "" if new.is_headless and not serving else choices[0]
+
+
+def is_over(here: str, new: Place, old: Collection[Place]) -> bool:
+    """Tell whether the *old* places aren't needed any more: the *new* one serves, and clients aren't led to those."""
+    return new.serves and here not in {place.name for place in old}
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,15 +35,16 @@ from tsoperator.api.objects import (
 from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
+from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.service import desired, egress, exposure, grouped
+from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
-from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
@@ -97,11 +98,11 @@ class ServiceReconciler:
             return await self._remove_orphan(Owner(PARENT_SERVICE, key))
         ask = self._parse(service)
         observed = await self._observe(ask)  # look
-        wanted = desired.wanted(ask, observed, self._settings)  # decide ...
+        wanted = plans.wanted(ask, observed, self._settings)  # decide ...
         keys = await self._proxies.auth_keys(service, wanted, observed.children)  # (mint auth keys)
-        plan = desired.plan(ask, wanted, observed, self._settings, keys)  # ... decide
+        plan = plans.plan(ask, wanted, observed, self._settings, keys)  # ... decide
         stored = await self._applier.act(service, plan, self._failed)  # act
-        if name := desired.rewritten_to(ask, plan):
+        if name := plans.rewritten_to(ask, plan):
             self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], _goal(ask, name))
         return await self._proxies.report(ask.owner, stored, plan, self._failed)  # report
 
@@ -109,23 +110,24 @@ class ServiceReconciler:
         return parse(service, self._settings)
 
     def _failed(self, service: Object, refusal: Refusal) -> Plan:
-        return desired.failed(self._parse(service), refusal)
+        return plans.failed(self._parse(service), refusal)
 
-    async def _observe(self, ask: Ask) -> desired.Observed:
+    async def _observe(self, ask: Ask) -> plans.Observed:
         if ask.mode is Mode.GROUP:
             await self._read_places()
         self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
-        own_name = desired.own_key(ask, children, self._settings).name
-        places = self._places(ask, children, own_name)
-        return desired.Observed(
+        own_name = plans.own_key(ask, children, self._settings).name
+        observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=replace(places, reverts=await self._reverts(ask, own_name, places)),
+            places=self._places(ask, children, own_name),
             has_dnsconfig=self._has_dnsconfig(),
             holder=self._names.holder(ask.service),
         )
+        reverts = await self._reverts(ask, own_name, observed.places)
+        return replace(observed, places=replace(observed.places, reverts=reverts))
 
     async def _read_places(self) -> None:
         """Read the places of all Services live, once, before this process gives a Service ports of proxies.
@@ -152,7 +154,7 @@ class ServiceReconciler:
             self._proxies.forget(ask.owner)
         facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
-            facts |= {*abandoned(ask, desired.current_place(ask, own_name, found), found)}
+            facts |= {*abandoned(ask, plans.current_place(ask, own_name, found), found)}
         return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -160,7 +162,7 @@ class ServiceReconciler:
         if ask.mode is Mode.NOTHING or ask.is_exposed:
             self._rewrites.forget(ask.key)
             return NO_REVERTS
-        name = leads_to(ask, desired.current_place(ask, own_name, places), places)
+        name = leads_to(ask, plans.current_place(ask, own_name, places), places)
         version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
         reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
@@ -188,8 +190,9 @@ class ServiceReconciler:
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
-        asks = map(self._parse, self._cache.all(SERVICE))
-        return [ask.key for ask in asks if ask.mode is not Mode.NOTHING and ask.class_name == name]
+        default = self._settings.proxy_class
+        found = (each for each in self._cache.all(SERVICE) if class_name(each, default) == name)
+        return [ask.key for ask in map(self._parse, found) if ask.mode is not Mode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.

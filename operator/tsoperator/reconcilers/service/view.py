@@ -1,6 +1,7 @@
 """Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -44,9 +45,7 @@ from tsoperator.reconcilers.service.clusterip import (
     indexed_port,
     is_place,
 )
-from tsoperator.reconcilers.service.moves import Place, Timers
-from tsoperator.reconcilers.service.places import Places
-from tsoperator.reconcilers.service.reservations import Reservations
+from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.slices import Group
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
@@ -57,6 +56,51 @@ from tsoperator.tailnet.zones import Suffixes
 _CATCHING_UP: Final = 60.0
 """Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten
 then, and its ports are free."""
+
+
+class Timers:
+    """Remembers, for each Service, since when something has been so.
+
+    A restart forgets that, and what waits for it waits once more.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[Key, dict[str, float]] = {}
+
+    def ages(self, service: Key, facts: Collection[str], now: float) -> Mapping[str, float]:
+        """Return for how many seconds each of *facts* has been so for *service*; forget all others."""
+        known = self._since.get(service, {})
+        since = {fact: known.get(fact, now) for fact in facts}
+        if since:
+            self._since[service] = since
+        else:
+            self._since.pop(service, None)
+        return {fact: now - start for fact, start in since.items()}
+
+
+class Reservations:
+    """Remembers the ports that Services are about to get at ProxyGroups, because several are reconciled at once.
+
+    A look at the ports that are used and the reservation that follows must not wait in between.
+    """
+
+    def __init__(self) -> None:
+        self._held: defaultdict[str, dict[Key, frozenset[int]]] = defaultdict(dict)
+
+    def of_others(self, group: str, service: Key) -> set[int]:
+        """Return the ports of *group* that are reserved for other Services than *service*."""
+        return {port for key, ports in self._held.get(group, {}).items() if key != service for port in ports}
+
+    def reserve(self, group: str, service: Key, ports: Iterable[int]) -> None:
+        """Reserve *ports* of *group* for *service*, in place of all that were reserved for it."""
+        self.free(service)
+        self._held[group][service] = frozenset(ports)
+
+    def free(self, service: Key) -> None:
+        """Free what is reserved for *service*: the cache shows its ports, or it needs none any more."""
+        for group in [group for group, held in self._held.items() if held.pop(service, None) is not None]:
+            if not self._held[group]:
+                del self._held[group]
 
 
 class PlacesView:

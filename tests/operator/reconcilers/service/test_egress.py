@@ -5,11 +5,11 @@ from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.ask import Ask, by_destination, parse
-from tsoperator.runtime.plan import Patch
-from tsoperator.runtime.reverts import Reverts
+from tsoperator.runtime.plan import Patch, Plan
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 from tests.operator.reconcilers.service.specs import FQDN_KEY, GROUP, IP_KEY, OLD_IP_KEY
-from tests.support.objects import FQDN, egress_service, settings
+from tests.support.objects import FQDN, egress_service, held, settings
 
 SETTINGS = settings()
 PROXY = "ts-db-x7k2p"
@@ -45,11 +45,12 @@ def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
 
 def test_an_address_elsewhere_needs_a_route() -> None:
     routed = ask({IP_KEY: "10.1.2.3"})
-    assert [egress.lacks_route(routed, accepts_routes=accepts) for accepts in (True, False)] == [False, True]
-    assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted("10.1.2.3")
-    assert egress.lacks_route(ask({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}), accepts_routes=False)
+    assert egress.route_notes(routed, accepts_routes=True) == []
+    (note,) = egress.route_notes(routed, accepts_routes=False)
+    assert "set tailscale.acceptRoutes: true in a ProxyClass" in note.message
+    assert egress.route_notes(ask({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}), accepts_routes=False)
     for annotations in ({IP_KEY: "100.64.0.9"}, {FQDN_KEY: FQDN}):
-        assert not egress.lacks_route(ask(annotations), accepts_routes=False)
+        assert egress.route_notes(ask(annotations), accepts_routes=False) == []
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,12 @@ def test_an_address_elsewhere_needs_a_route() -> None:
     ],
 )
 def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec: Object, fields: list[str]) -> None:
-    asked = ask(spec=spec)
+    asked = parse(held(egress_service(spec=spec)), SETTINGS)
     body = {"spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
     assert egress.strays(asked, PROXY) == fields
     patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []
-    assert egress.rewrite(asked, PROXY) == patches
-    assert egress.rewrite(asked, "") == []
+    assert [*egress.pointed(asked, PROXY, Plan(), NO_REVERTS).steps] == patches
+    assert egress.pointed(asked, "", Plan(), NO_REVERTS) == Plan()
 
 
 def test_reverts_are_told_with_what_ends_them() -> None:

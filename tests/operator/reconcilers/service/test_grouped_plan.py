@@ -10,9 +10,8 @@ from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.ask import Ask, parse
 from tsoperator.reconcilers.service.clusterip import Wanted, new_name
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import FRESH, Places
-from tsoperator.reconcilers.service.readiness import configured
+from tsoperator.reconcilers.service.grouped import configured
+from tsoperator.reconcilers.service.places import FRESH, Place, Places
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts

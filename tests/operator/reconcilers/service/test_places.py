@@ -9,11 +9,10 @@ from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.workload import NO_CHILDREN, Children
-from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.desired import Observed
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.reconcilers.service.places import Place, Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Deletion, Patch, Plan, Refusal
 
@@ -87,7 +86,7 @@ def gone(plan: Plan) -> list[str]:
 
 def planned(service: Object, places: Places, children: Children = NO_CHILDREN, keys: Keys | Refusal = NO_KEYS) -> Plan:
     ask, observed = parse(service, SETTINGS), Observed(children, places=places)
-    return desired.plan(ask, desired.wanted(ask, observed, SETTINGS), observed, SETTINGS, keys)
+    return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS, keys)
 
 
 GOES = ["ts-db-old-ipv4", "ts-db-old"]

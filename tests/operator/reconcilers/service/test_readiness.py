@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.proxy.entries import Port
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
+from tsoperator.reconcilers.service.grouped import config_digest, configured, not_configured, readiness
 from tsoperator.reconcilers.service.slices import Group, Serving
 
 from tests.operator.reconcilers.service.places import PORT, group, live_group, pod, serving, user_service

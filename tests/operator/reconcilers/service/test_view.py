@@ -17,8 +17,7 @@ from tsoperator.reconcilers.service.clusterip import (
     cluster_ip_service,
     place_labels,
 )
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner

@@ -13,11 +13,10 @@ from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import Effect, Finding
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.workload import Children, Proxy
-from tsoperator.reconcilers.service import desired, egress
+from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import Mode, parse
-from tsoperator.reconcilers.service.desired import Observed
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.places import Place, Places
+from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
 from tsoperator.runtime.reverts import Reverts
@@ -61,6 +60,7 @@ from tests.support.objects import (
 SETTINGS = settings()
 NOTHING = Observed(Children())
 NAME, PROXIES = child_name("db", "db-uid"), "tailscale.svc.cluster.local"
+LEADS = {"type": "ExternalName", "externalName": f"{NAME}.{PROXIES}", "selector": None}
 OURS = parse(egress_service(), SETTINGS).owner
 UP = Observed(Children(), places=Places(own=Place(NAME, serves=True, is_headless=True)))
 """The proxy of an egress Service serves."""
@@ -76,15 +76,15 @@ OTHERS_SHOWN = {"ingress": [{"ip": "192.0.2.9"}]}
 def planned(
     service: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS
 ) -> Plan:
-    return desired.plan(parse(service, of), wanted(service, observed, of), observed, of, keys)
+    return plans.plan(parse(service, of), wanted(service, observed, of), observed, of, keys)
 
 
 def wanted(service: Object, observed: Observed = NOTHING, of: Settings = SETTINGS) -> Proxy | Plan:
-    return desired.wanted(parse(service, of), observed, of)
+    return plans.wanted(parse(service, of), observed, of)
 
 
 def removed(service: Object, observed: Observed = NOTHING) -> Plan:
-    return desired.plan_deletion(parse(service, SETTINGS), observed)
+    return plans.plan_deletion(parse(service, SETTINGS), observed)
 
 
 def logged_in(**data: str) -> Observed:
@@ -216,9 +216,8 @@ def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
 def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_that_serves() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = planned(service, UP, KEY)
-    spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
     holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}
-    assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": spec, "metadata": holds})
+    assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": LEADS, "metadata": holds})
     assert condition_of(plan) == READY
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
 
@@ -235,7 +234,7 @@ def test_a_service_whose_proxy_is_not_ready_stays_pointed_where_it_is(there: str
 def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() -> None:
     service = held(egress_service())
     plan = planned(service, UP, KEY)
-    assert (plan.hold, plan.steps[-1]) == (FINALIZER, *egress.rewrite(parse(service, SETTINGS), NAME))
+    assert (plan.hold, plan.steps[-1]) == (FINALIZER, Patch(SERVICE, Key("default", "db"), {"spec": LEADS}))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +258,7 @@ def test_a_service_that_is_set_back_says_so_and_waits(
     assert condition["message"] == (plan.notes[0].message if reason == "ProxyPending" else "ProxyCreated")
     assert plan.requeue_after == again
     assert bool(patches_of(plan)) is writes
-    assert desired.rewritten_to(parse(egress_service(), SETTINGS), plan) == (f"{NAME}.{PROXIES}" if writes else "")
+    assert plans.rewritten_to(parse(egress_service(), SETTINGS), plan) == (f"{NAME}.{PROXIES}" if writes else "")
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:

@@ -1,6 +1,7 @@
 """Decides what an egress Service or an exposed Service needs."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
@@ -76,9 +77,8 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
         return replace(_unsupported(ask), steps=kept)
     is_public = any(map(serves, observed.children.statefulsets))
     if wrong := violations(ask, observed.places.suffixes, is_public=is_public):
-        message = f"invalid Service: {'; '.join(wrong)}"
-        status = not_ready(ask, "ProxyInvalid", message)
-        return Plan(steps=kept, status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
+        note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
+        return replace(_not_made(ask, note, "ProxyInvalid"), steps=kept)
     chosen = chosen_class(ask.service, observed.proxy_class, ask.class_name)
     if isinstance(chosen, ClassProblem):
         return replace(_waiting_for_class(ask, chosen), steps=kept)
@@ -129,14 +129,9 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     else:
         name = leads_to(ask, wanted.key.name, observed.places)
         starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
-        ready = pending or (_starting(wanted.key, name) if starts else _READY)
+        ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
         shown = _pointed(ask, wanted, name, made, ready, observed)
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
-
-
-def _starting(proxy: Key, leads_to: str) -> Object:
-    """Return the condition of an egress Service that leads elsewhere until its *proxy* serves, if it *leads_to* any."""
-    return condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.starting(proxy, leads_to))
 
 
 def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, observed: Observed) -> Plan:
@@ -152,16 +147,10 @@ def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, o
     moved = replace(
         made, steps=steps, requeue_after=again, status=_status(ask, ready, observed.places) | {"loadBalancer": {}}
     )
-    news = [*_unreached(ask, proxy, observed.tailnet), *_taken(ask, observed)]
-    return told(egress.pointed(ask, leads_to, moved, reverts), ask, news)
-
-
-def _unreached(ask: Ask, proxy: Proxy, tailnet: TailnetView) -> list[Note]:
-    """Return an Event if the *proxy* of an egress Service needs the routes of other devices, but leaves them out."""
-    found = tailnet.destination and tailnet.destination.device
-    if found or not egress.lacks_route(ask, accepts_routes=proxy.config.accept_routes):
-        return []
-    return [Note("Warning", "RoutesNotAccepted", egress.routes_not_accepted(ask.target.ip), once=True)]
+    destination = observed.tailnet.destination
+    is_device = destination is not None and destination.device is not None
+    routes = [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
+    return told(egress.pointed(ask, leads_to, moved, reverts), ask, [*routes, *_taken(ask, observed)])
 
 
 def _taken(ask: Ask, observed: Observed) -> list[Note]:
@@ -213,14 +202,20 @@ def _unsupported(ask: Ask) -> Plan:
         f"this version of the operator can't expose a Service by a ProxyGroup: what runs for it stays as it is; remove "
         f"annotation {PROXY_GROUP} to give it a proxy of its own"
     )
-    return Plan(status=not_ready(ask, "NotSupportedYet", message), notes=[Note("Warning", "NotSupportedYet", message)])
+    return _not_made(ask, Note("Warning", "NotSupportedYet", message))
 
 
 def _waiting_for_class(ask: Ask, problem: ClassProblem) -> Plan:
     if problem.is_passing:
         return Plan(whole=False)
-    note = Note("Normal" if problem.reason == "ProxyPending" else "Warning", problem.reason, problem.message)
-    return Plan(status=not_ready(ask, note.reason, note.message), notes=[note])
+    type_: Literal["Normal", "Warning"] = "Normal" if problem.reason == "ProxyPending" else "Warning"
+    return _not_made(ask, Note(type_, problem.reason, problem.message))
+
+
+def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:
+    """Return the plan that says by *note* why a Service has no working proxy; the condition may have another reason."""
+    shown = condition(CONDITION_PROXY_READY, False, reason or note.reason, note.message)
+    return Plan(status=ask.status_with(shown), notes=[note])
 
 
 def rewritten_to(ask: Ask, plan: Plan) -> str:
@@ -242,7 +237,8 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         rest = earliest(step.requeue_after, _STILL_THERE)
         step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
     if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
-        return replace(step, status=not_ready(ask, TERMINATING, removal_message(hanging)))
+        shown = condition(CONDITION_PROXY_READY, False, TERMINATING, removal_message(hanging))
+        return replace(step, status=ask.status_with(shown))
     if is_deleting(ask.service):
         return replace(step, notes=(*step.notes, *unsupported.blocked_notes(ask.service, ask.hostname)))
     if exposure.shows(ask, proxy_device(observed.children)):
@@ -258,17 +254,9 @@ def failed(ask: Ask, refusal: Refusal) -> Plan:
     """Return the plan that says on a Service why nothing could be made for it, and tries again."""
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
-    reason = refusal.reason or "ProxyFailed"
-    return Plan(
-        status=not_ready(ask, reason, refusal.message),
-        notes=[Note("Warning", reason, refusal.message)],
-        error=refusal.error,
+    return replace(
+        _not_made(ask, Note("Warning", refusal.reason or "ProxyFailed", refusal.message)), error=refusal.error
     )
-
-
-def not_ready(ask: Ask, reason: str, message: str) -> Object:
-    """Return the status that says why a Service has no working proxy."""
-    return ask.status_with(condition(CONDITION_PROXY_READY, False, reason, message))
 
 
 def _status(ask: Ask, shown: Object, places: Places) -> Object:
