@@ -1,4 +1,4 @@
-"""Looks, decides, acts and reports for one Service at a time."""
+"""Looks at Services."""
 
 import asyncio
 import time
@@ -36,6 +36,8 @@ from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import egress, exposure, grouped
@@ -45,26 +47,56 @@ from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView, Timers
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Plan, Refusal, earliest
-from tsoperator.runtime.result import Result
+from tsoperator.runtime.plan import Decision, Plan, Question, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
+Seen = tuple[Ask, plans.Observed]
+"""A Service as it asks to be served, and the facts about it."""
 
-class ServiceReconciler:
-    """Makes egress Services, exposed Services, their proxies, and what they have at ProxyGroups right."""
 
-    name = "service"
+def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic) -> Kind[Seen]:
+    """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
+    view, settings = _View(proxies, client, clock), proxies.settings
 
-    def __init__(
-        self, proxies: Proxies, applier: Applier, client: KubeClient, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def decision(_service: Object, seen: Seen) -> Decision:
+        ask, observed = seen
+        wanted = plans.wanted(ask, observed, settings)
+
+        def then(keys: Keys | Refusal) -> Plan:
+            return plans.plan(ask, wanted, observed, settings, keys)
+
+        return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
+
+    def refused(_seen: Seen, service: Object, refusal: Refusal) -> Plan:
+        return plans.failed(parse(service, settings), refusal)
+
+    def reported(_service: Object, seen: Seen, plan: Plan) -> None:
+        proxies.reported(seen[0].owner, plan)
+
+    return Kind(
+        "service",
+        SERVICE,
+        view.watches,
+        view.look,
+        decision,
+        refused,
+        view.gone,
+        proxies.auth_keys,
+        view.rewritten,
+        reported,
+    )
+
+
+class _View:
+    """Looks at Services, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies, client: KubeClient, clock: Callable[[], float]) -> None:
         self._proxies = proxies
-        self._applier = applier
         self._client = client
         self._clock = clock
         self._rewrites = Rewrites()
@@ -91,28 +123,15 @@ class ServiceReconciler:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the Service named *key*."""
-        service = self._cache.get(SERVICE, key)
-        if service is None:
-            return await self._remove_orphan(Owner(PARENT_SERVICE, key))
-        ask = self._parse(service)
-        observed = await self._observe(ask)  # look
-        wanted = plans.wanted(ask, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(service, wanted, observed.children)  # (mint auth keys)
-        plan = plans.plan(ask, wanted, observed, self._settings, keys)  # ... decide
-        stored = await self._applier.act(service, plan, self._failed)  # act
+    def rewritten(self, _service: Object, seen: Seen, plan: Plan) -> None:
+        """Remember that *plan* has pointed a Service at its proxy, if it has."""
+        ask, _ = seen
         if name := plans.rewritten_to(ask, plan):
-            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], _goal(ask, name))
-        return await self._proxies.report(ask.owner, stored, plan, self._failed)  # report
+            self._rewrites.rewritten(ask.key, ask.service["metadata"]["resourceVersion"], _goal(ask, name))
 
-    def _parse(self, service: Object) -> Ask:
-        return parse(service, self._settings)
-
-    def _failed(self, service: Object, refusal: Refusal) -> Plan:
-        return plans.failed(self._parse(service), refusal)
-
-    async def _observe(self, ask: Ask) -> plans.Observed:
+    async def look(self, service: Object) -> Seen:
+        """Parse *service*, and gather the facts about it."""
+        ask = self._parse(service)
         if ask.mode is Mode.GROUP:
             await self._read_places()
         self._proxies.found(ask.owner)
@@ -127,7 +146,10 @@ class ServiceReconciler:
             holder=self._names.holder(ask.service),
         )
         reverts = await self._reverts(ask, own_name, observed.places)
-        return replace(observed, places=replace(observed.places, reverts=reverts))
+        return ask, replace(observed, places=replace(observed.places, reverts=reverts))
+
+    def _parse(self, service: Object) -> Ask:
+        return parse(service, self._settings)
 
     async def _read_places(self) -> None:
         """Read the places of all Services live, once, before this process gives a Service ports of proxies.
@@ -172,21 +194,23 @@ class ServiceReconciler:
         self._rewrites.remember_writer(ask.key, who)
         return replace(reverts, who=who)
 
-    async def _remove_orphan(self, owner: Owner) -> Result:
-        """Remove what was made for a Service that vanished without waiting for our finalizer.
+    def gone(self, key: Key) -> Plan:
+        """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
 
         What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
         the Service may be there. Then its clients are led to the Pods that take the place of others.
         """
-        self._rewrites.forget(owner.key)
-        self._view.forget(owner.key)
-        self._timers.ages(owner.key, (), self._clock())
-        places, is_gone = self._view.made_for(owner), self._cache.sees(SERVICE, owner.key.namespace)
-        kept = Plan(steps=upkeep(places))
-        plan = Plan(steps=removal(places)) if is_gone else await_newcomers(kept, places)
-        await self._applier.apply({}, plan)
-        orphan = await self._proxies.remove_orphan(SERVICE, owner)
-        return Result(earliest(orphan.requeue_after, plan.requeue_after))
+        owner = Owner(PARENT_SERVICE, key)
+        self._rewrites.forget(key)
+        self._view.forget(key)
+        self._timers.ages(key, (), self._clock())
+        places, proxy = self._view.made_for(owner), plan_orphan(self._proxies.orphan(SERVICE, owner))
+        if self._cache.sees(SERVICE, key.namespace):
+            there = Plan(steps=removal(places))
+        else:
+            there = await_newcomers(Plan(steps=upkeep(places)), places)
+        again = earliest(there.requeue_after, proxy.requeue_after)
+        return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
