@@ -16,11 +16,11 @@ from tsoperator.kube.watch import (
     Changed,
     Deleted,
     Listed,
-    Pace,
-    Refused,
     Selection,
     Update,
+    WatchDenied,
     Watching,
+    WatchPace,
     updates,
     version_number,
 )
@@ -139,7 +139,7 @@ class Cache:
         for part in self._parts():
             await part.synced.wait()
 
-    async def follow(self, client: KubeClient, pace: Pace | None = None) -> None:
+    async def follow(self, client: KubeClient, pace: WatchPace | None = None) -> None:
         """Keep everything up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts():
@@ -241,7 +241,7 @@ class _Part:
         self._kind = kind
         self._told = 0  # the version up to which the watch has yielded every change
 
-    async def follow(self, client: KubeClient, pace: Pace | None) -> None:
+    async def follow(self, client: KubeClient, pace: WatchPace | None) -> None:
         async for update in updates(client, self.source.selection, pace, self.source.slim):
             self._take(update)
             if self.known or self.source.optional:
@@ -266,7 +266,7 @@ class _Part:
                 self._hold_only(items)
             case Watching():
                 self._note_let_in()
-            case Refused(why):
+            case WatchDenied(why):
                 self._note_refused(why)
             case _:
                 self._note_let_in()

@@ -11,12 +11,12 @@ from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, PROXYGROUPPOLICY, SECRET, SERVICEMONITOR, Key, Object, labels
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Pace, Selection
+from tsoperator.kube.watch import Selection, WatchPace
 from tsoperator.runtime.cache import Cache, CacheMetrics, Source, without_managed_fields
 
 from tests.support.cluster import kube_client, running, serving, until
 
-PACE = Pace(first_retry=0.02, last_retry=0.02, unserved=0.02, refused=0.02)
+PACE = WatchPace(first_retry=0.02, last_retry=0.02, unserved=0.02, refused=0.02)
 A, B = Key("default", "a"), Key("default", "b")
 
 

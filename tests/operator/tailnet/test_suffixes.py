@@ -14,9 +14,9 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.service.egress import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.devices import ListPace
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
 from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running, until
@@ -26,7 +26,7 @@ from tests.support.tailnets import join, running_tailnets, tailnet_client, tailn
 
 OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
 LIST = "/api/v2/tailnet/-/devices"
-QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
+QUICK = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Scene:
         wanted = Suffixes(known, complete, anywhere, shared)
         await until(lambda: self.suffixes.wanted() == wanted)
 
-    def twin(self, pace: Pace = QUICK) -> Tailnet:
+    def twin(self, pace: ListPace = QUICK) -> KnownTailnet:
         """Let another object take the place of the operator's own tailnet, and return it."""
         made = tailnet_of(self.tailnets.at("").client, self.kube, self.cache, settings(), pace=pace)
         self.tailnets.register(made)
@@ -126,7 +126,7 @@ async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) ->
 
 
 async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
-    slow = scene.twin(Pace(first=0.01))
+    slow = scene.twin(ListPace(first=0.01))
     await until(lambda: not scene.suffixes.wanted().known and slow.devices.names())
     join(scene.sim.control)
     await scene.knows(OWN)

@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 
 from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
-from tsoperator.check.cluster.gather import BadCredentials, CannotLook, Control, Gatherer, deployments
+from tsoperator.check.cluster.gather import BadCredentials, CannotLook, ClusterReader, Control, deployments
 from tsoperator.check.cluster.installed import (
     Installed,
     check_pod_security,
@@ -40,7 +40,7 @@ class _Target:
     """The operator that the parts look at."""
 
     installed: Installed
-    gather: Gatherer
+    gather: ClusterReader
 
 
 async def _operator(target: _Target) -> Iterable[Finding]:
@@ -114,7 +114,7 @@ async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Find
             installed = find_installed(namespace, await deployments(client, namespace))
             if installed is None:
                 return [not_installed(namespace)]
-            return await _look(_Target(installed, Gatherer(client, session, installed)), progress)
+            return await _look(_Target(installed, ClusterReader(client, session, installed)), progress)
     except KubeError as error:
         cure = "see that `kubectl get namespaces` works with this kubeconfig (KUBECONFIG or --kubeconfig)"
         return [unseen("cluster", f"the cluster can't be looked at: {error}", cure)]

@@ -17,7 +17,7 @@ _PAGE: Final = "coredns/README.md has it for each platform"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameResolution:
     """The DNSConfigs; the nameserver's Service and Deployment, if they are there; and ConfigMaps of kube-system."""
 
     namespace: str
@@ -27,7 +27,7 @@ class Names:
     configmaps: Sequence[Object]
 
 
-def check_names(names: Names) -> Iterator[Finding]:
+def check_names(names: NameResolution) -> Iterator[Finding]:
     """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
@@ -40,7 +40,7 @@ def check_names(names: Names) -> Iterator[Finding]:
             yield _stub_domain(names, zone, addresses, dnsconfig)
 
 
-def _nameserver(names: Names, dnsconfig: str) -> Finding:
+def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
     kubectl = f"kubectl -n {names.namespace}"
     if not _addresses(names.service):
         cure = f"see the operator's log, and `kubectl describe dnsconfig {dnsconfig}`"
@@ -69,7 +69,7 @@ def _restart(dnsconfig: Object) -> str:
     return str(written["message"]) if is_due else ""
 
 
-def _stub_domain(names: Names, zone: str, addresses: Sequence[str], dnsconfig: Object) -> Finding:
+def _stub_domain(names: NameResolution, zone: str, addresses: Sequence[str], dnsconfig: Object) -> Finding:
     configs = [each for each in names.configmaps if is_dns_config(each)]
     if not configs:
         return unseen(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.objects import Object
-from tsoperator.dns.cluster.results import Refusal, StubDomain
+from tsoperator.dns.cluster.results import Obstacle, StubDomain
 
 _EARLIER: Final = "tailnet-managed"
 """The name of the server that earlier versions of any operator wrote. It counts as ours."""
@@ -25,7 +25,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
     return servers
 
 
-def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
+def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Obstacle:
     """Return *servers* with ours; fields of ours that others have set stay."""
     others = without_server(servers, owner)
     for server in others:
@@ -34,7 +34,7 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: 
                 f"server {server.get('name')!r} in {where} answers for {taken[0]}, and it isn't the operator's: "
                 "remove that server, or set spec.clusterDNS.mode to Manual"
             )
-            return Refusal("ZoneTaken", message)
+            return Obstacle("ZoneTaken", message)
     wanted = {"name": server_name(owner), "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
     live = next((server for server in servers if server not in others), None)
     if live is None:

@@ -36,7 +36,7 @@ class Query:
     timeout: float = 5.0
 
 
-Ask = Callable[[Query], Awaitable[Reply]]
+AskServer = Callable[[Query], Awaitable[Reply]]
 """Asks a question. Raises no errors: these are replies, too."""
 
 

@@ -35,8 +35,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns.cluster.address import address_of
-from tsoperator.dns.cluster.results import DNSObjects, Nothing
-from tsoperator.dns.cluster.results import Refusal as Unwritten
+from tsoperator.dns.cluster.results import DNSObjects, Nothing, Obstacle
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -48,7 +47,7 @@ from tsoperator.dns.nameserver import (
     program_error,
     reads_shards,
 )
-from tsoperator.dns.probe.answers import NOT_ASKED, Verdict, cluster_dns_condition
+from tsoperator.dns.probe.answers import NOT_ASKED, ServerVerdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.runtime.ownership import owner_reference
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
@@ -92,9 +91,9 @@ class Observed:
     deployment: Object | None = None
     dns: DNSObjects | None = None
     """The objects that the cluster's DNS reads; None if the API server doesn't let the operator see it."""
-    verdicts: Sequence[Verdict] | None = None
+    verdicts: Sequence[ServerVerdict] | None = None
     """The answers of the cluster's DNS; None if it hasn't been asked yet."""
-    nameserver: Verdict | None = None
+    nameserver: ServerVerdict | None = None
     """The answers of the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
@@ -106,7 +105,7 @@ class Observed:
 
 def cluster_dns(
     obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings
-) -> clusterdns.Outcome:
+) -> clusterdns.ClusterDNSPlan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs of the cluster's DNS; nothing if it doesn't count.
 
     When a DNSConfig ends, our stub domain goes, unless another DNSConfig takes it over.
@@ -114,21 +113,21 @@ def cluster_dns(
     first = elected(observed.dnsconfigs)
     if is_deleting(obj):
         if first is not None and not isinstance(DNSConfig.parse(first), Invalid) and not program_error(first):
-            return clusterdns.Outcome()
+            return clusterdns.ClusterDNSPlan()
         return clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if isinstance(dnsconfig, Invalid) or program_error(obj) or (first is not None and uid(first) != uid(obj)):
-        return clusterdns.Outcome()
+        return clusterdns.ClusterDNSPlan()
     zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
     if not zones or not address:
-        return clusterdns.Outcome()
-    nameserver = clusterdns.Nameserver(address, _problem(observed, settings))
+        return clusterdns.ClusterDNSPlan()
+    nameserver = clusterdns.NameserverHealth(address, _problem(observed, settings))
     return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
 
 
 def plan(
     obj: Object,
     dnsconfig: DNSConfig | Invalid,
-    dns: clusterdns.Outcome,
+    dns: clusterdns.ClusterDNSPlan,
     observed: Observed,
     settings: Settings,
 ) -> Plan:
@@ -174,7 +173,7 @@ def plan(
     )
 
 
-def _farewell(obj: Object, dns: clusterdns.Outcome, observed: Observed) -> Plan:
+def _farewell(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
     """Return what ends a DNSConfig: *dns* says how our stub domain goes.
 
     The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. A DNSConfig doesn't
@@ -197,9 +196,9 @@ def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -
     return replace(_unconfigured(whole, result), error=refusal.error)
 
 
-def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
+def _unconfigured(obj: Object, result: Obstacle | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    notes = _notes(clusterdns.Outcome(result=result))
+    notes = _notes(clusterdns.ClusterDNSPlan(result=result))
     return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
@@ -277,7 +276,7 @@ def _has_ready_pod(observed: Observed) -> bool:
     return bool(((observed.deployment or {}).get("status") or {}).get("readyReplicas"))
 
 
-def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) -> Object:
+def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDNSPlan) -> Object:
     """Return the status of *obj* with these *conditions*, and with what is said of the cluster's DNS."""
     status = obj.get("status") or {}
     if dns.result is not None:
@@ -287,9 +286,9 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) 
     return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
 
 
-def _notes(dns: clusterdns.Outcome) -> list[Note]:
+def _notes(dns: clusterdns.ClusterDNSPlan) -> list[Note]:
     """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
-    wrong = dns.result if isinstance(dns.result, Unwritten) else None
+    wrong = dns.result if isinstance(dns.result, Obstacle) else None
     notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []
     if dns.overwritten and (wrong is None or wrong.message != dns.overwritten):
         notes.append(Note("Warning", clusterdns.OVERWRITTEN, dns.overwritten))

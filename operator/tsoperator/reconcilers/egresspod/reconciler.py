@@ -21,7 +21,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.egresspod import desired
-from tsoperator.reconcilers.egresspod.probes import Prober
+from tsoperator.reconcilers.egresspod.probes import GateProber
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -39,7 +39,9 @@ class EgressPodReconciler:
 
     name = "egresspod"
 
-    def __init__(self, cache: Cache, applier: Applier, client: KubeClient, prober: Prober, settings: Settings) -> None:
+    def __init__(
+        self, cache: Cache, applier: Applier, client: KubeClient, prober: GateProber, settings: Settings
+    ) -> None:
         self._cache = cache
         self._applier = applier
         self._client = client
@@ -66,7 +68,7 @@ class EgressPodReconciler:
             return DONE  # a change of an EndpointSlice enqueues the Pod
         return await self._open(key, question)  # report
 
-    def _question(self, pod: Object) -> desired.Question | None:
+    def _question(self, pod: Object) -> desired.GateQuestion | None:
         group = desired.group_of(pod)
         config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
         observed = desired.Observed(
@@ -77,7 +79,7 @@ class EgressPodReconciler:
         )
         return desired.question(pod, observed, self._settings.cluster_domain)
 
-    async def _open(self, key: Key, question: desired.Question) -> Result:
+    async def _open(self, key: Key, question: desired.GateQuestion) -> Result:
         """Write the condition on the live Pod, because the cache keeps only a part of its status."""
         with suppress(NotFound):  # it has gone, or has gone meanwhile
             pod = await self._client.get(POD, key)

@@ -63,7 +63,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TailnetVerdict:
     """Whether a Tailnet can be used, and why not. It is judged again in *seconds*; None waits for a change."""
 
     reason: str
@@ -76,7 +76,7 @@ class Verdict:
         return self.reason == VALID
 
 
-GOOD: Final = Verdict(VALID, VALID, DAY)
+GOOD: Final = TailnetVerdict(VALID, VALID, DAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Observed:
     The verdict is due again in *seconds*.
     """
 
-    verdict: Verdict | None
+    verdict: TailnetVerdict | None
     users: Sequence[str] = ()
     seconds: float | None = None
 
@@ -109,50 +109,52 @@ def login_url(tailnet: Tailnet) -> str:
     return (tailnet.spec.login_url or DEFAULT_CONTROL_URL).removesuffix("/")
 
 
-def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
+def violation(tailnet: Tailnet | Invalid) -> TailnetVerdict | None:
     """Return what is wrong with the Tailnet itself."""
     if isinstance(tailnet, Invalid):
-        return Verdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
+        return TailnetVerdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
     if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
-        return Verdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
+        return TailnetVerdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
     return None
 
 
-def credentials(key: Key, secret: Object | None) -> Given | Verdict:
+def credentials(key: Key, secret: Object | None) -> Given | TailnetVerdict:
     """Return what the Secret named *key* gives, or what is wrong with it."""
     name = f'Secret "{key.name}"'
     fields = "client_id, and client_secret or audience"
     if secret is None:
         where = f'does not exist in namespace "{key.namespace}"'
-        return Verdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
+        return TailnetVerdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
     data = _mapping(secret.get("data"))
     if not data:
-        return Verdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
+        return TailnetVerdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
     given = {field: _text(data.get(field)) for field in ("client_id", "client_secret", "audience")}
     if not given["client_id"]:
         words = "is missing the client_id field: it is the ID of an OAuth client of that tailnet"
-        return Verdict(INVALID_SECRET, f"{name} {words}", SOON)
+        return TailnetVerdict(INVALID_SECRET, f"{name} {words}", SOON)
     if given["audience"]:
         return Given(given["client_id"], audience=given["audience"])
     if given["client_secret"]:
         return Given(given["client_id"], SecretStr(given["client_secret"]))
     words = "must contain either a client_secret or an audience field: the secret of the OAuth client, or the audience"
-    return Verdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
+    return TailnetVerdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
 
 
-def verdict(probe: Probe, ours: Mapping[str, str]) -> Verdict:
+def verdict(probe: Probe, ours: Mapping[str, str]) -> TailnetVerdict:
     """Return what *probe* means.
 
     *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
     of another one.
     """
     if not probe.failures:
-        return GOOD if _is_theirs(probe.devices, ours) else Verdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
+        return (
+            GOOD if _is_theirs(probe.devices, ours) else TailnetVerdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
+        )
     message = "\n".join(each.message for each in probe.failures)
     if all(each.passes for each in probe.failures):
-        return Verdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
+        return TailnetVerdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
     reason = next((each.reason for each in probe.failures if each.reason), INVALID_OAUTH)
-    return Verdict(reason, message, SOON)
+    return TailnetVerdict(reason, message, SOON)
 
 
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
@@ -181,7 +183,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
     if judged is None:  # it goes, and nothing uses it
         return Plan(release=FINALIZER)
     if is_deleting(obj):
-        judged = Verdict(IN_USE, _still_used(observed.users, judged))
+        judged = TailnetVerdict(IN_USE, _still_used(observed.users, judged))
     conditions = (obj.get("status") or {}).get("conditions") or []
     generation = int(obj["metadata"].get("generation", 0))
     wanted = condition(CONDITION_TAILNET_READY, judged.is_good, judged.reason, judged.message, generation)
@@ -217,7 +219,7 @@ def was_good(obj: Object) -> bool:
     return has_finalizer(obj, FINALIZER)
 
 
-def _still_used(users: Sequence[str], judged: Verdict) -> str:
+def _still_used(users: Sequence[str], judged: TailnetVerdict) -> str:
     cure = "" if judged.is_good else f". If you can, mend it before: {judged.message}"
     return (
         f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(users)}. Delete them, so that "

@@ -27,7 +27,7 @@ from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
+from tsoperator.reconcilers.tailnet.desired import Given, Observed, TailnetVerdict
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -63,7 +63,7 @@ class _Judged:
     """
 
     basis: _Basis
-    verdict: Verdict
+    verdict: TailnetVerdict
     until: float
     client: TailnetClient | None = None
     credentials: ClientCredentials | None = None
@@ -147,7 +147,7 @@ class TailnetReconciler:
     async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
         """Return the verdict on the credentials in the Secret named *key*, as it is now."""
         given = desired.credentials(key, await self._secret(key))
-        if isinstance(given, Verdict):
+        if isinstance(given, TailnetVerdict):
             return self._remembered(basis, given)
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
@@ -159,7 +159,7 @@ class TailnetReconciler:
     def _remembered(
         self,
         basis: _Basis,
-        verdict: Verdict,
+        verdict: TailnetVerdict,
         client: TailnetClient | None = None,
         credentials: ClientCredentials | None = None,
     ) -> _Judged:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.names import Names, check_names
+from tsoperator.check.cluster.names import NameResolution, check_names
 
 from tests.support.objects import deleting
 
@@ -22,16 +22,16 @@ def coredns(address: str) -> list[Object]:
 
 def names(
     service: Object | None = SERVICE, deployment: Object | None = UP, configmaps: list[Object] | None = None
-) -> Names:
+) -> NameResolution:
     found = coredns("10.96.0.53") if configmaps is None else configmaps
-    return Names("tailscale", [DNSCONFIG], service, deployment, found)
+    return NameResolution("tailscale", [DNSCONFIG], service, deployment, found)
 
 
 CASES = {
     "well": (names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod\n", ""),
     "two Pods": (names(deployment={"status": {"readyReplicas": 2}}), ["ok", "ok"], "with 2 ready Pods", ""),
     "two addresses": (names(DUAL, configmaps=coredns("fd00::53")), ["ok", "ok"], "at fd00::53 for ts.net", ""),
-    "no DNSConfig": (Names("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
+    "no DNSConfig": (NameResolution("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
     "a DNSConfig that goes": (replace(names(None), dnsconfigs=[deleting(DNSCONFIG)]), ["ok"], "no DNSConfig", ""),
     "no Service": (names(None), ["FAILED"], "ts-dns has no Service with an address", "describe dnsconfig ts-dns"),
     "no address": (names({"spec": {"clusterIP": "None"}}), ["FAILED"], "no Service with an address", "dnsconfig"),
@@ -68,7 +68,7 @@ CASES = {
 
 @pytest.mark.parametrize(("looked_at", "verdicts", "words", "cure"), CASES.values(), ids=CASES)
 def test_names_resolve_if_nameserver_and_stub_domain_are_right(
-    looked_at: Names, verdicts: list[str], words: str, cure: str
+    looked_at: NameResolution, verdicts: list[str], words: str, cure: str
 ) -> None:
     found = [*check_names(looked_at)]
     assert [each.verdict.value for each in found] == verdicts

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Kind, Platform, find_platform
-from tsoperator.dns.cluster.results import DNSObjects, Refusal
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.cluster.serverblock import Listening
 
 from tests.operator.dns.cluster.objects import CONF, OPENSHIFT, configmap, platform_of, workload
@@ -126,11 +126,11 @@ def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_t
     wanted: str | None,
 ) -> None:
     refusal = find_platform(DNSObjects([PLAIN, KUBE_DNS], workloads=[workload("dns-base")]), wanted)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == "NotPermitted"
     assert "set operatorConfig.clusterDNSConfigMap of the chart to dns-base" in refusal.message
     gone = find_platform(DNSObjects([KUBE_DNS], workloads=[workload("coredns")]))
-    assert gone == Refusal("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
+    assert gone == Obstacle("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
 
 
 def test_the_command_restarts_what_runs_coredns() -> None:
@@ -154,7 +154,7 @@ BAD = {
 @pytest.mark.parametrize(("wanted", "message"), BAD.items())
 def test_a_platform_that_is_asked_for_but_not_there_is_a_reason_with_the_cure(wanted: str, message: str) -> None:
     objects = [KUBE_DNS] if wanted == "CoreDNS" else [PLAIN, CUSTOM]
-    assert find_platform(DNSObjects(objects), wanted) == Refusal("PlatformMissing", message)
+    assert find_platform(DNSObjects(objects), wanted) == Obstacle("PlatformMissing", message)
 
 
 UNKNOWN = (
@@ -177,6 +177,6 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
 )
 def test_a_platform_that_cannot_be_read_is_a_reason(found: list[Object], reason: str, message: str) -> None:
     refusal = find_platform(DNSObjects(found))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == reason
     assert message in refusal.message

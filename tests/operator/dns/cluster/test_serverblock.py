@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.dns.cluster.corefile import parse
-from tsoperator.dns.cluster.results import Refusal, StubDomain
+from tsoperator.dns.cluster.results import Obstacle, StubDomain
 from tsoperator.dns.cluster.serverblock import (
     BEGIN,
     END,
@@ -120,7 +120,7 @@ DAMAGED = {
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_lines_are_left_alone(text: str) -> None:
     refusal = with_block(text, "here", STUB, EVERYWHERE, OWNER)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == "BlockDamaged"
     assert (without_block(text, "here", OWNER), taken_by(text, "here", STUB, EVERYWHERE, OWNER)) == (refusal, refusal)
 
@@ -130,13 +130,13 @@ def test_a_refusal_says_where_damaged_lines_begin() -> None:
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
-    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Refusal("BlockDamaged", message)
+    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Obstacle("BlockDamaged", message)
 
 
 def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
     text = f"{OURS}example.org {{\n"
     message = "line 11: the server block that begins here has no closing brace; add }"
-    refusal = Refusal("CorefileUnreadable", f"here can't be read, so it stays as it is: {message}")
+    refusal = Obstacle("CorefileUnreadable", f"here can't be read, so it stays as it is: {message}")
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == refusal
     assert without_block(text, "here", OWNER) == refusal
     assert taken_by(text, "here", STUB, EVERYWHERE, OWNER) == refusal
@@ -163,7 +163,7 @@ PLUGINS = {
 def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken: str) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
-    refusal = Refusal(
+    refusal = Obstacle(
         "ZoneTaken",
         f"line 3 of here, has plugin {name} for {taken}, which a server block of the operator would end: remove it, or "
         "set spec.clusterDNS.mode to Manual",
@@ -204,7 +204,7 @@ def test_a_refusal_names_the_line_and_the_zone() -> None:
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
     )
     text = f"{ROOT}\ntail1234.ts.net {{\n}}\n"
-    assert taken_by(text, "ConfigMap a, key b", STUB, EVERYWHERE, OWNER) == Refusal("ZoneTaken", message)
+    assert taken_by(text, "ConfigMap a, key b", STUB, EVERYWHERE, OWNER) == Obstacle("ZoneTaken", message)
 
 
 LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
@@ -232,7 +232,7 @@ def test_the_block_of_another_operator_for_our_zone_is_left_to_it() -> None:
         "is that of the operator in namespace lab: remove it if that operator is gone, or set spec.clusterDNS.mode to "
         "Manual"
     )
-    assert taken_by(text, "here", STUB, EVERYWHERE, OWNER) == Refusal("ZoneTaken", message)
+    assert taken_by(text, "here", STUB, EVERYWHERE, OWNER) == Obstacle("ZoneTaken", message)
     assert without_block(text, "here", OWNER) == text
 
 
@@ -261,7 +261,7 @@ def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, 
 def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
     edited = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     before = without_block(text, "here", OWNER)
-    if isinstance(edited, Refusal):
+    if isinstance(edited, Obstacle):
         assert before in (edited, text)
     else:
         assert without_block(edited, "here", OWNER) == before

@@ -34,7 +34,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.devices import ListPace
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
@@ -65,7 +65,7 @@ async def make_namespaces(world: World, *names: str) -> None:
 
 
 @asynccontextmanager
-async def running_services(world: World, pace: Pace | None = None, **changes: Any) -> AsyncIterator[None]:
+async def running_services(world: World, pace: ListPace | None = None, **changes: Any) -> AsyncIterator[None]:
     """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block.
 
     Devices are listed at this *pace*.

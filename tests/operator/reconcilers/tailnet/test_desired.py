@@ -9,7 +9,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, TAILNET, Key, Object
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import GOOD, SOON, Failure, Given, Observed, Probe, Verdict
+from tsoperator.reconcilers.tailnet.desired import GOOD, SOON, Failure, Given, Observed, Probe, TailnetVerdict
 from tsoperator.runtime.plan import Note, Plan, Refusal
 
 from tests.support.objects import condition_of, deleting, held, obj
@@ -76,7 +76,7 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
 def test_a_bad_secret_is_told_with_what_it_lacks_and_read_again(found: Object | None, words: str) -> None:
     told = desired.credentials(KEY, found)
-    assert isinstance(told, Verdict)
+    assert isinstance(told, TailnetVerdict)
     assert (told.reason, told.seconds, told.is_good) == ("InvalidSecret", SOON if found else None, False)
     assert words in told.message
 
@@ -105,14 +105,14 @@ OURS = {f"n{number}": f"gate-{number}.tail5678.ts.net" for number in range(22)}
 
 
 UNSUPPORTED = Failure("no", "Unsupported")
-PROBES: dict[str, tuple[Probe, Mapping[str, str], Verdict]] = {
+PROBES: dict[str, tuple[Probe, Mapping[str, str], TailnetVerdict]] = {
     "all works": (Probe((), {"n1": HERE}), {}, GOOD),
-    "one is refused": (Probe([DENIED]), {}, Verdict("InvalidOAuth", "403", SOON)),
-    "all are refused": (Probe([DENIED, Failure("404")]), {}, Verdict("InvalidOAuth", "403\n404", SOON)),
-    "away": (Probe([AWAY, AWAY]), {}, Verdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
-    "refused, then away": (Probe([DENIED, AWAY]), {}, Verdict("InvalidOAuth", "403\n503", SOON)),
-    "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, Verdict("Unsupported", "403\nno", SOON)),
-    "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, Verdict("InvalidOAuth", "403", SOON)),
+    "one is refused": (Probe([DENIED]), {}, TailnetVerdict("InvalidOAuth", "403", SOON)),
+    "all are refused": (Probe([DENIED, Failure("404")]), {}, TailnetVerdict("InvalidOAuth", "403\n404", SOON)),
+    "away": (Probe([AWAY, AWAY]), {}, TailnetVerdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
+    "refused, then away": (Probe([DENIED, AWAY]), {}, TailnetVerdict("InvalidOAuth", "403\n503", SOON)),
+    "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, TailnetVerdict("Unsupported", "403\nno", SOON)),
+    "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, TailnetVerdict("InvalidOAuth", "403", SOON)),
     "our device, renamed": (Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), OURS, GOOD),
     "our devices are deleted": (Probe((), {"n99": "X.TAIL5678.ts.net."}), OURS, GOOD),
     "no device of ours so far": (Probe((), {"n99": ELSEWHERE}), {}, GOOD),
@@ -121,7 +121,7 @@ PROBES: dict[str, tuple[Probe, Mapping[str, str], Verdict]] = {
 
 @pytest.mark.parametrize(("probe", "ours", "verdict"), PROBES.values(), ids=PROBES)
 def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(
-    probe: Probe, ours: Mapping[str, str], verdict: Verdict
+    probe: Probe, ours: Mapping[str, str], verdict: TailnetVerdict
 ) -> None:
     assert desired.verdict(probe, ours) == verdict
 
@@ -143,7 +143,7 @@ def test_a_good_tailnet_is_held_and_ready() -> None:
     assert desired.refusal(made) == ""
 
 
-BAD = Verdict("InvalidOAuth", "403: no", SOON)
+BAD = TailnetVerdict("InvalidOAuth", "403: no", SOON)
 
 
 def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
@@ -152,7 +152,7 @@ def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
     assert (condition_of(made)["status"], desired.refusal(made)) == ("False", "403: no")
     told = {**tailnet(), "status": made.status}
     assert desired.plan(told, Observed(BAD)).notes == []
-    assert desired.plan(told, Observed(Verdict("InvalidOAuth", "401", SOON))).notes != []
+    assert desired.plan(told, Observed(TailnetVerdict("InvalidOAuth", "401", SOON))).notes != []
 
 
 def test_other_conditions_of_a_tailnet_stay() -> None:
@@ -167,7 +167,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 
 @pytest.mark.parametrize("verdict", [GOOD, BAD], ids=["good", "bad"])
-def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: Verdict) -> None:
+def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: TailnetVerdict) -> None:
     made = desired.plan(deleting(held(tailnet())), Observed(verdict, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
