@@ -42,10 +42,10 @@ from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, read_replica
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.secret import slim
-from tsoperator.reconcilers.tailnet.desired import TailnetVerdict, credentials, login_url, secret_name, violation
 from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.ownership import owner_of
+from tsoperator.tailnet.credentials import TailnetVerdict, credentials, login_url, secret_name, violation
 from tsoperator.tailnet.preflight import Findings, Preflight
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError

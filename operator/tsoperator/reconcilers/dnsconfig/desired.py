@@ -1,10 +1,10 @@
-"""Decides what a DNSConfig needs: the nameserver's Deployment, Service, ServiceAccount and rights."""
+"""Decides what a DNSConfig needs, and what its status says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
+from tsnameserver.records import MAX_SHARDS
 
 from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import (
@@ -15,18 +15,10 @@ from tsoperator.api.names import (
     FINALIZER,
     LABEL_APP,
     LABEL_MANAGED,
-    MANAGED,
     NAMESERVER,
 )
 from tsoperator.api.objects import (
-    DEPLOYMENT,
-    DNSCONFIG,
-    ROLE,
-    ROLEBINDING,
-    SERVICE,
-    SERVICEACCOUNT,
     Object,
-    Resource,
     annotations,
     is_deleting,
     labels,
@@ -34,6 +26,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.dns import children
 from tsoperator.dns.cluster.address import address_of
 from tsoperator.dns.cluster.results import DNSObjects, Nothing, Obstacle
 from tsoperator.dns.nameserver import (
@@ -43,32 +36,20 @@ from tsoperator.dns.nameserver import (
     default_image,
     elected,
     nameserver_image,
-    nameserver_labels,
     program_error,
     reads_shards,
 )
 from tsoperator.dns.probe.answers import NOT_ASKED, ServerVerdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig import clusterdns
-from tsoperator.runtime.ownership import owner_reference
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
-
-_PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
-_HEALTH_PORT: Final = 9002
-_METRICS_PORT: Final = 9153
-_SNAPSHOT: Final = "snapshot"
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
 _ZONES_SOON: Final = 1.0
 """In how many seconds to look again whether zones are known. Nothing tells when the first list has been awaited for too
 long."""
-_DRAIN: Final = 10
-"""Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
-that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
-_SETTLE: Final = 5
-"""Seconds for which a new Pod is ready before the one that it replaces stops: nodes may take that long to know it."""
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
@@ -148,25 +129,26 @@ def plan(
             f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two",
         )
     image = nameserver_image(obj, dnsconfig, settings)
-    children = [
-        _service(dnsconfig, settings, observed),  # first: whatever else is refused, the Service gets its address
-        _service_account(dnsconfig, settings),
-        _role(dnsconfig, settings),
-        _role_binding(dnsconfig, settings),
-        _deployment(dnsconfig, image, settings),
+    wanted = [
+        # The Service is first: whatever else is refused, it gets its address.
+        children.service(dnsconfig, settings, observed.service, observed.address, selects_ours=_selects_ours(observed)),
+        children.service_account(dnsconfig, settings),
+        children.role(dnsconfig, settings),
+        children.role_binding(dnsconfig, settings),
+        children.deployment(dnsconfig, image, settings),
     ]
     zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
-        kept = children if observed.service else children[1:]
+        kept = wanted if observed.service else wanted[1:]
         return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
-        return Plan(hold=FINALIZER, steps=[*map(Child, children)])
+        return Plan(hold=FINALIZER, steps=[*map(Child, wanted)])
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
     return Plan(
         hold=FINALIZER,
-        steps=[*map(Child, children), *dns.steps],
+        steps=[*map(Child, wanted), *dns.steps],
         notes=_notes(dns),
         status=status,
         requeue_after=dns.again,
@@ -276,6 +258,23 @@ def _has_ready_pod(observed: Observed) -> bool:
     return bool(((observed.deployment or {}).get("status") or {}).get("readyReplicas"))
 
 
+def _selects_ours(observed: Observed) -> bool:
+    """Tell whether the Service leads to our Pods alone: one is ready, and a Pod of the Go operator is about to stop.
+
+    That Pod exits at once, while nodes still send to it. So the Service leaves it out before that, but only for these
+    seconds: a Go operator that comes back leaves the selector as it is.
+    """
+    if observed.deployment is None:
+        return False
+    metadata, spec = observed.deployment["metadata"], observed.deployment["spec"]
+    status = observed.deployment.get("status") or {}
+    total, updated, ready = (int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "readyReplicas"))
+    of_ours = LABEL_MANAGED in labels(spec["template"]) and status.get("observedGeneration") == metadata.get(
+        "generation"
+    )
+    return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
+
+
 def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDNSPlan) -> Object:
     """Return the status of *obj* with these *conditions*, and with what is said of the cluster's DNS."""
     status = obj.get("status") or {}
@@ -346,157 +345,3 @@ def _with_conditions(obj: Object, *wanted: Object) -> Object:
 
 def _generation(obj: Object) -> int:
     return int(obj["metadata"].get("generation", 0))
-
-
-def _child(dnsconfig: DNSConfig, settings: Settings, resource: Resource, content: Mapping[str, object]) -> Object:
-    name = dnsconfig.metadata.name
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {
-            "namespace": settings.namespace,
-            "name": NAMESERVER,
-            "labels": nameserver_labels(name, settings.namespace),
-            "ownerReferences": [owner_reference(DNSCONFIG, name, dnsconfig.metadata.uid)],
-        },
-        **content,
-    }
-
-
-def _service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    return _child(dnsconfig, settings, SERVICEACCOUNT, {})
-
-
-def _role(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
-    return _child(dnsconfig, settings, ROLE, {"rules": [rule]})
-
-
-def _role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": NAMESERVER}
-    subject = {"kind": SERVICEACCOUNT.kind, "name": NAMESERVER, "namespace": settings.namespace}
-    return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": role, "subjects": [subject]})
-
-
-def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Object:
-    """Return the Service; the cluster IP in the DNSConfig counts only at creation, because it can't be changed."""
-    live = observed.service
-    spec: Object = {
-        "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if _replaces_another(observed) else {})},
-        "ports": [
-            {"name": "udp", "port": 53, "targetPort": _PORT, "protocol": "UDP"},
-            {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
-        ],
-    }
-    asked = dnsconfig.spec.nameserver.service.cluster_ip or observed.address
-    if cluster_ip := live["spec"].get("clusterIP") if live else asked:
-        spec["clusterIP"] = cluster_ip
-    return _child(dnsconfig, settings, SERVICE, {"spec": spec})
-
-
-def _replaces_another(observed: Observed) -> bool:
-    """Tell whether a Pod of ours is ready, and one of the Go operator's nameserver is about to be stopped.
-
-    The Go operator's Pod exits at once, while nodes still send to it. So the Service selects only our Pods before that,
-    but only for these seconds: a Go operator that comes back leaves the selector as it is.
-    """
-    if observed.deployment is None:
-        return False
-    metadata, spec = observed.deployment["metadata"], observed.deployment["spec"]
-    status = observed.deployment.get("status") or {}
-    total, updated, ready = (int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "readyReplicas"))
-    of_ours = LABEL_MANAGED in labels(spec["template"]) and status.get("observedGeneration") == metadata.get(
-        "generation"
-    )
-    return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
-
-
-def _deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings) -> Object:
-    nameserver = dnsconfig.spec.nameserver
-    container: Object = {
-        "name": NAMESERVER,
-        "image": image.reference,
-        "imagePullPolicy": "IfNotPresent",
-        "ports": [
-            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
-            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
-        ],
-        "volumeMounts": [{"name": CONFIGMAP_NAME, "mountPath": "/config"}],
-    }
-    strategy: Object = {"type": "Recreate"}
-    pace: Object = {}
-    pod_labels = {LABEL_APP: NAMESERVER}
-    volume: Object
-    if image.program is not Program.OURS:  # this form suits both programs
-        volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
-    else:
-        volume = {"name": _SNAPSHOT, "emptyDir": {}}
-        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
-        container |= _our_container(settings)
-        pace = {"minReadySeconds": _SETTLE}
-        pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
-    pod: Object = {
-        "containers": [container],
-        "restartPolicy": "Always",
-        "serviceAccount": NAMESERVER,
-        "serviceAccountName": NAMESERVER,
-        "volumes": [volume],
-    }
-    pod |= _placement(dnsconfig)
-    spec = {
-        "replicas": nameserver.replicas,
-        "revisionHistoryLimit": 5,
-        "selector": {"matchLabels": {LABEL_APP: NAMESERVER}},
-        "strategy": strategy,
-        **pace,
-        "template": {"metadata": {"labels": pod_labels}, "spec": pod},
-    }
-    return _child(dnsconfig, settings, DEPLOYMENT, {"spec": spec})
-
-
-def _our_container(settings: Settings) -> Object:
-    """Return the fields of the container that only our nameserver's image supports.
-
-    It has probes and the operator's log format, and needs neither root nor a writable file system. It follows the API
-    server, so it needs no mounted records. It keeps a snapshot of them on a volume, because another container in the
-    same Pod may have to start while the API server is away. A variable says where, because earlier versions of the
-    image ignore one, but exit if they get a flag that they don't know.
-    """
-    env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
-    if settings.log_format != "text":
-        env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
-    if settings.nameserver_log_queries:
-        env.append({"name": "TSNAMESERVER_LOG_QUERIES", "value": settings.nameserver_log_queries})
-    return {
-        "env": env,
-        "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],
-        "args": [f"--drain={_DRAIN}"],
-        "ports": [
-            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
-            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
-            {"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT},
-            {"name": "metrics", "protocol": "TCP", "containerPort": _METRICS_PORT},
-        ],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "failureThreshold": 6},
-        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-
-
-def _placement(dnsconfig: DNSConfig) -> Object:
-    pod = dnsconfig.spec.nameserver.pod
-    fields: Object = {
-        "affinity": pod.affinity,
-        "imagePullSecrets": list(pod.image_pull_secrets),
-        "nodeSelector": dict(pod.node_selector),
-        "tolerations": list(pod.tolerations),
-    }
-    return {name: value for name, value in fields.items() if value}
