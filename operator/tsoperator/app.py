@@ -184,15 +184,15 @@ class Parts(NamedTuple):
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
     client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     return [
         ServiceReconciler(proxies, applier, client),
         IngressReconciler(proxies, applier, now=applier.now),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
-        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
+        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
+        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.current),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
@@ -281,5 +281,5 @@ def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
 
 
 def _unsynced(cache: Cache) -> str:
-    waiting = cache.unsynced()
+    waiting = cache.unsynced_selections()
     return f"not listed yet: {', '.join(waiting)}" if waiting else ""

@@ -122,11 +122,11 @@ class Cache:
         """
         self._kinds[resource].deletion_listeners.append(listener)
 
-    def unsynced(self) -> list[str]:
+    def unsynced_selections(self) -> list[str]:
         """Return the selections whose objects have not been listed yet."""
         return [str(part.source.selection) for part in self._parts() if not part.synced.is_set()]
 
-    def refused(self) -> list[Selection]:
+    def refused_selections(self) -> list[Selection]:
         """Return the selections whose objects the API server does not let us see now."""
         return [part.source.selection for part in self._parts() if part.refused]
 
@@ -160,7 +160,7 @@ class CacheMetrics(Collector):
         refused = GaugeMetricFamily(
             "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
         )
-        for resource, namespace in {(str(each.resource), each.namespace) for each in self._cache.refused()}:
+        for resource, namespace in {(str(each.resource), each.namespace) for each in self._cache.refused_selections()}:
             refused.add_metric([resource, namespace], 1)
         yield refused
 

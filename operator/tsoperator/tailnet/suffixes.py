@@ -47,7 +47,7 @@ class KnownSuffixes:
         cache.listen(SERVICE, self._look_for_shared)
         tailnets.listen_to_names(self._tell)
 
-    def wanted(self) -> Suffixes:
+    def current(self) -> Suffixes:
         """Return what is known now, and let the lists be read soon that have shown no device yet."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()

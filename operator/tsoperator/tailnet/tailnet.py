@@ -213,7 +213,7 @@ class Tailnets:
         self._end(tailnet.name)
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
-            tailnet.devices.listen(_telling(tailnet.name, listener))
+            tailnet.devices.listen(_object_listener(tailnet.name, listener))
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
@@ -337,7 +337,7 @@ class Tailnets:
             return
         self._listeners.append(listener)
         for each in self._tailnets.values():
-            each.devices.listen(_telling(each.name, listener))
+            each.devices.listen(_object_listener(each.name, listener))
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
         """Call *listener* when a tailnet comes or goes, and when the names of a tailnet's devices change."""
@@ -408,7 +408,7 @@ def _is_headscales(device_id: str) -> bool:
     return device_id.isdecimal()
 
 
-def _telling(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:
+def _object_listener(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:
     def tell(old: Device | None, new: Device | None) -> None:
         listener(*(device_object(tailnet, each) if each else None for each in (old, new)))
 

@@ -28,7 +28,7 @@ from tsoperator.dns.cluster.platforms import (
     restart_of,
 )
 from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
-from tsoperator.dns.cluster.serverblock import taken_by, taken_by_plugin, with_block, without_block
+from tsoperator.dns.cluster.serverblock import corefile_obstacle, plugin_obstacle, with_block, without_block
 from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, without_zones
 from tsoperator.runtime.plan import Creation, Deletion, Patch
 
@@ -51,11 +51,11 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
         case Kind.KUBE_DNS:
             found = configmap(objects, KUBE_DNS)
             if found is None:
-                return _gone(platform)
+                return _gone_obstacle(platform)
             return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub, owner))
         case Kind.OPENSHIFT:
             if objects.openshift is None:
-                return _gone(platform)
+                return _gone_obstacle(platform)
             servers = servers_of(objects.openshift)
             wanted = with_server(servers, platform.where, stub, owner)
             return wanted if isinstance(wanted, Obstacle) else _openshift(servers, wanted)
@@ -91,7 +91,7 @@ def _restart(objects: DNSObjects) -> str:
     return "" if isinstance(found, Obstacle) else restart_of(objects, *found)
 
 
-def _gone(platform: Platform) -> Obstacle:
+def _gone_obstacle(platform: Platform) -> Obstacle:
     return Obstacle("PlatformMissing", f"{platform.where}, isn't there any more: set spec.clusterDNS.platform")
 
 
@@ -99,12 +99,12 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, ow
     """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
     found = configmap(objects, platform.key.name)
     if platform.kind is Kind.CORE_DNS and COREFILE not in data_of(found):
-        return _gone(platform)
+        return _gone_obstacle(platform)
     for where, text in corefiles(objects):
-        if taken := taken_by(text, where, stub, platform.at, owner):
+        if taken := corefile_obstacle(text, where, stub, platform.at, owner):
             return taken
     for where, plugins in overrides(objects):
-        if taken := taken_by_plugin(plugins, where, stub.zones):
+        if taken := plugin_obstacle(plugins, where, stub.zones):
             return taken
     edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at, owner)
     if found is not None or isinstance(edited, Obstacle):

@@ -39,7 +39,9 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: 
     live = next((server for server in servers if server not in others), None)
     if live is None:
         return [*servers, wanted]
-    return [_merged(server, wanted) if server is live else server for server in servers if server in (live, *others)]
+    return [
+        _merged_server(server, wanted) if server is live else server for server in servers if server in (live, *others)
+    ]
 
 
 def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
@@ -47,6 +49,6 @@ def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
     return [server for server in servers if server.get("name") not in (_EARLIER, server_name(owner))]
 
 
-def _merged(live: Object, wanted: Object) -> Object:
+def _merged_server(live: Object, wanted: Object) -> Object:
     forward: dict[str, Any] = live.get("forwardPlugin") or {}
     return {**live, **wanted, "forwardPlugin": {**forward, **wanted["forwardPlugin"]}}

@@ -13,7 +13,7 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.dns.cluster.corefile import Corefile, CorefileError, Directive, parse_plugins
 from tsoperator.dns.cluster.nodecache import bypass
 from tsoperator.dns.cluster.results import DNSObjects, Obstacle
-from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read
+from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read_corefile
 
 NAMESPACE: Final = "kube-system"
 COREDNS: Final = "coredns"
@@ -99,11 +99,13 @@ def find_platform(
     match kind:
         case Kind.OPENSHIFT:
             if objects.openshift is None:
-                return _missing(kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there")
+                return _missing_obstacle(
+                    kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there"
+                )
             return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
         case Kind.KUBE_DNS:
             if configmap(objects, KUBE_DNS) is None:
-                return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
+                return _missing_obstacle(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
     found = _coredns(objects, kind)
     if isinstance(found, Obstacle):
@@ -128,12 +130,12 @@ def configmap_names(corefile: str) -> Sequence[str]:
 
 def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
     """Yield the ConfigMaps that CoreDNS may read its Corefile from."""
-    for name in dict.fromkeys((*COREFILES, mounted(objects), objects.corefile)):
+    for name in dict.fromkeys((*COREFILES, mounted_corefile(objects), objects.corefile)):
         if found := configmap(objects, name):
             yield found
 
 
-def mounted(objects: DNSObjects) -> str:
+def mounted_corefile(objects: DNSObjects) -> str:
     """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't tell."""
     pods = [each["spec"]["template"]["spec"] for each in objects.workloads]
     return next(filter(None, (_mounted(pod, each) for pod in pods for each in pod["containers"])), "")
@@ -160,7 +162,7 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
 
 def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
     """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
-    told = mounted(objects)
+    told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
     if found is None and not told:
@@ -170,7 +172,7 @@ def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
     where = place(CONFIGMAP, key_of(found) if found else Key(NAMESPACE, told), COREFILE)
     if found is None or COREFILE not in data_of(found):
         return Obstacle("CorefileMissing", f"{where}, isn't there: put it back")
-    corefile = read(data_of(found)[COREFILE], where)
+    corefile = read_corefile(data_of(found)[COREFILE], where)
     return corefile if isinstance(corefile, Obstacle) else (key_of(found).name, corefile)
 
 
@@ -222,7 +224,7 @@ def _unseen(name: str) -> Obstacle:
     return Obstacle("NotPermitted", message)
 
 
-def _missing(kind: Kind, problem: str) -> Obstacle:
+def _missing_obstacle(kind: Kind, problem: str) -> Obstacle:
     message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
     return Obstacle("PlatformMissing", message)
 
@@ -230,12 +232,12 @@ def _missing(kind: Kind, problem: str) -> Obstacle:
 def _coredns(objects: DNSObjects, kind: Kind) -> Platform | Obstacle:
     found = corefile_of(objects)
     if isinstance(found, Obstacle):
-        return _missing(kind, found.message) if found.reason == "PlatformMissing" else found
+        return _missing_obstacle(kind, found.message) if found.reason == "PlatformMissing" else found
     name, corefile = found
     key, entry = Key(NAMESPACE, name), COREFILE
     if kind is Kind.CORE_DNS_CUSTOM:
         if not _imports(objects, corefile):
-            return _missing(
+            return _missing_obstacle(
                 kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
             )
         key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY

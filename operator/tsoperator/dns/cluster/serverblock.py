@@ -98,7 +98,7 @@ def listening(corefile: Corefile) -> Listening:
 
 def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Obstacle:
     """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
-    place = _ours(text, where, read(text, where), owner)
+    place = _ours(text, where, read_corefile(text, where), owner)
     if isinstance(place, Obstacle):
         return place
     block = marked_block(stub, at, owner)
@@ -113,20 +113,20 @@ def without_block(text: str, where: str, owner: str) -> str | Obstacle:
     """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
     if not any(marker in text for marker in _MARKERS):
         return text  # it need not be readable for that
-    place = _ours(text, where, read(text, where), owner)
+    place = _ours(text, where, read_corefile(text, where), owner)
     if place is None or isinstance(place, Obstacle):
         return place or text
     before, after = text[: place.start], text[place.end :]
     return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
 
 
-def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Obstacle | None:
+def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Obstacle | None:
     """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
 
     CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
     one above has a plugin for our zone, which our block would keep queries from. *owner* is our namespace.
     """
-    corefile = read(text, where)
+    corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
     if isinstance(corefile, Obstacle):
         return corefile
@@ -151,12 +151,12 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str)
                 return Obstacle("ZoneTaken", message)
         origins = [each.zone for each in block.addresses if each.scheme == "dns"]
         below = [zone for zone in stub.zones if any(covers(origin, zone) for origin in origins)]
-        if taken := taken_by_plugin(block.directives, where, below):
+        if taken := plugin_obstacle(block.directives, where, below):
             return taken
     return None
 
 
-def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Obstacle | None:
+def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Obstacle | None:
     """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
 
     They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
@@ -174,7 +174,7 @@ def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[
     return None
 
 
-def read(text: str, where: str) -> Corefile | Obstacle:
+def read_corefile(text: str, where: str) -> Corefile | Obstacle:
     """Return what the Corefile *text* in *where* says, or why it can't be read."""
     try:
         return parse(text)

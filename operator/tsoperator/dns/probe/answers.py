@@ -127,7 +127,7 @@ def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     if any(gives(each.direct, each.nameserver) for each in seen):
         return ServerVerdict("", first.nameserver)
     if not first.direct.failure:
-        return ServerVerdict("", first.nameserver, Fault.RECORDS_MISSING, _missing(first))
+        return ServerVerdict("", first.nameserver, Fault.RECORDS_MISSING, _missing_records_message(first))
     message = (
         f"the nameserver at {first.nameserver} {first.direct.failure} when the operator asks it: see the log of its "
         "Pods, and whether a NetworkPolicy keeps questions from them (port 1053, UDP and TCP)"
@@ -137,16 +137,16 @@ def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
 
 def verdict(seen: ZoneReplies) -> ServerVerdict:
     """Judge what was *seen*."""
-    fault, message = _judged(seen, seen.udp)
+    fault, message = _fault_and_message(seen, seen.udp)
     return ServerVerdict(seen.zone, seen.server, fault, message)
 
 
-def _judged(seen: ZoneReplies, udp: Reply | None) -> tuple[str, str]:
+def _fault_and_message(seen: ZoneReplies, udp: Reply | None) -> tuple[str, str]:
     where, at = f"the cluster's DNS at {seen.server}", seen.nameserver
     if seen.loops:
         return Fault.FORWARDING_LOOP, f"{where} isn't asked, because a question would go round in it: {_cure(seen)}"
     if udp is None:
-        return Fault.RECORDS_MISSING, _missing(seen)
+        return Fault.RECORDS_MISSING, _missing_records_message(seen)
     if not gives(udp, at):
         said = f"{where} {udp.words} for a name in {seen.zone} that leads to the nameserver, {at}"
         return _fault_of(seen, udp), f"{said}: {_cause(seen, udp)}"
@@ -158,7 +158,7 @@ def _judged(seen: ZoneReplies, udp: Reply | None) -> tuple[str, str]:
     )
 
 
-def _missing(seen: ZoneReplies) -> str:
+def _missing_records_message(seen: ZoneReplies) -> str:
     return (
         f"the nameserver at {seen.nameserver} {seen.direct.words} for the name that the operator wrote into its "
         f"records for {seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
@@ -227,7 +227,7 @@ def _serial(reply: Reply | None) -> int | None:
     return reply.authority.serial if reply is not None and reply.authority is not None else None
 
 
-def steadied(
+def steady_verdicts(
     shown: Iterable[ServerVerdict], last: Iterable[ServerVerdict], found: Iterable[ServerVerdict]
 ) -> tuple[ServerVerdict, ...]:
     """Return the verdicts to show after those *shown*, when a round has *found* these and the round before it *last*.

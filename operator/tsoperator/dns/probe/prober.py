@@ -20,7 +20,7 @@ from tsoperator.dns.probe.answers import (
     gives,
     is_of_ours,
     nameserver_verdict,
-    steadied,
+    steady_verdicts,
     verdict,
 )
 from tsoperator.dns.probe.asking import AskServer, Query
@@ -49,8 +49,8 @@ class Found(NamedTuple):
         """Return what to show after what is *shown*, when the round before has found *last*."""
         if shown is None or last is None:
             return self
-        (nameserver,) = steadied([shown.nameserver], [last.nameserver], [self.nameserver])
-        return Found(nameserver, steadied(shown.cluster, last.cluster, self.cluster))
+        (nameserver,) = steady_verdicts([shown.nameserver], [last.nameserver], [self.nameserver])
+        return Found(nameserver, steady_verdicts(shown.cluster, last.cluster, self.cluster))
 
 
 @dataclass(frozen=True, slots=True)

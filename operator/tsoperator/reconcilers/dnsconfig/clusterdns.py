@@ -81,7 +81,7 @@ class ClusterDNSPlan:
     """Whether some of the writes have to wait, because another writer keeps undoing them."""
 
 
-def outcome(
+def plan(
     wanted: ClusterDNS,
     objects: DNSObjects | None,
     zones: Sequence[str],
@@ -106,7 +106,7 @@ def outcome(
             status |= {"snippet": snippet(platform, stub)}
     if not is_managed:
         return replace(removal(objects, settings), status=status)
-    managed = _managed(platform, stub, objects, settings)
+    managed = _installation(platform, stub, objects, settings)
     if managed.steps and nameserver.problem:
         message = f"the operator writes the stub domain as soon as the nameserver works: {nameserver.problem}"
         managed = ClusterDNSPlan(result=Obstacle(PENDING, message))
@@ -123,10 +123,10 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
         return ClusterDNSPlan(result=_MAY_NOT_REMOVE)
     changes = [each for each in found if isinstance(each, Change)]
     restart = next((each.restart for each in changes if each.restart), "")
-    return ClusterDNSPlan([_locked(each, objects) for each in changes], restart=restart, goal=REMOVED)
+    return ClusterDNSPlan([_versioned_step(each, objects) for each in changes], restart=restart, goal=REMOVED)
 
 
-def _managed(
+def _installation(
     platform: Platform | Obstacle, stub: StubDomain | Obstacle, objects: DNSObjects, settings: Settings
 ) -> ClusterDNSPlan:
     """Return how our stub domain gets into the cluster's DNS, and out of where else it was."""
@@ -140,13 +140,13 @@ def _managed(
     if isinstance(found, Change) and not settings.manage_cluster_dns:
         return ClusterDNSPlan(result=_MAY_NOT_WRITE)
     elsewhere = removal(objects, settings, platform)
-    steps = [] if isinstance(found, Nothing) else [_locked(found, objects)]
+    steps = [] if isinstance(found, Nothing) else [_versioned_step(found, objects)]
     cache = Obstacle("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
     result = elsewhere.result or cache or Nothing(found.restart)
     return ClusterDNSPlan([*steps, *elsewhere.steps], result, goal=str(stub))
 
 
-def heeding(wanted: ClusterDNSPlan, reverts: Mapping[Key, Reverts]) -> ClusterDNSPlan:
+def without_reverted_writes(wanted: ClusterDNSPlan, reverts: Mapping[Key, Reverts]) -> ClusterDNSPlan:
     """Return *wanted* without the writes that have to wait, because another writer keeps undoing them.
 
     *reverts* say so of the objects of the cluster's DNS.
@@ -202,7 +202,7 @@ def written_by(step: Write) -> Written:
             return Written(CONFIGMAP, key_of(obj), ("data", CUSTOM_KEY))
 
 
-def _locked(change: Change, objects: DNSObjects) -> Write:
+def _versioned_step(change: Change, objects: DNSObjects) -> Write:
     """Return the step of *change*, which fails with a Conflict if somebody else has edited the object meanwhile."""
     step = change.step
     if not isinstance(step, Patch):
@@ -238,7 +238,7 @@ def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
     return condition(CONDITION_CLUSTER_DNS_CONFIGURED, is_written, reason, message, generation)
 
 
-def refused(message: str, *, is_denied: bool) -> Obstacle:
+def refusal_obstacle(message: str, *, is_denied: bool) -> Obstacle:
     """Return what to tell of a write that the API server refused."""
     if is_denied:
         return Obstacle("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")

@@ -102,7 +102,7 @@ def cluster_dns(
     if not zones or not address:
         return clusterdns.ClusterDNSPlan()
     nameserver = clusterdns.NameserverHealth(address, _problem(observed, settings))
-    return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
+    return clusterdns.plan(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
 
 
 def plan(
@@ -114,16 +114,16 @@ def plan(
 ) -> Plan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs; *dns* is what it needs of the cluster's DNS."""
     if is_deleting(obj):
-        return _farewell(obj, dns, observed)
-    asked = answered(obj, observed, settings)
+        return _deletion_plan(obj, dns, observed)
+    asked = answer_conditions(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
+        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
     if error := program_error(obj):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
+        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
     if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
-        return _refused(
+        return _refusal_plan(
             obj,
             "MultipleDNSConfigsPresent",
             f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two",
@@ -155,7 +155,7 @@ def plan(
     )
 
 
-def _farewell(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
+def _deletion_plan(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
     """Return what ends a DNSConfig: *dns* says how our stub domain goes.
 
     The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. A DNSConfig doesn't
@@ -165,26 +165,26 @@ def _farewell(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
     if dns.result is None or observed.dns is None:  # the condition goes on saying that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
-    return replace(_unconfigured(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
+    return replace(_unconfigured_plan(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
 
 
-def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
+def unwritten_plan(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
     """Return the plan that says on the DNSConfig *obj* that the API server refused the writes into the cluster's DNS.
 
     The rest of *plan* has been carried out.
     """
     whole = {**obj, "status": plan.status or obj.get("status") or {}}
-    result = clusterdns.refused(refusal.message, is_denied=is_denied)
-    return replace(_unconfigured(whole, result), error=refusal.error)
+    result = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
+    return replace(_unconfigured_plan(whole, result), error=refusal.error)
 
 
-def _unconfigured(obj: Object, result: Obstacle | Nothing) -> Plan:
+def _unconfigured_plan(obj: Object, result: Obstacle | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
     notes = _notes(clusterdns.ClusterDNSPlan(result=result))
     return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
-def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
+def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
     """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* is the one that counts.
 
     A nameserver goes on while its DNSConfig is invalid, and so do the questions.
@@ -200,13 +200,13 @@ def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Ob
 def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
     """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again.
 
-    *asked* is what `answered` returns.
+    *asked* is what `answer_conditions` returns.
     """
     reason = refusal.reason or "NameserverCreationFailed"
-    return replace(_refused(obj, reason, refusal.message, asked), error=refusal.error)
+    return replace(_refusal_plan(obj, reason, refusal.message, asked), error=refusal.error)
 
 
-def _refused(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
+def _refusal_plan(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
     told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
     return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
@@ -223,10 +223,10 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
-        message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
+        message = _lacks_message(image, nameserver_zones(settings.zones, observed.suffixes), settings)
         conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
-        message = _words_for(left_out, image, observed.deployment)
+        message = _left_out_message(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
     return conditions
 
@@ -297,7 +297,7 @@ def _notes(dns: clusterdns.ClusterDNSPlan) -> list[Note]:
     return notes
 
 
-def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
+def _lacks_message(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
     """Say what another nameserver than ours does worse, and what to do (docs/development/names.md).
 
     *zones* are those that ours would answer for.
@@ -323,7 +323,7 @@ def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Set
     return f"{image.reference} is Tailscale's nameserver: {'; '.join(lost)}. To mend that, {cure}"
 
 
-def _words_for(left_out: str, image: NameserverImage, deployment: Object | None) -> str:
+def _left_out_message(left_out: str, image: NameserverImage, deployment: Object | None) -> str:
     if image.program is not Program.OURS:
         reads, cure = "reads", f"{_SET_OURS}, which reads several"
         if image.program is Program.UNKNOWN:

@@ -94,9 +94,9 @@ class DNSConfigReconciler:
         observed = self._observe(obj, found)  # look
         dnsconfig = DNSConfig.parse(obj)
         wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
-        dns = clusterdns.heeding(wanted, await self._reverts(wanted, observed.dns))
+        dns = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, observed.dns))
         plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide
-        failed = partial(desired.failed, asked=desired.answered(obj, observed, self._settings))
+        failed = partial(desired.failed, asked=desired.answer_conditions(obj, observed, self._settings))
         stored = await self._act(obj, plan, observed.address, failed)  # act
         self._remember(dns, observed.dns)
         return await self._applier.report(stored, plan, failed)  # report
@@ -107,7 +107,7 @@ class DNSConfigReconciler:
         if dns is None:
             return DONE
         wanted = clusterdns.removal(dns, self._settings)
-        removal = clusterdns.heeding(wanted, await self._reverts(wanted, dns))
+        removal = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, dns))
         await self._applier.apply({}, Plan(steps=removal.steps))
         self._remember(removal, dns)
         return Result(removal.again)
@@ -230,7 +230,7 @@ class DNSConfigReconciler:
 
 
 def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
-    return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
+    return desired.unwritten_plan(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
 
 
 def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:

@@ -120,7 +120,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuesti
     if not addresses:
         return None
     header = _HEADERS[ip_address(addresses[0]).version]
-    serving = _serving(observed.slices, frozenset(addresses))
+    serving = _names_with_address(observed.slices, frozenset(addresses))
     return GateQuestion(
         uid(pod),
         frozenset(
@@ -131,7 +131,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuesti
     )
 
 
-def opened(pod: Object, services: int) -> Plan:
+def opening_plan(pod: Object, services: int) -> Plan:
     """Return the plan that opens the gate of *pod*, which is whole; so many *services* were asked."""
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
     status = pod.get("status") or {}
@@ -144,7 +144,7 @@ def failed(_pod: Object, refusal: Refusal) -> Plan:
     return Plan(notes=[Note("Warning", FAILED, refusal.message)], error=refusal.error)
 
 
-def _serving(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
+def _names_with_address(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
     """Return the names of the ClusterIP Services that have one of *addresses* among the endpoints of all their ports.
 
     The ports that not all Pods serve are in EndpointSlices of their own.

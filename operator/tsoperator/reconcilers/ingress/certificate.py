@@ -69,7 +69,7 @@ def news(seen: ObservedCertificate) -> News:
     """Return what there is to tell of a certificate."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
-        return News(requeue_after=left) if left > 0 else News((_missing(seen),))
+        return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
     ready = Note("Normal", "CertificateReady", f"https://{seen.domain}/ is served with a certificate")
     notes = (ready,) if seen.missed_for is not None else ()
     if (validity := seen.certificate.validity) is None:
@@ -94,7 +94,7 @@ def _not_renewed(seen: ObservedCertificate, validity: Validity) -> Note:
     return Note("Warning", "CertificateNotRenewed", message)
 
 
-def _missing(seen: ObservedCertificate) -> Note:
+def _missing_note(seen: ObservedCertificate) -> Note:
     if not seen.certificate.asked:
         message = (
             f"there is no certificate of {seen.domain} yet: the proxy gets it at the first HTTPS request, which takes "

@@ -13,7 +13,7 @@ from tsoperator.dns.probe.answers import (
     ZoneReplies,
     cluster_dns_condition,
     nameserver_verdict,
-    steadied,
+    steady_verdicts,
     verdict,
 )
 
@@ -162,4 +162,4 @@ def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_ro
         ((ServerVerdict("y", SERVER, "A", "a"),), (), other, other),
         ((ServerVerdict("z", "192.0.2.1", "A", "a"),), (), other, other),
     ):
-        assert steadied(shown, last, [found]) == (wanted,)
+        assert steady_verdicts(shown, last, [found]) == (wanted,)

@@ -426,7 +426,7 @@ def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    asked = desired.answered(case.found, observed, of)
+    asked = desired.answer_conditions(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
         assert status_of(each)["conditions"][1:] == told

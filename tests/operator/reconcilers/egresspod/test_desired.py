@@ -145,7 +145,7 @@ def test_an_answer_tells_which_pod_gave_it(check: Check, status: int, header: st
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
 def test_the_gate_opens_beside_the_other_conditions(before: Object, services: int, words: str) -> None:
-    plan = desired.opened(pod(POD_IP, status=before), services)
+    plan = desired.opening_plan(pod(POD_IP, status=before), services)
     status = status_of(plan)
     conditions = {each["type"]: each for each in status["conditions"]}
     assert plan == Plan(status=status)

@@ -79,10 +79,10 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
     ):
         acting = applier(client, cache, tailnets)
         suffixes = KnownSuffixes(cache, tailnets)
-        proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.wanted)
+        proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.current)
         reconcilers: list[Reconciler] = [
             ServiceReconciler(proxies, acting, client),
-            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.wanted),
+            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.current),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
