@@ -16,8 +16,8 @@ from tsoperator.dns.cluster.platforms import (
     OPENSHIFT_NAME,
     SERVERS,
     STUB_DOMAINS,
-    Kind,
     Platform,
+    PlatformKind,
     configmap,
     corefile_maps,
     corefile_of,
@@ -46,14 +46,14 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
     which we tell our stub domain from that of another operator.
     """
     match platform.kind:
-        case Kind.CORE_DNS | Kind.CORE_DNS_CUSTOM:
+        case PlatformKind.CORE_DNS | PlatformKind.CORE_DNS_CUSTOM:
             return _into_corefile(platform, objects, stub, owner)
-        case Kind.KUBE_DNS:
+        case PlatformKind.KUBE_DNS:
             found = configmap(objects, KUBE_DNS)
             if found is None:
                 return _gone_obstacle(platform)
             return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub, owner))
-        case Kind.OPENSHIFT:
+        case PlatformKind.OPENSHIFT:
             if objects.openshift is None:
                 return _gone_obstacle(platform)
             servers = servers_of(objects.openshift)
@@ -98,7 +98,7 @@ def _gone_obstacle(platform: Platform) -> Obstacle:
 def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
     found = configmap(objects, platform.key.name)
-    if platform.kind is Kind.CORE_DNS and COREFILE not in data_of(found):
+    if platform.kind is PlatformKind.CORE_DNS and COREFILE not in data_of(found):
         return _gone_obstacle(platform)
     for where, text in corefiles(objects):
         if taken := corefile_obstacle(text, where, stub, platform.at, owner):

@@ -44,7 +44,7 @@ _CONF: Final = "/etc/coredns/Corefile"
 """The path of the Corefile if no argument of CoreDNS names another."""
 
 
-class Kind(StrEnum):
+class PlatformKind(StrEnum):
     """The kind of configuration that the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
 
     CORE_DNS = "CoreDNS"
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 class Platform:
     """The cluster's DNS, and the place of its configuration."""
 
-    kind: Kind
+    kind: PlatformKind
     resource: Resource
     key: Key
     """The object to write. For CoreDNSCustom it may not be there yet."""
@@ -93,17 +93,17 @@ def find_platform(
     *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them in a cluster with
     this *cluster_domain*.
     """
-    kind = Kind(wanted) if wanted else _kind(objects)
+    kind = PlatformKind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Obstacle):
         return kind
     match kind:
-        case Kind.OPENSHIFT:
+        case PlatformKind.OPENSHIFT:
             if objects.openshift is None:
                 return _missing_obstacle(
                     kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there"
                 )
             return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
-        case Kind.KUBE_DNS:
+        case PlatformKind.KUBE_DNS:
             if configmap(objects, KUBE_DNS) is None:
                 return _missing_obstacle(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
@@ -197,17 +197,17 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
 
-def _kind(objects: DNSObjects) -> Kind | Obstacle:
+def _kind(objects: DNSObjects) -> PlatformKind | Obstacle:
     """Return what the objects look like."""
     if objects.openshift is not None:
-        return Kind.OPENSHIFT
+        return PlatformKind.OPENSHIFT
     found = corefile_of(objects)
     if not isinstance(found, Obstacle):
-        return Kind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else Kind.CORE_DNS
+        return PlatformKind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else PlatformKind.CORE_DNS
     if found.reason != "PlatformMissing":
         return found
     if configmap(objects, KUBE_DNS) is not None:
-        return Kind.KUBE_DNS
+        return PlatformKind.KUBE_DNS
     message = (
         f"the cluster's DNS isn't known: the operator sees none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))} "
         f"in {NAMESPACE}. If CoreDNS reads its Corefile from another ConfigMap there, set {_VALUE} of the chart to its "
@@ -224,18 +224,18 @@ def _unseen(name: str) -> Obstacle:
     return Obstacle("NotPermitted", message)
 
 
-def _missing_obstacle(kind: Kind, problem: str) -> Obstacle:
+def _missing_obstacle(kind: PlatformKind, problem: str) -> Obstacle:
     message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
     return Obstacle("PlatformMissing", message)
 
 
-def _coredns(objects: DNSObjects, kind: Kind) -> Platform | Obstacle:
+def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Obstacle:
     found = corefile_of(objects)
     if isinstance(found, Obstacle):
         return _missing_obstacle(kind, found.message) if found.reason == "PlatformMissing" else found
     name, corefile = found
     key, entry = Key(NAMESPACE, name), COREFILE
-    if kind is Kind.CORE_DNS_CUSTOM:
+    if kind is PlatformKind.CORE_DNS_CUSTOM:
         if not _imports(objects, corefile):
             return _missing_obstacle(
                 kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
-from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Kind, Platform, find_platform
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Platform, PlatformKind, find_platform
 from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.cluster.serverblock import Listening
 
@@ -17,10 +17,12 @@ CUSTOM = configmap("coredns-custom")
 KUBE_DNS = configmap("kube-dns")
 AT = Listening(("8053",))
 
-IN_COREFILE = Platform(Kind.CORE_DNS, CONFIGMAP, Key("kube-system", "coredns"), "Corefile", AT)
-IN_CUSTOM = Platform(Kind.CORE_DNS_CUSTOM, CONFIGMAP, Key("kube-system", "coredns-custom"), "tailnet.server", AT)
-IN_KUBE_DNS = Platform(Kind.KUBE_DNS, CONFIGMAP, Key("kube-system", "kube-dns"), "stubDomains")
-IN_OPENSHIFT = Platform(Kind.OPENSHIFT, OPENSHIFT_DNS, Key("", "default"), "spec.servers")
+IN_COREFILE = Platform(PlatformKind.CORE_DNS, CONFIGMAP, Key("kube-system", "coredns"), "Corefile", AT)
+IN_CUSTOM = Platform(
+    PlatformKind.CORE_DNS_CUSTOM, CONFIGMAP, Key("kube-system", "coredns-custom"), "tailnet.server", AT
+)
+IN_KUBE_DNS = Platform(PlatformKind.KUBE_DNS, CONFIGMAP, Key("kube-system", "kube-dns"), "stubDomains")
+IN_OPENSHIFT = Platform(PlatformKind.OPENSHIFT, OPENSHIFT_DNS, Key("", "default"), "spec.servers")
 
 CASES: dict[str, tuple[list[Object], Platform, str | None, Object | None]] = {
     "CoreDNS": ([PLAIN], IN_COREFILE, None, None),
@@ -60,7 +62,9 @@ IMPORTS = {
 
 def test_a_corefile_imports_our_key_or_not() -> None:
     found = {line: DNSObjects([configmap("coredns", Corefile=f"{ROOT}{line}\n")]) for line in IMPORTS}
-    assert {line: platform_of(objects).kind is Kind.CORE_DNS_CUSTOM for line, objects in found.items()} == IMPORTS
+    assert {
+        line: platform_of(objects).kind is PlatformKind.CORE_DNS_CUSTOM for line, objects in found.items()
+    } == IMPORTS
 
 
 def test_another_folder_may_be_the_custom_configmap_if_that_is_there() -> None:
