@@ -242,7 +242,7 @@ async def test_a_follower_that_is_shut_out_is_told_so_and_lists_again_once_let_i
         sim.faults.clear()
         await until(lambda: seen[-1] == "Listed")
     first, *refused, last = seen
-    assert (first, last, {update.split()[0] for update in refused}) == ("Listed a", "Listed", {"Refused"})
+    assert (first, last, {update.split()[0] for update in refused}) == ("Listed a", "Listed", {"WatchDenied"})
     assert 'cannot watch resource "configmaps"' in refused[0]
     assert 'cannot list resource "configmaps"' in refused[-1]
 
@@ -251,7 +251,7 @@ async def test_a_follower_that_may_only_list_is_let_in_when_a_watch_is(sim: Clus
     sim.faults.forbid(Ban("configmaps", "default", "watch"))
     async with following(client, watches=True) as seen:
         await until(lambda: len(seen) >= 6)
-        assert [update.split()[0] for update in seen[:6]] == ["Listed", "Refused"] * 3
+        assert [update.split()[0] for update in seen[:6]] == ["Listed", "WatchDenied"] * 3
         sim.faults.clear()
         await until(lambda: "Watching" in seen)
     assert seen[-2:] == ["Listed", "Watching"]
