@@ -10,6 +10,7 @@ import pytest
 import yaml
 from clustersim.furniture import definition
 from clustersim.objects import Resource
+from operatorbench.audit import AuditLog
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 
 from tests.e2e.cluster import Cluster, Object, condition, dig
@@ -23,7 +24,6 @@ from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.e2e.workloads import client as client_pod
-from tests.support.audit import AuditLog
 
 DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
 NAME = DNSCONFIG["metadata"]["name"]

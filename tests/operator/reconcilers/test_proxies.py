@@ -16,7 +16,7 @@ from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
-from tsoperator.kube.watch import Pace
+from tsoperator.kube.watch import WatchPace
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.orphan import ORPHANED_FOR, plan_orphan
 from tsoperator.proxy.proxypod import egress_to_ip
@@ -138,7 +138,7 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
     def is_seen() -> bool:
         return cache.sees(SERVICE, OWNER.key.namespace)
 
-    async with running(cache.follow(client, Pace(first_retry=0.01, refused=0.01))):
+    async with running(cache.follow(client, WatchPace(first_retry=0.01, refused=0.01))):
         await cache.synced()
         waits = [proxies.orphan(SERVICE, OWNER).due]
         for seen in (False, True):

@@ -155,7 +155,7 @@ async def test_a_change_concerns_whom_the_old_and_the_new_object_concern(sim: Cl
 async def test_reconciles_wait_until_every_kind_is_known() -> None:
     cache = new_cache()
     unsynced: list[list[str]] = []
-    reconciler = Noting(look=lambda: unsynced.append(cache.unsynced()))
+    reconciler = Noting(look=lambda: unsynced.append(cache.unsynced_selections()))
     item = {"metadata": {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "1"}}
 
     async def handler(request: web.Request) -> web.Response:

@@ -17,7 +17,7 @@ from tsoperator.api.v1alpha1.wire import (
     Int32,
     Int64,
     WireModel,
-    keyed,
+    list_map_keywords,
 )
 
 
@@ -188,5 +188,5 @@ Tolerations = Sequence[Annotated[Object, Embedded(Toleration)]]
 LocalObjectReferences = Sequence[Annotated[Object, Embedded(LocalObjectReference)]]
 Conditions = Annotated[
     Sequence[Annotated[Object, Embedded(Condition)]],
-    Field(json_schema_extra=keyed("type")),
+    Field(json_schema_extra=list_map_keywords("type")),
 ]

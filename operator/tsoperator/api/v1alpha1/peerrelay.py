@@ -8,7 +8,15 @@ from pydantic import ConfigDict, Field
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
 from tsoperator.api.v1alpha1.patterns import ALLOCATION_ID, SUBNET_ID
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel, keyed, rules
+from tsoperator.api.v1alpha1.wire import (
+    SERVER_DEFAULT,
+    AtomicList,
+    CustomResource,
+    Int32,
+    WireModel,
+    list_map_keywords,
+    rules,
+)
 
 _RULES: Final = rules(
     (
@@ -79,7 +87,7 @@ class PeerRelayStatus(WireModel):
 
     conditions: Conditions = ()
     """Whether the relays are there (PeerRelayReady), and what is wrong if not."""
-    endpoints: Annotated[Sequence[RelayEndpoint], Field(json_schema_extra=keyed("replica", "address"))] = ()
+    endpoints: Annotated[Sequence[RelayEndpoint], Field(json_schema_extra=list_map_keywords("replica", "address"))] = ()
     """Where the relays are reached."""
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from tsoperator.api.objects import Object
 from tsoperator.api.quantities import PATTERN, is_quantity
 from tsoperator.api.v1alpha1.kubernetes_types import LabelSelector
-from tsoperator.api.v1alpha1.wire import AtomicList, Embedded, Int32, Int64, WireModel, keyed
+from tsoperator.api.v1alpha1.wire import AtomicList, Embedded, Int32, Int64, WireModel, list_map_keywords
 
 _QUANTITY_SCHEMA: Final[Object] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -154,7 +154,7 @@ class ResourceClaim(WireModel):
 class Resources(WireModel):
     """What a container gets of the node."""
 
-    claims: Annotated[Sequence[ResourceClaim] | None, Field(json_schema_extra=keyed("name"))] = None
+    claims: Annotated[Sequence[ResourceClaim] | None, Field(json_schema_extra=list_map_keywords("name"))] = None
     """Claims for devices. Accepted, but not applied: a proxy's Pod has no claims that could be named here."""
     limits: dict[str, Quantity] | None = None
     """The most of each resource that it may use."""

@@ -140,7 +140,7 @@ class NodePort(WireModel):
     """Labels of the nodes whose external addresses are advertised; empty means all nodes."""
 
 
-class StaticEndpoints(WireModel):
+class StaticEndpointsConfig(WireModel):
     """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
 
     node_port: NodePort
@@ -161,7 +161,7 @@ class ProxyClassSpec(WireModel):
     """Metrics of the proxies, on port 9002. Egress proxies, and those that forward cluster traffic, serve none."""
     stateful_set: StatefulSet | None = None
     """How the StatefulSet of a proxy is made."""
-    static_endpoints: StaticEndpoints | None = None
+    static_endpoints: StaticEndpointsConfig | None = None
     """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
     tailscale: TailscaleConfig | None = None
     """Configuration of the proxies' tailscaled."""

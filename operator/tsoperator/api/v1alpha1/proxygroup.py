@@ -8,7 +8,7 @@ from pydantic import Field
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
 from tsoperator.api.v1alpha1.patterns import GROUP_HOSTNAME
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, keyed, unchanged
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, immutable_keyword, list_map_keywords
 
 
 class KubeAPIServer(WireModel):
@@ -42,7 +42,7 @@ class ProxyGroupSpec(WireModel):
     name that one in your Services."""
     type: Annotated[
         Literal["egress", "ingress", "kube-apiserver"],
-        Field(json_schema_extra=unchanged("a ProxyGroup can't change its type: make another")),
+        Field(json_schema_extra=immutable_keyword("a ProxyGroup can't change its type: make another")),
     ]
     """What the proxies do: lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
     (kube-apiserver). It can't be changed. This version of the operator runs the type egress; what another operator made
@@ -66,7 +66,7 @@ class ProxyGroupStatus(WireModel):
     conditions: Conditions = ()
     """Whether all proxies have joined the tailnet (ProxyGroupReady), or at least one (ProxyGroupAvailable), and what is
     wrong if not."""
-    devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=keyed("hostname"))] = ()
+    devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices of the Pods that run now."""
     url: str | None = None
     """Where the Kubernetes API is found in the tailnet."""

@@ -10,7 +10,7 @@ from tsoperator.api.v1alpha1.patterns import SERVICE_ACCOUNT_NAME
 from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
 from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable
 from tsoperator.api.v1alpha1.tailnet_types import Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel, keyed, rules
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel, list_map_keywords, rules
 
 _RULES: Final = rules(
     (
@@ -146,7 +146,7 @@ class RecorderStatus(WireModel):
 
     conditions: Conditions = ()
     """Whether the recorder is there (RecorderReady), and what is wrong if not."""
-    devices: Annotated[Sequence[RecorderDevice], Field(json_schema_extra=keyed("hostname"))] = ()
+    devices: Annotated[Sequence[RecorderDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices in the tailnet."""
 
 

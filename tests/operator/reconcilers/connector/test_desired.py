@@ -9,7 +9,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.proxy.devices import TailnetView
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.workload import Children, Proxy
@@ -154,7 +154,7 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
 
 
 def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> None:
-    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
     assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)

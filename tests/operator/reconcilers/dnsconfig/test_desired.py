@@ -12,7 +12,7 @@ from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVIC
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.nameserver import nameserver_labels
-from tsoperator.dns.probe.answers import Verdict
+from tsoperator.dns.probe.answers import ServerVerdict
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.runtime.ownership import owner_reference
@@ -195,7 +195,10 @@ def test_the_cluster_ip_counts_at_creation_only(nameserver: Object, live: Object
 
 
 UP_AND_READY = obj(DEPLOYMENT, KEY, {"spec": {"template": {"metadata": {}}}, "status": {"readyReplicas": 1}})
-ANSWERS, SILENT = Verdict("", "192.0.2.53"), Verdict("", "192.0.2.53", "NoAnswer", "the nameserver is silent")
+ANSWERS, SILENT = (
+    ServerVerdict("", "192.0.2.53"),
+    ServerVerdict("", "192.0.2.53", "NoAnswer", "the nameserver is silent"),
+)
 WORKING: dict[str, Any] = {"service": UP, "deployment": UP_AND_READY, "nameserver": ANSWERS}
 
 
@@ -203,7 +206,7 @@ class Nameserver(NamedTuple):
     """What is seen of a nameserver, and what is said of it: whether it works, and the problem."""
 
     ready: Object | None
-    answer: Verdict | None
+    answer: ServerVerdict | None
     was: str = ""
     works: bool = False
     problem: str = "NameserverCreated"
@@ -418,12 +421,12 @@ ASKED_FOR = {
 
 @pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
 def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case: Asked) -> None:
-    verdicts = [Verdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
+    verdicts = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    asked = desired.answered(case.found, observed, of)
+    asked = desired.answer_conditions(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
         assert status_of(each)["conditions"][1:] == told
