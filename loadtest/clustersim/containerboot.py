@@ -17,14 +17,7 @@ from clustersim.egress import SERVICES as EGRESS_SERVICES
 from clustersim.egress import Egress, Health
 from clustersim.mounts import Mount, Volumes, mount_of, mounted
 from clustersim.objects import SECRET, Object, Resource
-from clustersim.proxyconfig import (
-    CAPABILITY_VERSION,
-    ConfigError,
-    ProxyConfig,
-    check_listening,
-    newest_file,
-    parse,
-)
+from clustersim.proxyconfig import CAPABILITY_VERSION, ConfigError, ProxyConfig, check_listening, newest_file, parse
 from clustersim.store import Store
 from clustersim.tailnet import AuthKeyError, Device, Tailnet, Tailnets
 

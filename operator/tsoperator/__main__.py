@@ -12,11 +12,11 @@ import uvloop
 from tsnameserver import __version__
 
 from tsoperator.app import run
-from tsoperator.cli.check import add_arguments, run_check
-from tsoperator.cli.logs import start_logging
+from tsoperator.check.command import add_arguments, run_check
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
+from tsoperator.runtime.logs import start_logging
 from tsoperator.settings import InvalidSetting, Settings, read_settings
 from tsoperator.variables import described
 

@@ -14,13 +14,12 @@ from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
-from tsoperator.desired.plan import Errand, FindNodePorts
+from tsoperator.dns.probe import prober as dnsprobes
+from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
-from tsoperator.reconcilers.dnsconfig import probes as dnsprobes
-from tsoperator.reconcilers.dnsconfig.asking import ask
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
@@ -47,6 +46,7 @@ from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
+from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources

@@ -30,8 +30,19 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired import egressgroup, nameclaims, pod, secret
-from tsoperator.desired.children import (
+from tsoperator.dns import nameclaims
+from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
+from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.group import egress as egressgroup
+from tsoperator.kube.watch import Selection
+from tsoperator.proxy import entries, pod, secret
+from tsoperator.proxy.endpoints import BY_SERVICE, by_service
+from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
+from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
+from tsoperator.reconcilers.service import clusterip, egress
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
+from tsoperator.runtime.cache import Index, Source
+from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
     BY_OWNER,
@@ -40,15 +51,6 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
-from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
-from tsoperator.desired.endpoints import BY_SERVICE, by_service
-from tsoperator.kube.watch import Selection
-from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
-from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
-from tsoperator.reconcilers.service import clusterip, egress
-from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.runtime.cache import Index, Source
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
@@ -96,7 +98,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(POD, namespace, managed), owned, pod.slim),
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
-        Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
+        Source(Selection(CONFIGMAP, namespace, managed), slim=entries.slim_configmap),
         *_cluster_dns(corefile),
         *(
             Source(Selection(resource, namespace, managed))

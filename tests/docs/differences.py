@@ -63,12 +63,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_desired.py a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event",
     ],
     "While no proxy of a name is ready": [
-        "operator/reconcilers/dnsrecords/test_records.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
+        "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
         "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
     ],
     "Load balancers and other exposed Services have names": [
         f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
-        "operator/desired/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
+        "operator/dns/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
     ],
     "`helm uninstall` leaves": [
         f"{_CHART} every_kind_is_defined_and_kept_when_the_release_goes",
@@ -89,7 +89,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
-        "operator/cli/test_logs.py a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator",
+        "operator/runtime/test_logs.py a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator",
     ],
     "Two Pods run": [
         "operator/runtime/test_leader.py two_never_lead_at_once_and_one_leads_in_the_end",
@@ -130,7 +130,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
-        "operator/desired/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
+        "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
         f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
     ],
     "A Tailnet is tried again": [

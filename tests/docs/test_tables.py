@@ -35,7 +35,7 @@ OTHERS = """
 @cache
 def nodes() -> tuple[ast.AST, ...]:
     """Return the syntax tree of the source, without what knows the API server's own reasons and only reads objects."""
-    paths = (path for path in PACKAGE.rglob("*.py") if not {PACKAGE / "kube", PACKAGE / "cli"} & {*path.parents})
+    paths = (path for path in PACKAGE.rglob("*.py") if not {PACKAGE / "kube", PACKAGE / "check"} & {*path.parents})
     return tuple(node for path in paths for node in ast.walk(ast.parse(path.read_text())))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PROXYGROUP, PARENT_SERVICE, SECRET_DEVICE_ID
 from tsoperator.api.objects import Key
-from tsoperator.desired.children import Owner
+from tsoperator.runtime.ownership import Owner
 
 from tests.e2e.product import NAMESPACE, wait_ready
 from tests.e2e.testbed.bed import Bed

@@ -3,13 +3,8 @@
 import base64
 import json
 
-from tsoperator.api.names import (
-    CONDITION_EGRESS_READY,
-    CONDITION_PROXYGROUP_READY,
-    EGRESS_SERVICES,
-    PROXY_GROUP,
-)
-from tsoperator.desired.egressgroup import config_name
+from tsoperator.api.names import CONDITION_EGRESS_READY, CONDITION_PROXYGROUP_READY, EGRESS_SERVICES, PROXY_GROUP
+from tsoperator.group.egress import config_name
 
 from tests.e2e.cluster import Cluster, Object, condition, is_ready
 from tests.e2e.product import NAMESPACE

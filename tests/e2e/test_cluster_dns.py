@@ -10,7 +10,7 @@ import pytest
 import yaml
 from clustersim.furniture import definition
 from clustersim.objects import Resource
-from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 
 from tests.e2e.cluster import Cluster, Object, condition, dig
 from tests.e2e.dnsprobe import Probe, Seen

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
-from tsoperator.desired.canary import canary_name
+from tsoperator.dns.canary import canary_name
 
 from tests.e2e import faults
 from tests.e2e.checking import check

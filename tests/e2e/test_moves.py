@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from tsoperator.api.objects import key_of
-from tsoperator.desired.egressgroup import entry_name
+from tsoperator.group.egress import entry_name
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.groups import await_group, await_served, devices, entries, serving

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, render
 from tsoperator.api.objects import CONFIGMAP, Key
-from tsoperator.desired.clusterdns.results import StubDomain
-from tsoperator.desired.clusterdns.stubdomains import Edited, with_zones
+from tsoperator.dns.cluster.results import StubDomain
+from tsoperator.dns.cluster.stubdomains import Edited, with_zones
 from tsoperator.kube.client import KubeClient
 
 from tests.e2e.cluster import Answer, Cluster, dig

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tsoperator.desired.egressgroup import read_entries, read_report
+from tsoperator.proxy.entries import read_entries, read_report
 
 from tests.e2e.operatorbench.cluster import addressed, is_reported
 from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tsoperator.api.objects import key_of
-from tsoperator.desired.egressgroup import entry_name
+from tsoperator.group.egress import entry_name
 
 from tests.e2e.cluster import Answer, Cluster, Object, dig
 from tests.e2e.groups import await_group, await_served, devices, entries, serving

@@ -12,14 +12,7 @@ from tests.e2e.testbed import control
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import (
-    BALANCED,
-    PAGE,
-    PEER_NAME,
-    egress_service,
-    exposed_service,
-    ingress,
-)
+from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, ingress
 from tests.support.manifests import connector, proxy_class
 
 CLASS = proxy_class(

@@ -12,29 +12,12 @@ from clustersim.furniture import COREDNS, COREFILE
 from clustersim.nodes import NODE_NAME
 from hypothesis import strategies as st
 from tsoperator.api.names import PROXY_GROUP
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DNSCONFIG,
-    INGRESS,
-    SERVICE,
-    Object,
-    annotations,
-    key_of,
-    resource_of,
-)
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, INGRESS, SERVICE, Object, annotations, key_of, resource_of
 from tsoperator.kube.errors import Conflict, NotFound
 
 from tests.operator.groupsteps import Stage, Step
 from tests.support.groups import endpoints, replicas
-from tests.support.manifests import (
-    DOMAIN,
-    connector,
-    dnsconfig,
-    egress,
-    group_egress,
-    ingress,
-    proxy_group,
-)
+from tests.support.manifests import DOMAIN, connector, dnsconfig, egress, group_egress, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet
 

@@ -1,4 +1,4 @@
-"""What the Go operator 1.102.5 makes: the objects of desired/recorded/, as they would be of other parents."""
+"""What the Go operator 1.102.5 makes: the objects of proxy/recorded/, as they would be of other parents."""
 
 import json
 import re

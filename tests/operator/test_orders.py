@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tsoperator.api import objects
 from tsoperator.api.objects import Key
-from tsoperator.desired.canary import CANARY_PREFIX
+from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
 from tests.operator.contract.kinds import Kind, has_reason

@@ -23,11 +23,12 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, config_name, group_owner, render_entries
-from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Patch, Plan
-from tsoperator.desired.secret import slim
-from tsoperator.desired.service import headless_service
+from tsoperator.group.egress import config_name, group_owner
+from tsoperator.proxy.entries import Entry, render_entries
+from tsoperator.proxy.secret import slim
+from tsoperator.proxy.service import headless_service
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Patch, Plan
 from tsoperator.settings import Settings
 
 OPERATOR_NAMESPACE = "tailscale"

@@ -41,13 +41,13 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.app import run
-from tsoperator.desired.canary import CANARY_PREFIX
+from tsoperator.dns.canary import CANARY_PREFIX
+from tsoperator.dns.probe.answers import Reply
+from tsoperator.dns.probe.asking import Query
+from tsoperator.dns.probe.prober import Pace, Prober
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
-from tsoperator.reconcilers.dnsconfig.answers import Reply
-from tsoperator.reconcilers.dnsconfig.asking import Query
-from tsoperator.reconcilers.dnsconfig.probes import Pace, Prober
 from tsoperator.runtime.apply import utc_now
 from tsoperator.settings import Settings
 

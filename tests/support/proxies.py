@@ -1,8 +1,8 @@
 """What proxies are made of, as tests of the plans for them need it."""
 
 from tsoperator.api.objects import Object
-from tsoperator.desired.proxy import Proxy
-from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset
+from tsoperator.proxy.statefulset import proxy_pod_spec, proxy_statefulset
+from tsoperator.proxy.workload import Proxy
 from tsoperator.settings import Settings
 
 

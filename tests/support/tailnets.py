@@ -7,11 +7,11 @@ import aiohttp
 from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
-from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import Devices, Pace
 from tsoperator.tailnet.preflight import Preflight, own_pod

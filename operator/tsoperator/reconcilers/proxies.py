@@ -26,19 +26,19 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
-from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Plan, Refusal
-from tsoperator.desired.proxy import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
-from tsoperator.desired.secret import BY_DEVICE, device_of
-from tsoperator.desired.zones import Suffixes
+from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.secret import BY_DEVICE, device_of
+from tsoperator.proxy.workload import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
+from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.settings import Settings
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet
+from tsoperator.tailnet.zones import Suffixes
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)

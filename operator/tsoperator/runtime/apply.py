@@ -6,35 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
-from tsoperator.api.objects import (
-    Object,
-    Resource,
-    has_finalizer,
-    is_deleting,
-    key_of,
-    labels,
-    resource_of,
-    uid,
-)
-from tsoperator.desired.children import in_the_way, is_marked
-from tsoperator.desired.plan import (
-    Child,
-    Creation,
-    DeleteDevice,
-    Deletion,
-    Errand,
-    Note,
-    Patch,
-    Plan,
-    Refusal,
-    to_create,
-    write_for,
-)
+from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Rejected
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
+from tsoperator.runtime.ownership import in_the_way, is_marked
+from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Errand, Note, Patch, Plan, Refusal
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]

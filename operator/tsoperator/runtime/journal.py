@@ -28,9 +28,10 @@ from tsoperator.api.objects import (
     key_of,
     resource_of,
 )
-from tsoperator.desired.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, contains
 from tsoperator.kube.errors import Unreachable
 from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.diff import contains
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step
 
 log = logging.getLogger("tsoperator")
 

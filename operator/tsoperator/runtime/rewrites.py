@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Key
-from tsoperator.desired.reverts import NO_REVERTS, Reverts
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
 """The number of times in a row that a reverted object is rewritten without waiting."""

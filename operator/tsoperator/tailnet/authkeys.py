@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from tsoperator.api.names import SECRET_REISSUE
 from tsoperator.api.objects import SECRET, Key, Object
-from tsoperator.desired.children import Owner
-from tsoperator.desired.login import SECONDS_A_KEY, Keys, Login
-from tsoperator.desired.plan import earliest
-from tsoperator.desired.replica import Replica, ReplicaSecrets
-from tsoperator.desired.secret import Reissue, auth_key_of, device_id_of, reissue_of, slim
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
+from tsoperator.proxy.login import SECONDS_A_KEY, Keys, Login
+from tsoperator.proxy.replica import Replica, ReplicaSecrets
+from tsoperator.proxy.secret import Reissue, auth_key_of, device_id_of, reissue_of, slim
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import earliest
 from tsoperator.runtime.result import Pending
 from tsoperator.runtime.tokenbucket import TokenBucket
 from tsoperator.tailnet.calls import Calls

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from tsoperator.desired.children import Owner
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import Pending
 from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, RateLimited, Unavailable
 

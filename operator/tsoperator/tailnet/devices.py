@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
 from tsoperator.api.names import LABEL_PARENT_TYPE
 from tsoperator.api.objects import SECRET, labels
-from tsoperator.desired.secret import device_of
+from tsoperator.proxy.secret import device_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient

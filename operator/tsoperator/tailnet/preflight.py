@@ -11,22 +11,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import POD, Key, Object
-from tsoperator.desired.advice import UNSUPPORTED, is_tailscales
-from tsoperator.desired.plan import Note
+from tsoperator.api.policy import UNSUPPORTED, is_tailscales
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.plan import Note
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import (
-    UNTOLD,
-    ControlError,
-    CredentialsUnreadable,
-    Forbidden,
-    Granted,
-    Unauthorized,
-)
+from tsoperator.tsclient.errors import UNTOLD, ControlError, CredentialsUnreadable, Forbidden, Granted, Unauthorized
 from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Tells which errors are refusals. The affected object reports a refusal to the user."""
 
-from tsoperator.desired.plan import Refusal
 from tsoperator.kube.errors import Denied, Rejected
+from tsoperator.runtime.plan import Refusal
 from tsoperator.tsclient.errors import ControlError
 from tsoperator.tsclient.explanations import explain
 

@@ -12,10 +12,10 @@ from typing import Final
 from tsoperator.api.device import domain_of, lookup_name
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
 from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Resource, annotations, key_of
-from tsoperator.desired.secret import device_of, login_url_of
-from tsoperator.desired.zones import Listed, Reported, Suffixes, known_suffixes
+from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.tailnet.tailnet import OWN, Tailnets
+from tsoperator.tailnet.zones import Listed, Reported, Suffixes, known_suffixes
 
 _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 

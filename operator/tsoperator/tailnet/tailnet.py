@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from tsoperator.api.device import Device, lookup_name, lookup_names
 from tsoperator.api.objects import DEVICE, Object, Resource
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import Destination, Holder, TailnetView
-from tsoperator.desired.login import Keys, Login
-from tsoperator.desired.plan import ControlStep, DeleteDevice
 from tsoperator.kube.client import KubeClient
+from tsoperator.proxy.devices import Destination, Holder, TailnetView
+from tsoperator.proxy.login import Keys, Login
 from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import ControlStep, DeleteDevice
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.authkeys import AuthKeys
 from tsoperator.tailnet.calls import Calls

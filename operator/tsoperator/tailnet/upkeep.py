@@ -9,13 +9,13 @@ from typing import Final
 
 from tsoperator.api.device import Device
 from tsoperator.api.objects import SECRET
-from tsoperator.desired.children import Owner, parent_title
-from tsoperator.desired.devices import NAME, TAGS, TWO_HOSTNAMES, Failed, Holder, listed
-from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
-from tsoperator.desired.secret import BY_DEVICE
+from tsoperator.proxy.devices import NAME, TAGS, TWO_HOSTNAMES, Failed, Holder, listed
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.secret import BY_DEVICE
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner, parent_title
+from tsoperator.runtime.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices
 from tsoperator.tsclient.client import TailnetClient

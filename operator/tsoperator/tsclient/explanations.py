@@ -2,14 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from tsoperator.desired.advice import (
-    OPERATOR_TAG,
-    UNSUPPORTED,
-    clients_place,
-    is_tailscales,
-    policy_place,
-    tag_owners,
-)
+from tsoperator.api.policy import OPERATOR_TAG, UNSUPPORTED, clients_place, is_tailscales, policy_place, tag_owners
 from tsoperator.tsclient.errors import (
     BadRequest,
     CredentialsUnreadable,

@@ -15,11 +15,11 @@ from tsoperator.api.names import (
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels
-from tsoperator.desired.canary import CANARY_PREFIX
-from tsoperator.desired.children import Owner, owner_of
+from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, updates
+from tsoperator.runtime.ownership import Owner, owner_of
 
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.control import DOMAIN

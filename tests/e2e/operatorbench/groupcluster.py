@@ -20,7 +20,7 @@ from tsoperator.api.names import (
     SERVICE_TYPE_EGRESS,
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SECRET, SERVICE, Key, Object
-from tsoperator.desired.egressgroup import config_name, entry_name, is_available, served_service
+from tsoperator.group.egress import config_name, entry_name, is_available, served_service
 from tsoperator.kube.watch import Selection
 
 from tests.e2e.operatorbench.cluster import SERVICES, USERS, Cluster

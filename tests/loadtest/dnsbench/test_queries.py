@@ -4,16 +4,7 @@ from collections import Counter
 
 import dns.message
 import pytest
-from dnsbench.queries import (
-    DOMAIN,
-    FEWEST,
-    NXDOMAIN,
-    REFUSED,
-    Hostile,
-    Mix,
-    make,
-    packet,
-)
+from dnsbench.queries import DOMAIN, FEWEST, NXDOMAIN, REFUSED, Hostile, Mix, make, packet
 from dnsload.client import ASKED, JUNK, PORTLESS
 
 

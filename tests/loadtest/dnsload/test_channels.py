@@ -6,13 +6,7 @@ import dns.flags
 import pytest
 
 from tests.loadtest.dnsload.conducting import conduct
-from tests.loadtest.dnsload.responder import (
-    Respond,
-    relay_of_tens,
-    response,
-    tcp_responder,
-    udp_responder,
-)
+from tests.loadtest.dnsload.responder import Respond, relay_of_tens, response, tcp_responder, udp_responder
 
 TCP = ("--tcp", "--connections", "2", "--timeout", "1")
 

@@ -20,17 +20,7 @@ from clustersim.objects import Resource
 from clustersim.sim import ClusterSim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import (
-    Changed,
-    Deleted,
-    Listed,
-    Pace,
-    Refused,
-    Selection,
-    Update,
-    Watching,
-    updates,
-)
+from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, Watching, updates
 
 from tests.support.cluster import Handler, kube_client, running, serving, until
 

@@ -16,13 +16,13 @@ from tsnameserver.records import LABEL_SELECTOR, MAX_SHARDS
 from tsnameserver.source import Follower, Source
 from tsnameserver.zone import Serving, Zone, ZoneSettings
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, key_of
-from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.dns.records.live import Record
+from tsoperator.dns.records.shards import document, shard_named
+from tsoperator.dns.records.table import Table
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.records import Record
-from tsoperator.reconcilers.dnsrecords.shards import document, shard_named
-from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime import cache as caches
+from tsoperator.runtime.plan import Deletion, Plan
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running, until

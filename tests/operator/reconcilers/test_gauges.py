@@ -3,10 +3,10 @@
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import STATEFULSET, Key, Object
-from tsoperator.desired.children import Owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 
 from tests.support import manifests

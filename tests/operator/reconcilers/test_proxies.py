@@ -14,19 +14,19 @@ from clustersim.sim import ClusterSim
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
-from tsoperator.desired.children import Owner
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import FreeName, Plan, Refusal
-from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_proxy
-from tsoperator.desired.proxypod import egress_to_ip
-from tsoperator.desired.secret import slim
-from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.kube.watch import Pace
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxypod import egress_to_ip
+from tsoperator.proxy.secret import slim
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import FreeName, Plan, Refusal
 from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import OWN, Tailnets, device_object

@@ -11,13 +11,13 @@ from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, Resource, key_of, resource_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import DeleteDevice, Errand, Note, Patch, Plan, Refusal, Step
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import DeleteDevice, Errand, Note, Patch, Plan, Refusal, Step
 from tsoperator.runtime.result import Result
 from tsoperator.tailnet.refusals import refusal_of
 

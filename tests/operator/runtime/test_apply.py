@@ -12,13 +12,14 @@ from clustersim.history import Change
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, key_of, labels
-from tsoperator.desired.plan import Child, Creation, Deletion, Note, Patch, Plan, Step, to_create
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Rejected, StatusError
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.diff import to_create
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Patch, Plan, Step
 from tsoperator.runtime.result import Pending, Result
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tsclient.errors import Unavailable

@@ -20,8 +20,11 @@ from tsoperator.api.objects import (
     Resource,
     resource_of,
 )
-from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import (
+from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import (
     Child,
     Creation,
     DeleteDevice,
@@ -33,9 +36,6 @@ from tsoperator.desired.plan import (
     Patch,
     Plan,
 )
-from tsoperator.kube.errors import Denied, Unreachable
-from tsoperator.runtime.cache import Listener
-from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 
 CHILD = Key("tailscale", "ts-db")
 OUTLINE = Outline("default-db")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.desired.reverts import Reverts
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.runtime.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Rewrites
 
 FIELDS = ("spec.externalName",)

@@ -12,14 +12,14 @@ from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import NewKey
 from tsoperator.api.objects import Key, Object, key_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.login import Keys
-from tsoperator.desired.proxy import Children, Proxy, proxy_login
-from tsoperator.desired.proxypod import connected_networks, egress_to_ip
-from tsoperator.desired.secret import slim
-from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Conflict, Unreachable
+from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxypod import connected_networks, egress_to_ip
+from tsoperator.proxy.secret import slim
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.proxy.workload import Children, Proxy, proxy_login
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.authkeys import AuthKeys
 from tsoperator.tailnet.calls import Calls

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.desired.children import Owner
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.calls import Calls, NotAsked
 from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, RateLimited, Unavailable

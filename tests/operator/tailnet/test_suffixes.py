@@ -10,7 +10,6 @@ from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
-from tsoperator.desired.zones import Suffixes
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.service.egress import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
@@ -18,6 +17,7 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import Pace
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running, until
 from tests.support.manifests import egress

@@ -12,13 +12,13 @@ from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device
 from tsoperator.api.device import Device as Known
 from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import TAGS, Destination, TailnetView
-from tsoperator.desired.login import Login
-from tsoperator.desired.plan import DeleteDevice, SetTags
-from tsoperator.desired.replica import Replica
 from tsoperator.kube.client import KubeClient
+from tsoperator.proxy.devices import TAGS, Destination, TailnetView
+from tsoperator.proxy.login import Login
+from tsoperator.proxy.replica import Replica
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import DeleteDevice, SetTags
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import NotAsked

@@ -12,14 +12,14 @@ from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device
 from tsoperator.api.objects import SECRET, Key
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import NAME, TAGS, Failed
-from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.plan import DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
-from tsoperator.desired.secret import BY_DEVICE, by_device, slim
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
+from tsoperator.proxy.devices import NAME, TAGS, Failed
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.secret import BY_DEVICE, by_device, slim
 from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls

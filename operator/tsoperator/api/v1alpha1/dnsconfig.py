@@ -5,12 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tsoperator.api.v1alpha1.kubernetes_types import (
-    Conditions,
-    EmbeddedAffinity,
-    LocalObjectReferences,
-    Tolerations,
-)
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions, EmbeddedAffinity, LocalObjectReferences, Tolerations
 from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
 
 

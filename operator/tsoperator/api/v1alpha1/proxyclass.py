@@ -5,12 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from tsoperator.api.v1alpha1.kubernetes_types import (
-    Conditions,
-    EmbeddedAffinity,
-    LocalObjectReferences,
-    Tolerations,
-)
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions, EmbeddedAffinity, LocalObjectReferences, Tolerations
 from tsoperator.api.v1alpha1.patterns import LABEL_VALUE, VARIABLE_NAME
 from tsoperator.api.v1alpha1.pod_types import (
     EmbeddedDNSConfig,

@@ -5,12 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from tsoperator.api.v1alpha1.kubernetes_types import (
-    Conditions,
-    EmbeddedAffinity,
-    LocalObjectReferences,
-    Tolerations,
-)
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions, EmbeddedAffinity, LocalObjectReferences, Tolerations
 from tsoperator.api.v1alpha1.patterns import SERVICE_ACCOUNT_NAME
 from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
 from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable

@@ -11,14 +11,16 @@ from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.desired.annotations import ignored, no_annotations
-from tsoperator.desired.children import Owner
-from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView, untried
-from tsoperator.desired.findings import Effect, with_findings
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import DeleteDevice, Note, Plan, Refusal
-from tsoperator.desired.proxy import (
+from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried
+from tsoperator.proxy.findings import Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxypod import connected_networks
+from tsoperator.proxy.replica import hostnames_error, replicas_error
+from tsoperator.proxy.secret import ReportedDevice
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
     Children,
     Proxy,
     awaited_pods,
@@ -32,11 +34,9 @@ from tsoperator.desired.proxy import (
     removal_message,
     replica_devices,
 )
-from tsoperator.desired.proxypod import connected_networks
-from tsoperator.desired.replica import hostnames_error, replicas_error
-from tsoperator.desired.secret import ReportedDevice
-from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import DeleteDevice, Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 CREATED = "ConnectorCreated"

@@ -19,11 +19,11 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.api.v1alpha1.connector import Connector
-from tsoperator.desired.children import owned_keys
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import owned_keys
 from tsoperator.runtime.result import Result
 
 

@@ -12,14 +12,14 @@ from tsoperator.api.conditions import TRUE, condition
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
-from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
-from tsoperator.desired.clusterdns.platforms import CUSTOM_KEY, Platform, find_platform
-from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
-from tsoperator.desired.clusterdns.snippets import snippet
-from tsoperator.desired.plan import Creation, Deletion, Patch, earliest
-from tsoperator.desired.reverts import NO_REVERTS, Reverts
-from tsoperator.desired.zones import zones_status
+from tsoperator.dns.cluster.edits import plan_edit, plan_removal
+from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Platform, find_platform
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.dns.cluster.snippets import snippet
+from tsoperator.runtime.plan import Creation, Deletion, Patch, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import zones_status
 
 OVERWRITTEN: Final = "StubDomainOverwritten"
 """The reason to give if another writer keeps undoing the operator's writes."""

@@ -34,10 +34,10 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.clusterdns.results import DNSObjects, Nothing
-from tsoperator.desired.clusterdns.results import Refusal as Unwritten
-from tsoperator.desired.nameserver import (
+from tsoperator.dns.cluster.address import address_of
+from tsoperator.dns.cluster.results import DNSObjects, Nothing
+from tsoperator.dns.cluster.results import Refusal as Unwritten
+from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
     Program,
@@ -48,12 +48,12 @@ from tsoperator.desired.nameserver import (
     program_error,
     reads_shards,
 )
-from tsoperator.desired.plan import Child, Note, Plan, Refusal
-from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
+from tsoperator.dns.probe.answers import NOT_ASKED, Verdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig import clusterdns
-from tsoperator.reconcilers.dnsconfig.address import address_of
-from tsoperator.reconcilers.dnsconfig.answers import NOT_ASKED, Verdict, cluster_dns_condition
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.runtime.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
 _HEALTH_PORT: Final = 9002

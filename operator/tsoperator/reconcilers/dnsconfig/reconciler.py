@@ -26,26 +26,26 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.clusterdns.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
-from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
-from tsoperator.desired.clusterdns.results import DNSObjects
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
-from tsoperator.desired.plan import Child, Plan, Refusal
-from tsoperator.desired.reverts import Reverts, last_writer
-from tsoperator.desired.zones import Suffixes, forwarded_zones
+from tsoperator.dns.cluster.address import Addresses
+from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
+from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.dns.cluster.results import DNSObjects
+from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, elected
+from tsoperator.dns.probe.prober import VERDICT, Found, Prober
+from tsoperator.dns.probe.question import Asked, Question, question_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
-from tsoperator.reconcilers.dnsconfig.address import Addresses
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Found, Prober
-from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_OWNER, Owner, owned_keys
+from tsoperator.runtime.plan import Child, Plan, Refusal
 from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.reverts import Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import Suffixes, forwarded_zones
 
 _NO_DNSCONFIG: Final = Key("", "")
 """The key under which the cluster's DNS is looked at while there is no DNSConfig."""

@@ -22,8 +22,7 @@ from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is
 from tsoperator.api.rules import takes_from_cluster
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.nameserver import (
+from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     Program,
     nameserver_image,
@@ -31,9 +30,7 @@ from tsoperator.desired.nameserver import (
     program_error,
     reads_shards,
 )
-from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, contains
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, nameserver_zones, shown_zones, tailnet_zones
-from tsoperator.reconcilers.dnsrecords.shards import (
+from tsoperator.dns.records.shards import (
     SERIALS,
     Limits,
     Part,
@@ -47,8 +44,12 @@ from tsoperator.reconcilers.dnsrecords.shards import (
     with_serial,
     zones_of,
 )
-from tsoperator.reconcilers.dnsrecords.table import Bucket
+from tsoperator.dns.records.table import Bucket
+from tsoperator.runtime.diff import contains
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, nameserver_zones, shown_zones, tailnet_zones
 
 DEFAULT_LIMITS: Final = Limits()
 

@@ -8,13 +8,7 @@ from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
-from tsoperator.api.names import (
-    LABEL_SERVICE_NAME,
-    NAMESERVER,
-    PARENT_INGRESS,
-    PARENT_NAMESERVER,
-    PARENT_SERVICE,
-)
+from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER, PARENT_INGRESS, PARENT_NAMESERVER, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
@@ -31,20 +25,20 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.desired.canary import canary_name, service_addresses
-from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
-from tsoperator.desired.endpoints import BY_SERVICE
-from tsoperator.desired.nameserver import elected
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, forwarded_zones
+from tsoperator.dns.canary import canary_name, service_addresses
+from tsoperator.dns.nameserver import elected
+from tsoperator.dns.records.live import NamedProxy, Record, in_order, record_of
+from tsoperator.dns.records.shards import Limits, document, shard_named
+from tsoperator.dns.records.table import Table
+from tsoperator.proxy.endpoints import BY_SERVICE
 from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
-from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
-from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 
 _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn: about 20 ms."""

@@ -16,15 +16,16 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
-from tsoperator.desired.children import BY_OWNER
-from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, entries_of, group_owner
+from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
+from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.egresspod import desired
 from tsoperator.reconcilers.egresspod.probes import Prober
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_OWNER
 from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.settings import Settings
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tsoperator.api.objects import Key
-from tsoperator.desired.plan import Note
-from tsoperator.desired.secret import Certificate
-from tsoperator.desired.x509 import Validity
+from tsoperator.proxy.secret import Certificate
+from tsoperator.proxy.x509 import Validity
+from tsoperator.runtime.plan import Note
 
 PATIENCE: Final = 600.0
 """Seconds that a certificate may take before the Ingress says that it is missing; it usually takes one minute."""

@@ -13,16 +13,17 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
-from tsoperator.desired import advice, unsupported
-from tsoperator.desired.annotations import ignored
-from tsoperator.desired.children import Owner, first
-from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.clusternames import is_opted_out
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView
-from tsoperator.desired.findings import with_findings
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Note, Plan, Refusal, earliest
-from tsoperator.desired.proxy import (
+from tsoperator.dns.clusternames import is_opted_out
+from tsoperator.proxy import advice
+from tsoperator.proxy.annotations import ignored
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
+from tsoperator.proxy.findings import with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxypod import served_ingress
+from tsoperator.proxy.secret import ReportedDevice, hostname_of
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
     Children,
     Proxy,
     awaits_keys,
@@ -33,12 +34,12 @@ from tsoperator.desired.proxy import (
     proxy_devices,
     proxy_key,
 )
-from tsoperator.desired.proxypod import served_ingress
-from tsoperator.desired.secret import ReportedDevice, hostname_of
-from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
 from tsoperator.reconcilers.ingress.serve import backend_names, funnels, redirects, serving, tls_host
+from tsoperator.runtime import unsupported
+from tsoperator.runtime.ownership import Owner, first
+from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
 _TOGETHER = 2.0  # s until a new Ingress misses its Services: they may be applied with it, and seen after it

@@ -19,9 +19,9 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import Object, annotations
-from tsoperator.desired import unsupported
-from tsoperator.desired.annotations import Vocabulary, nearest
-from tsoperator.desired.plan import Note
+from tsoperator.proxy.annotations import Vocabulary, nearest
+from tsoperator.runtime import unsupported
+from tsoperator.runtime.plan import Note
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = Vocabulary(

@@ -22,17 +22,17 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.desired.children import first, is_child, owned_keys
-from tsoperator.desired.classref import class_name
-from tsoperator.desired.clusternames import names_ingresses
-from tsoperator.desired.proxy import Children, proxy_device
-from tsoperator.desired.secret import certificate_of
+from tsoperator.dns.clusternames import names_ingresses
+from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.secret import certificate_of
+from tsoperator.proxy.workload import Children, proxy_device
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import first, is_child, owned_keys
 from tsoperator.runtime.result import Result
 from tsoperator.tailnet.tailnet import OWN
 

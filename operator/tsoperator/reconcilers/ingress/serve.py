@@ -7,7 +7,7 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, CERT_DOMAIN
 from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.rules import is_true
-from tsoperator.desired.plan import Note
+from tsoperator.runtime.plan import Note
 
 _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands these
 

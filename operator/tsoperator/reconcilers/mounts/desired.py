@@ -5,10 +5,10 @@ from datetime import datetime
 
 from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, CONFIG_SUFFIX
 from tsoperator.api.objects import CONFIGMAP, POD, Key, Object, key_of, uid
-from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import config_name, group_owner
-from tsoperator.desired.plan import Patch
-from tsoperator.desired.secret import has_other_config
+from tsoperator.group.egress import config_name, group_owner
+from tsoperator.proxy.secret import has_other_config
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Patch
 
 
 def is_news(old: Object | None, new: Object) -> bool:

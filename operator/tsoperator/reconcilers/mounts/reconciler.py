@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of
-from tsoperator.desired.children import BY_OWNER, owner_of
-from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.mounts import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_OWNER, owner_of
+from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.result import DONE, Result
 
 CONFIG: Final = Resource("", "", "configs", "Config")

@@ -11,16 +11,9 @@ from tsoperator.api.labels import annotation_errors, label_errors
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.api.v1alpha1.proxyclass import (
-    MONITOR_NEEDS_METRICS,
-    Container,
-    Metrics,
-    Pod,
-    ProxyClass,
-    StatefulSet,
-)
-from tsoperator.desired.plan import FindNodePorts, Note, Plan, Refusal
+from tsoperator.api.v1alpha1.proxyclass import MONITOR_NEEDS_METRICS, Container, Metrics, Pod, ProxyClass, StatefulSet
 from tsoperator.reconcilers.proxyclass import ports
+from tsoperator.runtime.plan import FindNodePorts, Note, Plan, Refusal
 
 _VALID: Final = "ProxyClassValid"
 _INVALID: Final = "ProxyClassInvalid"

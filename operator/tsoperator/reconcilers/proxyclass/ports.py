@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tsoperator.api.objects import Object, is_deleting, key_of
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
-from tsoperator.desired.classref import is_ready
+from tsoperator.proxy.classref import is_ready
 
 LAST_PORT = 65535
 

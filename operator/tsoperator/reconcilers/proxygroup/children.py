@@ -17,13 +17,14 @@ from tsoperator.api.objects import (
     key_of,
     labels,
 )
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.egressgroup import config_name
-from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import Creation, Patch, Step, contains
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.secret import config_patch, encoded
-from tsoperator.desired.tailscaled import config_files
+from tsoperator.group.egress import config_name
+from tsoperator.proxy.login import Keys
+from tsoperator.proxy.secret import config_patch, encoded
+from tsoperator.proxy.tailscaled import config_files
+from tsoperator.proxy.workload import Children, Proxy
+from tsoperator.runtime.diff import contains
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.runtime.plan import Creation, Patch, Step
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:

@@ -10,17 +10,10 @@ from typing import Final
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
 from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
-from tsoperator.desired.egressgroup import (
-    Entry,
-    entries_of,
-    entry_name,
-    entry_of,
-    is_broken,
-    render_entries,
-    served_service,
-)
-from tsoperator.desired.plan import Creation, Patch, Step
+from tsoperator.group.egress import entry_name, entry_of, served_service
+from tsoperator.proxy.entries import Entry, entries_of, is_broken, render_entries
 from tsoperator.reconcilers.proxygroup.children import metadata_patch
+from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
 """The number of characters that the entries may have, as they are stored: the API server takes a ConfigMap of 1 MiB."""

@@ -11,16 +11,18 @@ from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.desired.annotations import ignored, no_annotations
-from tsoperator.desired.children import in_the_way, is_anothers
-from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
-from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
-from tsoperator.desired.findings import Effect, with_findings
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.metrics import metrics_objects
-from tsoperator.desired.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
-from tsoperator.desired.proxy import (
+from tsoperator.group.egress import config_name, group_owner, replica_count
+from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
+from tsoperator.proxy.findings import Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.metrics import metrics_objects
+from tsoperator.proxy.proxypod import egress_group
+from tsoperator.proxy.replica import hostnames_error, replicas_error
+from tsoperator.proxy.secret import static_endpoints_of
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
     Children,
     Proxy,
     all_secrets_come,
@@ -37,20 +39,13 @@ from tsoperator.desired.proxy import (
     unwanted,
     way_out,
 )
-from tsoperator.desired.proxypod import egress_group
-from tsoperator.desired.replica import hostnames_error, replicas_error
-from tsoperator.desired.secret import static_endpoints_of
-from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.proxygroup.children import (
-    account,
-    configmap,
-    group_child,
-    secret_steps,
-)
+from tsoperator.reconcilers.proxygroup.children import account, configmap, group_child, secret_steps
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
+from tsoperator.runtime.ownership import in_the_way, is_anothers
+from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")

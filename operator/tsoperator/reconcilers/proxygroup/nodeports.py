@@ -12,8 +12,8 @@ from typing import Final
 
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
 from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
-from tsoperator.desired.proxy import Proxy
-from tsoperator.desired.secret import static_endpoints_of
+from tsoperator.proxy.secret import static_endpoints_of
+from tsoperator.proxy.workload import Proxy
 from tsoperator.reconcilers.proxygroup.children import group_child
 
 SUFFIX: Final = "-nodeport"

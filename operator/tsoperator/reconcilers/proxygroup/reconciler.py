@@ -24,16 +24,16 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.desired import unsupported
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
-from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
-from tsoperator.desired.proxy import Children
+from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
+from tsoperator.runtime import unsupported
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.runtime.result import DONE, Result
 
 

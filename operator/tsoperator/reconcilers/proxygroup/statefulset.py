@@ -7,15 +7,12 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT, PROXY_CONTAINER
 from tsoperator.api.objects import STATEFULSET, Object, annotations
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.desired.egressgroup import config_name
-from tsoperator.desired.families import pods_have_ipv6
-from tsoperator.desired.given import without_given
-from tsoperator.desired.overlay import has_endpoints, overlaid
-from tsoperator.desired.plan import contains, digest_of
-from tsoperator.desired.proxy import Proxy
-from tsoperator.desired.proxypod import EGRESS_CONFIGS
-from tsoperator.desired.replica import Replica
-from tsoperator.desired.statefulset import (
+from tsoperator.group.egress import config_name
+from tsoperator.proxy.families import pods_have_ipv6
+from tsoperator.proxy.overlay import has_endpoints, overlaid
+from tsoperator.proxy.proxypod import EGRESS_CONFIGS
+from tsoperator.proxy.replica import Replica
+from tsoperator.proxy.statefulset import (
     CONFIG_VOLUME,
     CONFIGS,
     PRIVILEGED,
@@ -26,7 +23,10 @@ from tsoperator.desired.statefulset import (
     sysctler,
     variable,
 )
+from tsoperator.proxy.workload import Proxy
 from tsoperator.reconcilers.proxygroup.children import group_child
+from tsoperator.runtime.diff import contains, digest_of
+from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
 
 _END: Final = 60

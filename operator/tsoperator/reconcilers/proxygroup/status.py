@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY
 from tsoperator.api.objects import Object, is_deleting, key_of, uid
-from tsoperator.desired.pod import in_service
-from tsoperator.desired.secret import device_of, reporting_pod_of
+from tsoperator.proxy.pod import in_service
+from tsoperator.proxy.secret import device_of, reporting_pod_of
 
 AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"

@@ -22,24 +22,23 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
-from tsoperator.desired.children import owner_of
-from tsoperator.desired.egressgroup import (
+from tsoperator.group.egress import (
     BY_ENTRY,
     BY_GROUP,
     BY_SERVING_GROUP,
-    Entry,
     by_serving_group,
     config_name,
-    entries_of,
     indexed_entry,
     is_available,
     replica_count,
     served_service,
 )
-from tsoperator.desired.pod import is_down
-from tsoperator.desired.secret import egress_report_of
+from tsoperator.proxy.entries import Entry, entries_of
+from tsoperator.proxy.pod import is_down
+from tsoperator.proxy.secret import egress_report_of
 from tsoperator.reconcilers.service.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:

@@ -21,9 +21,9 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
-from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import by_serving_group
-from tsoperator.desired.plan import Patch
+from tsoperator.group.egress import by_serving_group
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Patch
 
 FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000

@@ -13,16 +13,15 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
-from tsoperator.desired import unsupported
-from tsoperator.desired.children import Owner
-from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.clusternames import is_opted_out, name_notes
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView
-from tsoperator.desired.findings import Effect, with_findings
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.nameclaims import Claim, taken_notes
-from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
-from tsoperator.desired.proxy import (
+from tsoperator.dns.clusternames import is_opted_out, name_notes
+from tsoperator.dns.nameclaims import Claim, taken_notes
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
+from tsoperator.proxy.findings import Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.statefulset import serves
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
     Children,
     Proxy,
     awaited_pods,
@@ -36,16 +35,17 @@ from tsoperator.desired.proxy import (
     proxy_problem,
     removal_message,
 )
-from tsoperator.desired.reverts import NO_REVERTS, Reverts
-from tsoperator.desired.statefulset import serves
-from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
+from tsoperator.runtime import unsupported
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Note, Patch, Plan, Refusal, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}

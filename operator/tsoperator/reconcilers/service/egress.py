@@ -15,11 +15,11 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
-from tsoperator.desired.plan import Patch, Plan
-from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
-from tsoperator.desired.reverts import Reverts
-from tsoperator.desired.zones import TS_NET, Suffixes, name_error
+from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.runtime.plan import Patch, Plan
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import TS_NET, Suffixes, name_error
 
 BY_DESTINATION: Final = "destination"
 """The index of Services by the device that they lead to."""

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from tsoperator.api import policy
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import ANNOTATION_EXPOSE, CONDITION_PROXY_READY, LOAD_BALANCER_CLASS
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
-from tsoperator.desired import advice
-from tsoperator.desired.clusternames import Naming, Way, naming
-from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxypod import ProxyPod, exposed_ip, exposed_name, served_service
-from tsoperator.desired.secret import ReportedDevice
+from tsoperator.dns.clusternames import Naming, Way, naming
+from tsoperator.proxy import advice
+from tsoperator.proxy.proxypod import ProxyPod, exposed_ip, exposed_name, served_service
+from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.reconcilers.service import egress, funnel
+from tsoperator.runtime.plan import Note, Plan
 from tsoperator.settings import Settings
 
 
@@ -106,7 +107,7 @@ def _public(service: Object, device: ReportedDevice | None) -> Shown:
     """Return what a Service with Funnel shows: only the name, because the Internet can't use tailnet addresses."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
-        pending = note.reason if note.reason == advice.UNSUPPORTED else "ProxyPending"
+        pending = note.reason if note.reason == policy.UNSUPPORTED else "ProxyPending"
         return Shown(_not_ready(pending, note.message), notes=(note,))
     if device is None or not device.https_name:
         return _pending("the proxy does not serve HTTPS yet: no hostname is known")

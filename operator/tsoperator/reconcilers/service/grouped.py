@@ -17,18 +17,9 @@ from tsoperator.api.names import (
     FINALIZER,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import (
-    Key,
-    Object,
-    annotations,
-    is_deleting,
-    key_of,
-)
-from tsoperator.desired.children import Owner
-from tsoperator.desired.clusternames import is_opted_out
-from tsoperator.desired.egressgroup import entry_name, entry_of, is_available
-from tsoperator.desired.plan import Child, Note, Plan, Refusal, earliest
-from tsoperator.desired.reverts import Reverts
+from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
+from tsoperator.dns.clusternames import is_opted_out
+from tsoperator.group.egress import entry_name, entry_of, is_available
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import (
     PORT_COUNT,
@@ -42,6 +33,9 @@ from tsoperator.reconcilers.service.grouprules import group_name, target, violat
 from tsoperator.reconcilers.service.moves import led_to
 from tsoperator.reconcilers.service.places import FRESH, Places, grace_left, removal, serving_of, slices_of, upkeep
 from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Child, Note, Plan, Refusal, earliest
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)

@@ -6,7 +6,7 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_TAGS, ANNOTATION_TAILNET_FQDN, HEALTH_PORT_NAME, PROXY_GROUP
 from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.rules import split_tags, tag_error
-from tsoperator.desired.egressgroup import entry_name
+from tsoperator.group.egress import entry_name
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.places import Places

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import INGRESS, SERVICE, Key, Object, is_deleting, key_of
-from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
-from tsoperator.desired.clusternames import is_opted_out
-from tsoperator.desired.nameclaims import (
+from tsoperator.dns.clusternames import is_opted_out
+from tsoperator.dns.nameclaims import (
     BY_DEVICE_NAME,
     Claim,
     Standing,
@@ -21,6 +20,7 @@ from tsoperator.desired.nameclaims import (
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.settings import Settings
 
 _PARENTS = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}

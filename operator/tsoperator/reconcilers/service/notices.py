@@ -24,10 +24,10 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
-from tsoperator.desired.annotations import Vocabulary, ignored, nearest
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
 from tsoperator.reconcilers.service import egress, exposure
 from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.runtime.plan import Note, Plan
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = Vocabulary(

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
-from tsoperator.desired.children import first
-from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
-from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
-from tsoperator.desired.reverts import NO_REVERTS, Reverts
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
+from tsoperator.group.egress import entry_name, entry_of, served_service
+from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
@@ -28,7 +25,11 @@ from tsoperator.reconcilers.service.slices import (
     serving_pods,
     slice_name,
 )
+from tsoperator.runtime.ownership import first
+from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
 """The fact that a Service has yet to show whether it is ready."""

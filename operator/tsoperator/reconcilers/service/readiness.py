@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY
 from tsoperator.api.objects import Object, key_of
-from tsoperator.desired.egressgroup import is_available, replica_count
+from tsoperator.group.egress import is_available, replica_count
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.slices import Group, Serving
 

@@ -33,14 +33,11 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.desired.classref import class_name
-from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_name, served_service
-from tsoperator.desired.nameserver import elected
-from tsoperator.desired.plan import Plan, earliest
-from tsoperator.desired.proxy import Children
-from tsoperator.desired.reverts import NO_REVERTS, Reverts, last_writer
+from tsoperator.dns.nameserver import elected
+from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
+from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
@@ -51,7 +48,10 @@ from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, awai
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
+from tsoperator.runtime.plan import Plan, earliest
 from tsoperator.runtime.result import Result
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 

@@ -14,8 +14,9 @@ from zlib import crc32
 
 from tsoperator.api.names import GROUP, HEALTH_PORT_NAME, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
 from tsoperator.api.objects import ENDPOINTSLICE, Object, is_deleting, key_of, labels, uid
-from tsoperator.desired.egressgroup import Entry, Port, ProxyReport, entries_of, port_of
-from tsoperator.desired.pod import in_service
+from tsoperator.group.egress import port_of
+from tsoperator.proxy.entries import Entry, Port, ProxyReport, entries_of
+from tsoperator.proxy.pod import in_service
 
 VERSIONS: Final = (4, 6)
 """The IP versions."""

@@ -22,22 +22,20 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner
-from tsoperator.desired.egressgroup import (
+from tsoperator.group.egress import (
     BY_ENTRY,
     by_serving_group,
     config_name,
-    entries_of,
     entry_name,
     group_owner,
     indexed_entry,
     is_egress,
     served_service,
 )
-from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
-from tsoperator.desired.proxy import Children, proxy_device
-from tsoperator.desired.secret import egress_report_of
-from tsoperator.desired.zones import Suffixes
+from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
+from tsoperator.proxy.entries import entries_of
+from tsoperator.proxy.secret import egress_report_of
+from tsoperator.proxy.workload import Children, proxy_device
 from tsoperator.reconcilers.service.clusterip import (
     BY_PROXY_PORT,
     Wanted,
@@ -54,7 +52,9 @@ from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.reservations import Reservations
 from tsoperator.reconcilers.service.slices import Group
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import Suffixes
 
 _CATCHING_UP: Final = 60.0
 """Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten

@@ -14,7 +14,7 @@ from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleti
 from tsoperator.api.rules import control_url_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
-from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.runtime.plan import Note, Plan, Refusal
 
 VALID: Final = "TailnetValid"
 INVALID: Final = "TailnetInvalid"

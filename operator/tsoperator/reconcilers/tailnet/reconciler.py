@@ -23,17 +23,17 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
-from tsoperator.desired.advice import is_headscales
-from tsoperator.desired.children import BY_OWNER, Owner
-from tsoperator.desired.plan import Plan, Refusal
-from tsoperator.desired.secret import device_of, login_url_of
 from tsoperator.kube.errors import NotFound
+from tsoperator.proxy.advice import is_headscales
+from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.reconcilers.tailnet import desired
 from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_OWNER, Owner
+from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.tailnet import Tailnets

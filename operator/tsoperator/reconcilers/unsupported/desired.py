@@ -3,11 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tsoperator.api.names import (
-    CONDITION_PEERRELAY_READY,
-    CONDITION_PROXYGROUPPOLICY_READY,
-    CONDITION_RECORDER_READY,
-)
+from tsoperator.api.names import CONDITION_PEERRELAY_READY, CONDITION_PROXYGROUPPOLICY_READY, CONDITION_RECORDER_READY
 from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, Resource
 
 CONDITIONS: Final[Mapping[Resource, str]] = {

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from tsoperator.api.objects import Key, Resource, key_of
-from tsoperator.desired import unsupported
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
+from tsoperator.runtime import unsupported
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper

@@ -9,15 +9,15 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.proxypod import connected_networks
+from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxypod import connected_networks
+from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.connector.desired import Observed
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 from tests.support.objects import (

@@ -8,10 +8,8 @@ from clustersim.furniture import COREFILE
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, Key
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
-from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
-from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal
-from tsoperator.desired.plan import Creation, Deletion, Patch
-from tsoperator.desired.reverts import Reverts
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal
 from tsoperator.reconcilers.dnsconfig.clusterdns import (
     Nameserver,
     Outcome,
@@ -23,8 +21,10 @@ from tsoperator.reconcilers.dnsconfig.clusterdns import (
     unseen_removal,
     written_by,
 )
+from tsoperator.runtime.plan import Creation, Deletion, Patch
+from tsoperator.runtime.reverts import Reverts
 
-from tests.operator.desired.clusterdns.objects import applied
+from tests.operator.dns.cluster.objects import applied
 from tests.support.objects import live_dnsconfig, obj, settings
 
 ADDRESS, ZONE = "10.96.4.3", "tail1234.ts.net"

@@ -10,15 +10,15 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.clusterdns.results import DNSObjects
-from tsoperator.desired.nameserver import nameserver_labels
-from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.zones import Suffixes
+from tsoperator.dns.cluster.results import DNSObjects
+from tsoperator.dns.nameserver import nameserver_labels
+from tsoperator.dns.probe.answers import Verdict
 from tsoperator.reconcilers.dnsconfig import desired
-from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.desired import Observed
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.objects import children_of, condition_of, deleting, held, live_dnsconfig, obj, settings, status_of
 

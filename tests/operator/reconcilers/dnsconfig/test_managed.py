@@ -9,7 +9,7 @@ from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, SERVICE, Object, key_of
 
-from tests.operator.desired.clusterdns.objects import workload
+from tests.operator.dns.cluster.objects import workload
 from tests.support.manifests import backend, dnsconfig
 from tests.support.operator import World, running_operator
 

@@ -25,11 +25,11 @@ from tsoperator.api.objects import (
     Key,
     Object,
 )
-from tsoperator.desired.canary import CANARY_PREFIX
-from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
-from tsoperator.reconcilers.dnsconfig.answers import Reply
-from tsoperator.reconcilers.dnsconfig.asking import Ask, Query, ask
-from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Pace, Prober
+from tsoperator.dns.canary import CANARY_PREFIX
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
+from tsoperator.dns.probe.answers import Reply
+from tsoperator.dns.probe.asking import Ask, Query, ask
+from tsoperator.dns.probe.prober import VERDICT, Pace, Prober
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache

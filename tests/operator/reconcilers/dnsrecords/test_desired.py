@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
-from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
-from tsoperator.desired.zones import Suffixes, zones_status
+from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
+from tsoperator.dns.records.live import Record
+from tsoperator.dns.records.shards import Limits, shard_named
+from tsoperator.dns.records.table import Bucket, Table
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
-from tsoperator.reconcilers.dnsrecords.records import Record
-from tsoperator.reconcilers.dnsrecords.shards import Limits, shard_named
-from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
+from tsoperator.tailnet.zones import Suffixes, zones_status
 
 from tests.support.objects import (
     FQDN,

@@ -12,7 +12,7 @@ from clustersim.sim import SimOptions
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 from tsoperator.api.names import NAMESERVER
 from tsoperator.api.objects import SERVICE, Key, Object, uid
-from tsoperator.desired.canary import canary_name, service_addresses
+from tsoperator.dns.canary import canary_name, service_addresses
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.tailnet.devices import Pace
 

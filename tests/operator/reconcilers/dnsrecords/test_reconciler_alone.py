@@ -11,13 +11,7 @@ from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import LABEL_SELECTOR, RECORDS_KEY, merge, parse
-from tsoperator.api.names import (
-    LABEL_SERVICE_NAME,
-    LABEL_SERVICE_TYPE,
-    NAMESERVER,
-    PROXY_GROUP,
-    SERVICE_TYPE_EGRESS,
-)
+from tsoperator.api.names import LABEL_SERVICE_NAME, LABEL_SERVICE_TYPE, NAMESERVER, PROXY_GROUP, SERVICE_TYPE_EGRESS
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
@@ -29,20 +23,20 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.desired.children import Owner
-from tsoperator.desired.nameserver import nameserver_labels
-from tsoperator.desired.service import headless_service
-from tsoperator.desired.zones import Suffixes
+from tsoperator.dns.nameserver import nameserver_labels
+from tsoperator.dns.records.live import in_order
+from tsoperator.dns.records.shards import Limits
 from tsoperator.kube.client import USER_AGENT
+from tsoperator.proxy.service import headless_service
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
-from tsoperator.reconcilers.dnsrecords.records import in_order
-from tsoperator.reconcilers.dnsrecords.shards import Limits
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.manager import EnqueueTimes, Manager
+from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, group_egress, ingress, load_balancer

@@ -5,22 +5,13 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Key, Object
-from tsoperator.desired.egressgroup import Entry
-from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.pod import slim
+from tsoperator.proxy.entries import Entry
+from tsoperator.proxy.pod import slim
 from tsoperator.reconcilers.egresspod import desired
 from tsoperator.reconcilers.egresspod.desired import Answer, Check, Observed
+from tsoperator.runtime.plan import Note, Plan, Refusal
 
-from tests.operator.reconcilers.egresspod.objects import (
-    HEALTH,
-    POD_IP,
-    USER,
-    endpoints,
-    gate,
-    group,
-    pod,
-    service,
-)
+from tests.operator.reconcilers.egresspod.objects import HEALTH, POD_IP, USER, endpoints, gate, group, pod, service
 from tests.support.objects import status_of
 
 GOING = "2030-01-01T00:00:00Z"

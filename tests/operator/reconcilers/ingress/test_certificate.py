@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.desired.secret import Certificate
-from tsoperator.desired.x509 import Validity
+from tsoperator.proxy.secret import Certificate
+from tsoperator.proxy.x509 import Validity
 from tsoperator.reconcilers.ingress.certificate import Missed, News, Seen, news
 
 from tests.support.virtual_time import Clock

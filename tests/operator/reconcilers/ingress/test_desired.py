@@ -12,16 +12,16 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import INGRESSCLASS, STATEFULSET, Key, Object
 from tsoperator.api.rules import child_name
-from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Plan, Refusal, SetTags
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.proxypod import served_ingress
-from tsoperator.desired.secret import Certificate
+from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxypod import served_ingress
+from tsoperator.proxy.secret import Certificate
+from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Seen
 from tsoperator.reconcilers.ingress.desired import Observed
+from tsoperator.runtime.plan import Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
 from tests.support.objects import (

@@ -1,7 +1,7 @@
 """What an Ingress says that it has without effect."""
 
 import pytest
-from tsoperator.desired.annotations import ignored
+from tsoperator.proxy.annotations import ignored
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes
 
 from tests.support.objects import live_ingress, settings

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.names import PARENT_SERVICE
 from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import group_owner, slim_configmap
+from tsoperator.group.egress import group_owner
+from tsoperator.proxy.entries import slim_configmap
 from tsoperator.reconcilers.mounts.desired import is_news, readers
+from tsoperator.runtime.ownership import Owner
 
 from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj, pod, slim_secret
 

@@ -5,10 +5,10 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
-from tsoperator.desired.plan import FindNodePorts, Note, Plan, Refusal
 from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
+from tsoperator.runtime.plan import FindNodePorts, Note, Plan, Refusal
 
 from tests.support.objects import condition_of, deleting, held, live_proxy_class, reasons_of
 

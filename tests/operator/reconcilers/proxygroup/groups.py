@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
-from tsoperator.desired.children import Owner, owner_reference
-from tsoperator.desired.egressgroup import group_owner
-from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.tailscaled import ProxyConfig, config_files
+from tsoperator.group.egress import group_owner
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.service.clusterip import place_labels
+from tsoperator.runtime.ownership import Owner, owner_reference
+from tsoperator.runtime.plan import Plan
 from tsoperator.settings import Settings
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj, pod, settings, slim_secret

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Creation, Patch, Step
-from tsoperator.desired.proxy import Children
-from tsoperator.desired.tailscaled import config_files
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.tailscaled import config_files
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxygroup.children import account, in_order, metadata_patch, secret_steps
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.runtime.plan import Creation, Patch, Step
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, config, joined, live_group, proxy_of, secrets
 from tests.support.objects import deleting, pod, slim_secret, texts

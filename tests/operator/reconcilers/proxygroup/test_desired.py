@@ -19,28 +19,18 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
-from tsoperator.desired.children import Owner
-from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import read_entries, slim_configmap
-from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import (
-    Creation,
-    DeleteDevice,
-    Deletion,
-    FreeName,
-    Note,
-    Patch,
-    Plan,
-    Refusal,
-    SetTags,
-    write_for,
-)
-from tsoperator.desired.proxy import Children
+from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.entries import read_entries, slim_configmap
+from tsoperator.proxy.login import Keys
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.runtime.diff import write_for
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Creation, DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
-from tests.operator.desired.recordings import recorded
+from tests.operator.proxy.recordings import recorded
 from tests.operator.reconcilers.proxygroup import groups
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, plan_of, proxy_of, running
 from tests.support.objects import (

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import NodePort
-from tsoperator.desired.proxy import Children
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, slim_node, static_endpoints
 

@@ -23,12 +23,12 @@ from tsoperator.api.objects import (
     Object,
     uid,
 )
-from tsoperator.desired.children import owner_reference
-from tsoperator.desired.egressgroup import group_owner
+from tsoperator.group.egress import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import owner_reference
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import device_object
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
-from tsoperator.desired.plan import to_create, write_for
-from tsoperator.desired.proxy import Children
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
+from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, proxy_of

@@ -6,10 +6,11 @@ from typing import Any
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
-from tsoperator.desired.children import Owner
-from tsoperator.desired.egressgroup import Entry, Port, ProxyReport, entry_of, render_entries, slim_configmap
+from tsoperator.group.egress import entry_of
+from tsoperator.proxy.entries import Entry, Port, ProxyReport, render_entries, slim_configmap
 from tsoperator.reconcilers.service.clusterip import Target, Wanted, cluster_ip_service, place_labels
 from tsoperator.reconcilers.service.slices import Group, Serving
+from tsoperator.runtime.ownership import Owner
 
 from tests.operator.reconcilers.service.specs import EGRESS, GROUP_KEY
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, egress_service, obj, stored

@@ -24,16 +24,9 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.desired.egressgroup import (
-    Entry,
-    config_name,
-    entry_name,
-    entry_of,
-    group_owner,
-    render_entries,
-    served_service,
-)
+from tsoperator.group.egress import config_name, entry_name, entry_of, group_owner, served_service
 from tsoperator.kube.errors import AlreadyExists, KubeError
+from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler

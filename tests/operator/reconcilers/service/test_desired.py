@@ -9,17 +9,17 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
-from tsoperator.desired.devices import Destination, TailnetView
-from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Note, Patch, Plan, Refusal
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.reverts import Reverts
+from tsoperator.proxy.devices import Destination, TailnetView
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
+from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.specs import (

@@ -2,10 +2,10 @@
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
-from tsoperator.desired.plan import Patch
-from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
-from tsoperator.desired.reverts import Reverts
+from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
+from tsoperator.runtime.plan import Patch
+from tsoperator.runtime.reverts import Reverts
 
 from tests.operator.reconcilers.service.specs import FQDN_KEY, GROUP, IP_KEY, OLD_IP_KEY
 from tests.support.objects import FQDN, egress_service, settings

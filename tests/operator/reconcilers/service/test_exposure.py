@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.proxypod import served_service
-from tsoperator.desired.secret import ReportedDevice
+from tsoperator.proxy.proxypod import served_service
+from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.reconcilers.service import exposure
 
 from tests.operator.reconcilers.service.specs import (

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
-from tsoperator.desired.egressgroup import Entry
-from tsoperator.desired.plan import Patch, Plan, Refusal
-from tsoperator.desired.reverts import NO_REVERTS, Reverts
+from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import Wanted, new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
 from tsoperator.reconcilers.service.slices import endpoint_slices
+from tsoperator.runtime.plan import Patch, Plan, Refusal
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 from tests.operator.reconcilers.service.places import (
     BOTH,

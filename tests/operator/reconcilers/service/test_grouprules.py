@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.grouprules import target, violations
 from tsoperator.reconcilers.service.places import Places
+from tsoperator.tailnet.zones import Suffixes
 
 from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
 from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY, OLD_IP_KEY

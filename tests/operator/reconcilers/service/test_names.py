@@ -12,9 +12,9 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import SERVICE, Object, is_deleting, key_of
-from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 
 from tests.operator.reconcilers.service.played import (

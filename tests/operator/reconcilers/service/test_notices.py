@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
-from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.service.notices import notices, told
+from tsoperator.runtime.plan import Note, Plan
 
 from tests.operator.reconcilers.service.specs import (
     CLUSTER_IP,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import Deletion, Patch, Plan, Refusal
-from tsoperator.desired.proxy import NO_CHILDREN, Children
+from tsoperator.proxy.login import Keys
+from tsoperator.proxy.workload import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.slices import endpoint_slices
+from tsoperator.runtime.plan import Deletion, Patch, Plan, Refusal
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.places import (

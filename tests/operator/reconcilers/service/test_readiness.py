@@ -4,7 +4,7 @@ import hashlib
 from typing import NamedTuple
 
 import pytest
-from tsoperator.desired.egressgroup import Port
+from tsoperator.proxy.entries import Port
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
 from tsoperator.reconcilers.service.slices import Group, Serving

@@ -9,7 +9,7 @@ from clustersim import objects as kinds
 from clustersim.faults import Failure
 from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
-from tsoperator.desired.children import Owner
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.rewrites import AT_ONCE, LAG
 
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer

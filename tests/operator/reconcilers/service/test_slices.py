@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.egressgroup import Entry, Port
+from tsoperator.proxy.entries import Entry, Port
 from tsoperator.reconcilers.service.slices import (
     Group,
     endpoint_slices,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.proxy import Children
+from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.service.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
@@ -21,6 +20,7 @@ from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces

@@ -8,9 +8,9 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, TAILNET, Key, Object
 from tsoperator.api.v1alpha1.tailnet import Tailnet
-from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.tailnet import desired
 from tsoperator.reconcilers.tailnet.desired import GOOD, SOON, Failure, Given, Observed, Probe, Verdict
+from tsoperator.runtime.plan import Note, Plan, Refusal
 
 from tests.support.objects import condition_of, deleting, held, obj
 from tests.support.othertailnet import encoded

@@ -26,13 +26,13 @@ from tsoperator.api.objects import (
     key_of,
     resource_of,
 )
-from tsoperator.desired.children import Owner
-from tsoperator.desired.secret import by_device
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied
+from tsoperator.proxy.secret import by_device
 from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import DONE
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory

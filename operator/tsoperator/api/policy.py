@@ -1,0 +1,56 @@
+"""The lines that the policy of a tailnet needs, and the places where users write them."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+UNSUPPORTED: Final = "UnsupportedByControlServer"
+"""The reason for a feature that this control server does not have, so that waiting doesn't help."""
+
+
+OPERATOR_TAG: Final = "tag:k8s-operator"
+"""The tag that the OAuth client has unless somebody chose another."""
+
+
+CONSOLE: Final = "https://login.tailscale.com/admin"
+
+
+def is_tailscales(url: str) -> bool:
+    """Tell whether the control server at *url* is Tailscale's own."""
+    host = urlsplit(url).hostname or ""
+    return host == "tailscale.com" or host.endswith(".tailscale.com")
+
+
+def policy_place(url: str) -> str:
+    """Return where the policy of the control server at *url* is written."""
+    if is_tailscales(url):
+        return f"the tailnet policy file ({CONSOLE}/acls/file)"
+    return f"the policy of the control server ({url})" if url else "the tailnet policy file"
+
+
+def clients_place(url: str) -> str:
+    """Return where OAuth clients of the control server at *url* are made."""
+    return f"{CONSOLE}/settings/trust-credentials" if is_tailscales(url) else "the control server"
+
+
+def tag_owners(tags: Sequence[str], owners: Sequence[str] = ()) -> str:
+    """Return the policy's lines that let an OAuth client, with the tags *owners*, give *tags* to devices."""
+    owning = [*owners] or [OPERATOR_TAG]
+    lines: dict[str, list[str]] = {owner: [] for owner in owning}
+    lines |= {tag: owning for tag in tags if tag not in owning}
+    return f'"tagOwners": {json.dumps(lines)}'
+
+
+def funnel_attribute(tags: Sequence[str]) -> str:
+    """Return the policy's line that lets devices with *tags* use Funnel."""
+    return f'"nodeAttrs": {json.dumps([{"target": [*tags], "attr": ["funnel"]}])}'
+
+
+def approval(name: str) -> str:
+    """Return what to do about the device called *name*, which waits for approval."""
+    return (
+        f"device {name} is not approved, so nothing reaches it: approve it at {CONSOLE}/machines, from the device's "
+        "menu. Devices that join with the operator's auth keys are approved in advance: if new ones are not, see who "
+        "or what takes the approval back"
+    )

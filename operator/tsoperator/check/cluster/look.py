@@ -1,0 +1,161 @@
+"""Looks at a cluster part by part: gathers the facts of each part, and has pure checks judge them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
+from tsoperator.check.cluster.gather import BadCredentials, CannotLook, Control, Gatherer, deployments
+from tsoperator.check.cluster.installed import (
+    Installed,
+    check_pod_security,
+    during_update,
+    find_installed,
+    no_pods,
+    not_installed,
+)
+from tsoperator.check.cluster.kinds import check_kinds, check_webhooks
+from tsoperator.check.cluster.names import check_names
+from tsoperator.check.cluster.proxies import check_devices, check_proxies
+from tsoperator.check.cluster.rights import check_rights
+from tsoperator.check.findings import Finding, failed, unseen
+from tsoperator.check.replicas import LACKS, check_replicas
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import load_configuration
+from tsoperator.kube.errors import KubeError
+
+_REQUEST: Final = 10.0  # s that an answer of the API server may take
+_PART: Final = 30.0  # s that one part may take
+
+Progress = Callable[[str], None]
+"""A function that is told what the check looks at now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The operator that the parts look at."""
+
+    installed: Installed
+    gather: Gatherer
+
+
+async def _operator(target: _Target) -> Iterable[Finding]:
+    replicas = await target.gather.replicas()
+    if all(each.is_ending for each in replicas):
+        return [no_pods(target.installed)]
+    return during_update(target.installed, check_replicas(target.installed.namespace, replicas))
+
+
+async def _kinds(target: _Target) -> Iterable[Finding]:
+    return check_kinds(await target.gather.served_kinds())
+
+
+async def _rights(target: _Target) -> Iterable[Finding]:
+    return check_rights(await target.gather.missing_rights())
+
+
+async def _webhooks(target: _Target) -> Iterable[Finding]:
+    return check_webhooks(await target.gather.webhooks())
+
+
+async def _pod_security(target: _Target) -> Iterable[Finding]:
+    namespace, statefulsets = await target.gather.namespace(), await target.gather.statefulsets()
+    return [check_pod_security(namespace, statefulsets, target.installed.has_default_class)]
+
+
+async def _names(target: _Target) -> Iterable[Finding]:
+    return check_names(await target.gather.names())
+
+
+async def _proxies(target: _Target) -> Iterable[Finding]:
+    return check_proxies(await target.gather.proxies())
+
+
+async def _devices(target: _Target) -> Iterable[Finding]:
+    control, proxies = await target.gather.control(), await target.gather.proxies()
+    found = [*check_control(control)]
+    devices = {} if control.devices is None else {"": control.devices}
+    for name in sorted({*proxies.elsewhere.values()}):
+        try:
+            devices[name] = await target.gather.devices_in(name)
+        except CannotLook as error:
+            found.append(unseen("devices", str(error), error.cure))
+    return [*found, *(check_devices(proxies, devices) if devices else ())]
+
+
+async def _conditions(target: _Target) -> Iterable[Finding]:
+    ingresses = check_ingresses(await target.gather.ingresses(), target.installed.ingress_class)
+    return [*check_conditions(await target.gather.objects()), *ingresses]
+
+
+_PARTS: Final = {
+    "operator": ("the operator's Pods", _operator),
+    "crds": ("custom resource definitions", _kinds),
+    "rights": ("the operator's rights (about a hundred questions)", _rights),
+    "webhooks": ("webhooks", _webhooks),
+    "pod-security": ("Pod security", _pod_security),
+    "names": ("the nameserver and the cluster's DNS", _names),
+    "proxies": ("proxies", _proxies),
+    "devices": ("the control server and the proxies' devices", _devices),
+    "conditions": ("what Services, Ingresses and other objects say", _conditions),
+}
+"""The parts by the name of their check: the words for a part, and the function that looks at it."""
+
+
+async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:
+    """Look at the operator in *namespace* of the cluster that *kubeconfig* leads to, and return the findings."""
+    try:
+        async with _reached(kubeconfig) as client, aiohttp.ClientSession() as session:
+            progress("the operator's Deployment")
+            installed = find_installed(namespace, await deployments(client, namespace))
+            if installed is None:
+                return [not_installed(namespace)]
+            return await _look(_Target(installed, Gatherer(client, session, installed)), progress)
+    except KubeError as error:
+        cure = "see that `kubectl get namespaces` works with this kubeconfig (KUBECONFIG or --kubeconfig)"
+        return [unseen("cluster", f"the cluster can't be looked at: {error}", cure)]
+
+
+async def _look(target: _Target, progress: Progress) -> list[Finding]:
+    found: list[Finding] = []
+    for check, (words, part) in _PARTS.items():
+        progress(words)
+        found += await _bounded(check, words, part(target))
+    return found
+
+
+async def _bounded(check: str, words: str, part: Awaitable[Iterable[Finding]]) -> list[Finding]:
+    """Return the findings of *part*, or that it could not be looked at."""
+    try:
+        async with asyncio.timeout(_PART):
+            return [*await part]
+    except BadCredentials as error:
+        return [failed("tailnet/credentials", str(error), error.cure)]
+    except CannotLook as error:
+        return [unseen(check, str(error), error.cure)]
+    except TimeoutError:
+        return [unseen(check, f"{words}: there was no answer within {_PART:g} s", "try again")]
+    except KubeError as error:
+        return [unseen(check, f"{words}: {error}", "use a kubeconfig that may read this, such as an administrator's")]
+
+
+def check_control(control: Control) -> Iterator[Finding]:
+    """Say what the control server lacks, or that it can't be reached from here."""
+    for check, message in control.findings.wrong.items():
+        if check == "api":
+            cure = "run this where the control server can be reached; what the operator says of it is above"
+            yield unseen("devices", f"the control server can't be asked from here: {message}", cure)
+        else:
+            yield failed(f"tailnet/{check}", LACKS[check], message)
+
+
+@asynccontextmanager
+async def _reached(kubeconfig: str) -> AsyncIterator[KubeClient]:
+    """Yield a client of the API server. Raises KubeError."""
+    configuration = await load_configuration(kubeconfig)
+    async with KubeClient(configuration, request_timeout=_REQUEST) as client:
+        yield client

@@ -1,0 +1,191 @@
+"""Checks what the operator's Pods say of themselves by their probes and metrics: facts in, findings out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
+from tsoperator.check.findings import Finding, failed, ok, unseen
+
+OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
+"""The label selector of the operator's Pods."""
+
+_CURES: Final = {
+    "api": "see that OPERATOR_LOGIN_SERVER (loginServer of the chart) is the URL of a control server, and that the "
+    "operator's Pods can reach it",
+    "credentials": "put the ID and the secret of an OAuth client of your tailnet into the Secret operator-oauth "
+    "(client_id, client_secret); with workload identity, see that the client trusts this cluster",
+    "auth_keys": "give the OAuth client the scope Auth Keys with write access, or use another client that has it",
+    "devices": "give the OAuth client the scope Devices Core with write access, or use another client that has it",
+    "tags": "use an OAuth client that has the tag tag:k8s-operator: without a tag it can make no auth keys",
+}
+LACKS: Final = {
+    "api": "the control server does not answer as one",
+    "credentials": "the control server does not accept the OAuth client",
+    "auth_keys": "the OAuth client may not make auth keys",
+    "devices": "the OAuth client may not see and change devices",
+    "tags": "the OAuth client may not give tags to devices",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One Pod of the operator.
+
+    *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we can't read
+    the metrics of a Pod that may show them. A Pod that *is_ending* needn't be ready, but may still lead.
+    """
+
+    at: str
+    wrong: str = ""
+    cure: str = ""
+    samples: Sequence[Sample] = field(default=(), repr=False)
+    unread: str = ""
+    is_ending: bool = False
+
+    def values(self, name: str) -> Iterator[Sample]:
+        """Yield the samples of the metric *name*."""
+        yield from (each for each in self.samples if each.name == name)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this Pod leads."""
+        return any(each.value for each in self.values("tsoperator_leading"))
+
+
+class Answer(NamedTuple):
+    """The status and the text of an answer by HTTP."""
+
+    status: int
+    text: str
+
+
+def read_replica(at: str, readyz: Answer, metrics: Answer, cure: str) -> Replica:
+    """Return what the Pod *at* says by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
+    samples = parse_metrics(metrics.text) if metrics.status == 200 else []
+    if readyz.status != 200:
+        why = [line.removeprefix("[-] ") for line in readyz.text.splitlines() if line.startswith("[-] ")]
+        wrong = f"not ready: {', '.join(why) or f'HTTP {readyz.status}'}"
+    else:
+        wrong = "" if samples else f"its port of metrics shows none (HTTP {metrics.status})"
+    return Replica(at, wrong, cure if wrong else "", samples)
+
+
+def parse_metrics(page: str) -> list[Sample]:
+    """Return the samples of a page of metrics; none if it is no such page."""
+    try:
+        return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    except ValueError:
+        return []
+
+
+def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Finding]:
+    """Check the operator's Pods in *namespace*, of which there is at least one."""
+    for each in replicas:
+        if each.is_ending:
+            continue
+        if each.wrong:
+            yield failed("operator", f"operator at {each.at}: {each.wrong}", each.cure)
+        else:
+            yield ok("operator", f"operator at {each.at} is ready")
+    leaders = [each for each in replicas if each.leads]
+    unread = next((each for each in replicas if each.unread), None)
+    if unread is not None and not leaders:
+        yield _unread(namespace, unread)
+    elif any(each.samples for each in replicas):
+        yield _leadership(namespace, leaders, replicas)
+    for leader in leaders:
+        yield from _preflight(namespace, leader)
+        yield from _watches(leader)
+        yield from _proxies(namespace, leader)
+
+
+def _unread(namespace: str, replica: Replica) -> Finding:
+    return unseen(
+        "leader",
+        f"the metrics of the Pod {replica.at} can't be read, so whether it leads is unknown: {replica.unread}",
+        f"you need the right to get pods/proxy in namespace {namespace}, and the API server must reach Pods; "
+        "`helm test` needs neither",
+    )
+
+
+def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[Replica]) -> Finding:
+    if len(leaders) == 1:
+        return ok("leader", f"operator at {leaders[0].at} leads" + (", until it ends" if leaders[0].is_ending else ""))
+    if leaders:
+        return failed(
+            "leader",
+            f"{len(leaders)} Pods of the operator lead at a time",
+            "check again: one may have taken over from another during this check. If this stays, do not set "
+            "OPERATOR_LEADER_ELECTION to false where there are several replicas",
+        )
+    return failed(
+        "leader",
+        f"no Pod of the operator leads ({len(replicas)} looked at), so nothing in the cluster is served",
+        f"check again in a minute; if this stays, see what they wait for with `kubectl -n {namespace} logs "
+        f"-l {OUR_PODS}`: perhaps for a Pod of another operator to end, or for the Lease "
+        f"(`kubectl -n {namespace} get lease tailscale-operator`)",
+    )
+
+
+def _preflight(namespace: str, leader: Replica) -> Iterator[Finding]:
+    """Say what the leader has found when it looked whether its tailnets are set up."""
+    looks = [*leader.values("tsoperator_preflight")]
+    if not any(not each.labels["tailnet"] for each in looks):
+        yield failed(
+            "preflight",
+            "the operator has not looked at the tailnet yet",
+            f"wait a minute; if this stays, `kubectl -n {namespace} logs -l {OUR_PODS}` says why",
+        )
+    for each in looks:
+        check, tailnet = each.labels["check"], each.labels["tailnet"]
+        if not each.value:
+            where = f"Tailnet {tailnet}: " if tailnet else ""
+            what = LACKS.get(check, f"the check {check!r} of the tailnet failed")
+            yield failed(f"preflight/{check}", f"{where}{what}", _preflight_cure(namespace, check, tailnet))
+    if looks and all(each.value for each in looks):
+        yield ok("preflight", "the tailnet is set up for the operator, as far as it can see")
+
+
+def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
+    if tailnet:
+        return f"`kubectl describe tailnet {tailnet}` says what to do"
+    cure = _CURES.get(check, "see docs/tailnet-policy.md")
+    return f"{cure}; `kubectl -n {namespace} get events --field-selector reason=PreflightFailed` says more"
+
+
+def _watches(leader: Replica) -> Iterator[Finding]:
+    """Say what the leader may not see."""
+    for each in leader.values("tsoperator_watch_refused"):
+        if each.value:
+            resource, namespace = each.labels["resource"], each.labels["namespace"]
+            yield failed(
+                "watches",
+                f"the operator may not see {resource}" + (f" in namespace {namespace}" if namespace else ""),
+                "see that the chart's roles and their bindings are there (`helm upgrade` puts them back), and the "
+                "namespace too",
+            )
+
+
+def _proxies(namespace: str, leader: Replica) -> Iterator[Finding]:
+    """Say how many of the proxies serve."""
+    counts = Counter[str]()
+    waiting: list[str] = []
+    for each in leader.values("tsoperator_proxies"):
+        counts[each.labels["ready"]] += int(each.value)
+        if each.value and each.labels["ready"] == "false":
+            waiting.append(f"{int(each.value)} of type {each.labels['parent']}")
+    if waiting:
+        yield failed(
+            "proxies",
+            f"{counts['false']} of {counts.total()} proxies don't serve ({', '.join(sorted(waiting))})",
+            f"`tsoperator check` with your kubeconfig says which and why; or look at `kubectl -n {namespace} get pods "
+            "-l tailscale.com/managed=true`",
+        )
+    else:
+        count = counts.total()
+        yield ok("proxies", f"proxies that serve: {count} of {count}" if count else "there are no proxies yet")

@@ -1,1 +1,0 @@
-"""Pure builders that more than one reconciler uses."""

@@ -1,0 +1,174 @@
+"""Decides what to write so that the cluster's DNS knows the nameserver, or forgets it."""
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.objects import CONFIGMAP, Key, Object, annotations, key_of, labels
+from tsoperator.dns.cluster.openshift import servers_of, with_server, without_server
+from tsoperator.dns.cluster.platforms import (
+    COREFILE,
+    CUSTOM,
+    CUSTOM_KEY,
+    KUBE_DNS,
+    OPENSHIFT_DNS,
+    OPENSHIFT_NAME,
+    SERVERS,
+    STUB_DOMAINS,
+    Kind,
+    Platform,
+    configmap,
+    corefile_maps,
+    corefile_of,
+    corefiles,
+    data_of,
+    overrides,
+    place,
+    restart_of,
+)
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.dns.cluster.serverblock import taken_by, taken_by_plugin, with_block, without_block
+from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, without_zones
+from tsoperator.runtime.plan import Creation, Deletion, Patch
+
+_MAX_SIZE: Final = 1 << 20
+"""Bytes that the values of a ConfigMap may have together."""
+_ABOUT: Final = "the stub domain"
+
+Result = Change | Nothing | Refusal
+
+
+def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
+    """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no others.
+
+    A stub domain of ours in another place than that of *platform* is for `plan_removal`. *owner* is our namespace, by
+    which we tell our stub domain from that of another operator.
+    """
+    match platform.kind:
+        case Kind.CORE_DNS | Kind.CORE_DNS_CUSTOM:
+            return _into_corefile(platform, objects, stub, owner)
+        case Kind.KUBE_DNS:
+            found = configmap(objects, KUBE_DNS)
+            if found is None:
+                return _gone(platform)
+            return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub, owner))
+        case Kind.OPENSHIFT:
+            if objects.openshift is None:
+                return _gone(platform)
+            servers = servers_of(objects.openshift)
+            wanted = with_server(servers, platform.where, stub, owner)
+            return wanted if isinstance(wanted, Refusal) else _openshift(servers, wanted)
+
+
+def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
+    """Return the writes that take our stub domain out of *objects*, but for the place that *keep* says.
+
+    An object that we didn't write to gives none, whether it can be read or not. *owner* is our namespace.
+    """
+    planned = [result for where, result in _removals(objects, owner) if keep is None or (keep.key, keep.entry) != where]
+    return [result for result in planned if not isinstance(result, Nothing)]
+
+
+def _removals(objects: DNSObjects, owner: str) -> Iterator[tuple[tuple[Key, str], Result]]:
+    for each in corefile_maps(objects):
+        key = key_of(each)
+        text = without_block(data_of(each).get(COREFILE, ""), place(CONFIGMAP, key, COREFILE), owner)
+        yield (key, COREFILE), _data(each, COREFILE, text, _restart(objects))
+    if found := configmap(objects, CUSTOM):
+        yield (key_of(found), CUSTOM_KEY), _out_of_custom(found, _restart(objects), owner)
+    if found := configmap(objects, KUBE_DNS):
+        key = key_of(found)
+        edited = without_zones(*_stub_domains_of(found), place(CONFIGMAP, key, STUB_DOMAINS), owner)
+        yield (key, STUB_DOMAINS), _stub_domains(found, edited)
+    if objects.openshift is not None:
+        servers = servers_of(objects.openshift)
+        yield (Key("", OPENSHIFT_NAME), SERVERS), _openshift(servers, without_server(servers, owner))
+
+
+def _restart(objects: DNSObjects) -> str:
+    found = corefile_of(objects)
+    return "" if isinstance(found, Refusal) else restart_of(objects, *found)
+
+
+def _gone(platform: Platform) -> Refusal:
+    return Refusal("PlatformMissing", f"{platform.where}, isn't there any more: set spec.clusterDNS.platform")
+
+
+def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
+    """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
+    found = configmap(objects, platform.key.name)
+    if platform.kind is Kind.CORE_DNS and COREFILE not in data_of(found):
+        return _gone(platform)
+    for where, text in corefiles(objects):
+        if taken := taken_by(text, where, stub, platform.at, owner):
+            return taken
+    for where, plugins in overrides(objects):
+        if taken := taken_by_plugin(plugins, where, stub.zones):
+            return taken
+    edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at, owner)
+    if found is not None or isinstance(edited, Refusal):
+        return _data(found or {}, platform.entry, edited, platform.restart)
+    namespace, name = platform.key
+    metadata = {"namespace": namespace, "name": name, "labels": {LABEL_MANAGED: MANAGED}}
+    wanted = {"apiVersion": "v1", "kind": CONFIGMAP.kind, "metadata": metadata, "data": {platform.entry: edited}}
+    return Change(Creation(wanted), platform.restart)
+
+
+def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
+    """Take our key away, and the ConfigMap too if it is ours and has nothing else."""
+    data = data_of(found)
+    text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
+    if isinstance(text, Refusal) or text == data.get(CUSTOM_KEY, ""):
+        return _data(found, CUSTOM_KEY, text, restart)
+    if not text and labels(found).get(LABEL_MANAGED) == MANAGED and data.keys() == {CUSTOM_KEY}:
+        return Change(Deletion(CONFIGMAP, found, unchanged=True), restart)
+    return _patch(found, {"data": {CUSTOM_KEY: text or None}}, restart)
+
+
+def _stub_domains_of(found: Object) -> tuple[str | None, str | None]:
+    return data_of(found).get(STUB_DOMAINS), annotations(found).get(ANNOTATION)
+
+
+def _stub_domains(found: Object, edited: Edited | Refusal) -> Result:
+    if isinstance(edited, Refusal):
+        return edited
+    if edited == _stub_domains_of(found):
+        return Nothing()
+    if too_large := _too_large(found, STUB_DOMAINS, edited.text or ""):
+        return too_large
+    metadata = {"annotations": {ANNOTATION: edited.annotation}}
+    return _patch(found, {"metadata": metadata, "data": {STUB_DOMAINS: edited.text}}, "")
+
+
+def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
+    if [*servers] == [*wanted]:
+        return Nothing()
+    return Change(Patch(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), {"spec": {"servers": [*wanted] or None}}, _ABOUT))
+
+
+def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
+    """Return the write of *text* under *key*."""
+    if isinstance(text, Refusal):
+        return text
+    if text == data_of(found).get(key, ""):
+        return Nothing(restart)
+    return _too_large(found, key, text) or _patch(found, {"data": {key: text}}, restart)
+
+
+def _patch(found: Object, body: Mapping[str, object], restart: str) -> Change:
+    return Change(Patch(CONFIGMAP, key_of(found), {**body}, _ABOUT), restart)
+
+
+def _too_large(found: Object, key: str, text: str) -> Refusal | None:
+    """Return why the API server would refuse *text*, if it is more than a ConfigMap may hold."""
+    texts = {**data_of(found), key: text}
+    size = sum(len(each.encode(errors="surrogatepass")) for each in texts.values())
+    size += sum(len(b64decode(each)) for each in (found.get("binaryData") or {}).values())
+    if size <= _MAX_SIZE:
+        return None
+    message = (
+        f"ConfigMap {key_of(found)} has no room for the stub domain: with it there would be {size} bytes, and a "
+        f"ConfigMap holds {_MAX_SIZE}: take something out of it"
+    )
+    return Refusal("ConfigMapFull", message)

@@ -1,0 +1,70 @@
+"""Finds out which servers CoreDNS and kube-dns ask for a zone."""
+
+import contextlib
+import ipaddress
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tsoperator.api.objects import Object
+from tsoperator.dns.cluster.corefile import Address, Block, Directive
+from tsoperator.dns.cluster.results import covers
+
+
+class Forward(NamedTuple):
+    """Queries for names in *zone* (empty: in all) go to the servers *to*, addresses where they can be told."""
+
+    zone: str
+    to: Sequence[str]
+
+
+def block_forwards(zone: str, blocks: Iterable[Block]) -> Iterator[Forward]:
+    """Yield what the server blocks that get queries for *zone* do with them."""
+    for block in blocks:
+        origins = [each.zone for each in block.addresses if each.scheme == "dns" and covers(each.zone, zone)]
+        if origins:
+            yield from plugin_forwards(zone, block.directives, max(origins, key=len))
+
+
+def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -> Iterator[Forward]:
+    """Yield what the first of *plugins*, in a server block for *origin*, does that forwards queries for *zone*."""
+    for plugin in plugins:
+        if plugin.name == "forward" and len(plugin.args) > 1:
+            own = Address.parse(plugin.args[0]).zone
+            if covers(own, zone):
+                yield Forward(own or origin, [*map(_host, plugin.args[1:])])
+                return
+
+
+def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
+    """Yield what kube-dns's stub domains *text* say of *zone*."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        for name, to in found.items() if isinstance(found, dict) else ():
+            own = name.lower().removesuffix(".")
+            if isinstance(to, list) and covers(own, zone):
+                yield Forward(own, [*map(_host, to)])
+
+
+def server_forwards(zone: str, servers: Iterable[Object]) -> Iterator[Forward]:
+    """Yield what the *servers* of OpenShift's DNS operator do with queries for *zone*."""
+    for server in servers:
+        upstreams = (server.get("forwardPlugin") or {}).get("upstreams") or ()
+        for name in server.get("zones") or ():
+            own = str(name).lower().strip(".")
+            if covers(own, zone):
+                yield Forward(own, [*map(_host, upstreams)])
+
+
+def nearest(forwards: Iterable[Forward]) -> Forward | None:
+    """Return the one that counts: that for the longest zone."""
+    return max(forwards, key=lambda each: len(each.zone), default=None)
+
+
+def _host(text: object) -> str:
+    """Return the address of a server without scheme and port."""
+    host = str(text).rpartition("://")[2]
+    for candidate in (host, host.rpartition(":")[0]):
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.ip_address(candidate.strip("[]")))
+    return host

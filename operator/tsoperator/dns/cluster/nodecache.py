@@ -1,0 +1,57 @@
+"""Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain.
+
+The operator only reads the configuration of the cache, and says what to write there. Its installer owns it, and the
+objects don't tell which of them the cache on the nodes reads. A node whose cache can't read its Corefile has no DNS.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.dns.cluster.corefile import CorefileError, parse
+from tsoperator.dns.cluster.forwards import block_forwards, nearest, stub_forwards
+
+_CLUSTER_DNS: Final = "__PILLAR__CLUSTER__DNS__"  # the cache puts the address of the cluster's DNS there
+_REVERSE: Final = "in-addr.arpa"  # like the cluster's own domain, a zone that the cache asks the cluster's DNS for
+
+
+def bypass(
+    text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str
+) -> str:
+    """Say why Pods don't get to the stub domain for *zones*, and the cure; return "" if they do.
+
+    *text* is the Corefile of the cache, and *stub_domains* those of kube-dns, which the cache takes over; None if it
+    doesn't, as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
+    """
+    try:
+        blocks = parse(text).blocks
+    except CorefileError as error:
+        return f"the Corefile of NodeLocal DNSCache can't be read, so whether it forwards the zone is unknown: {error}"
+    inside = {_CLUSTER_DNS}
+    for zone in (cluster_domain, _REVERSE):
+        found = nearest(block_forwards(zone, blocks))
+        inside.update(found.to if found and found.zone else ())
+    ways = {zone: nearest([*block_forwards(zone, blocks), *stub_forwards(zone, stub_domains or "")]) for zone in zones}
+    missed = [zone for zone, way in ways.items() if way is None or (not way.zone and not inside.issuperset(way.to))]
+    if not missed:
+        return ""
+    first = ways[missed[0]]
+    to = f"asks {', '.join(first.to)}" if first else "asks nobody"
+    return (
+        f"Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in {missed[0]}: the cache {to}. "
+        f"Add {_kubespray(missed, addresses) if stub_domains is None else _stub_domains(missed, addresses)}"
+    )
+
+
+def _stub_domains(zones: Sequence[str], addresses: Sequence[str]) -> str:
+    entries = json.dumps({zone: [*addresses] for zone in zones})[1:-1]
+    where = "the JSON object stubDomains in ConfigMap kube-system/kube-dns"
+    return f"{entries} to {where}, which the cache reads, too. Make that ConfigMap if it isn't there"
+
+
+def _kubespray(zones: Sequence[str], addresses: Sequence[str]) -> str:
+    entry = json.dumps({"zones": [*zones], "nameservers": [*addresses], "cache": 5})
+    return (
+        f"{entry} to the list nodelocaldns_external_zones of Kubespray, or a server block that forwards these zones to "
+        "the Corefile in ConfigMap kube-system/nodelocaldns"
+    )

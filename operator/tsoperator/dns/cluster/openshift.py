@@ -1,0 +1,52 @@
+"""Puts our server into the object of OpenShift's DNS operator, and takes it out again."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tsoperator.api.objects import Object
+from tsoperator.dns.cluster.results import Refusal, StubDomain
+
+_EARLIER: Final = "tailnet-managed"
+"""The name of the server that earlier versions of any operator wrote. It counts as ours."""
+
+
+def server_name(owner: str) -> str:
+    """Return the name of our server, by which it is known to be ours; *owner* is our namespace.
+
+    The name may have at most 15 characters.
+    """
+    return f"tailnet-{hashlib.sha256(owner.encode()).hexdigest()[:7]}"
+
+
+def servers_of(openshift: Object) -> Sequence[Object]:
+    """Return the servers that the object *openshift* has."""
+    servers: Sequence[Object] = (openshift.get("spec") or {}).get("servers") or []
+    return servers
+
+
+def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
+    """Return *servers* with ours; fields of ours that others have set stay."""
+    others = without_server(servers, owner)
+    for server in others:
+        if taken := [zone for zone in server.get("zones") or [] if str(zone).lower().strip(".") in stub.zones]:
+            message = (
+                f"server {server.get('name')!r} in {where} answers for {taken[0]}, and it isn't the operator's: "
+                "remove that server, or set spec.clusterDNS.mode to Manual"
+            )
+            return Refusal("ZoneTaken", message)
+    wanted = {"name": server_name(owner), "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
+    live = next((server for server in servers if server not in others), None)
+    if live is None:
+        return [*servers, wanted]
+    return [_merged(server, wanted) if server is live else server for server in servers if server in (live, *others)]
+
+
+def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
+    """Return *servers* without ours."""
+    return [server for server in servers if server.get("name") not in (_EARLIER, server_name(owner))]
+
+
+def _merged(live: Object, wanted: Object) -> Object:
+    forward: dict[str, Any] = live.get("forwardPlugin") or {}
+    return {**live, **wanted, "forwardPlugin": {**forward, **wanted["forwardPlugin"]}}

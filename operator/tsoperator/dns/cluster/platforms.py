@@ -1,0 +1,260 @@
+"""Finds out what the cluster's DNS is, and which object tells it of stub domains."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Final
+
+from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
+from tsoperator.dns.cluster.corefile import Corefile, CorefileError, Directive, parse_plugins
+from tsoperator.dns.cluster.nodecache import bypass
+from tsoperator.dns.cluster.results import DNSObjects, Refusal
+from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read
+
+NAMESPACE: Final = "kube-system"
+COREDNS: Final = "coredns"
+"""The Deployment or the DaemonSet that runs CoreDNS."""
+COREFILES: Final = (COREDNS, "coredns-base", "rke2-coredns-rke2-coredns")
+CUSTOM: Final = "coredns-custom"
+KUBE_DNS: Final = "kube-dns"
+NODE_CACHE: Final = "node-local-dns"
+KUBESPRAY_CACHE: Final = "nodelocaldns"
+NODE_CACHES: Final = (NODE_CACHE, KUBESPRAY_CACHE)
+"""The ConfigMaps with a Corefile of NodeLocal DNSCache, which the operator only reads."""
+CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, *NODE_CACHES)
+"""The ConfigMaps of NAMESPACE that say what the cluster's DNS is."""
+OPENSHIFT_DNS: Final = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
+OPENSHIFT_NAME: Final = "default"
+
+COREFILE: Final = "Corefile"
+CUSTOM_KEY: Final = "tailnet.server"
+"""The key of CUSTOM that is ours alone."""
+OVERRIDES: Final = (".override", ".include")
+"""The ends of the names of those keys of CUSTOM that clusters import into the server block for all names."""
+STUB_DOMAINS: Final = "stubDomains"
+SERVERS: Final = "spec.servers"
+
+
+_VALUE: Final = "operatorConfig.clusterDNSConfigMap"
+_CONF: Final = "/etc/coredns/Corefile"
+"""The path of the Corefile if no argument of CoreDNS names another."""
+
+
+class Kind(StrEnum):
+    """The kind of configuration that the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
+
+    CORE_DNS = "CoreDNS"
+    CORE_DNS_CUSTOM = "CoreDNSCustom"
+    KUBE_DNS = "KubeDNS"
+    OPENSHIFT = "OpenShift"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The cluster's DNS, and the place of its configuration."""
+
+    kind: Kind
+    resource: Resource
+    key: Key
+    """The object to write. For CoreDNSCustom it may not be there yet."""
+    entry: str
+    """The key in the ConfigMap's data, or the field."""
+    at: Listening = EVERYWHERE
+    """The addresses at which CoreDNS takes queries."""
+    restart: str = ""
+    """The manual step after which CoreDNS knows a change; empty if it finds out by itself."""
+    node_cache: str = ""
+    """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
+
+    @property
+    def where(self) -> str:
+        """Say where the stub domain belongs, in words."""
+        return place(self.resource, self.key, self.entry)
+
+
+def place(resource: Resource, key: Key, entry: str) -> str:
+    """Say where a piece of an object is, in words."""
+    return f"{resource.kind} {key}, {'key ' if resource is CONFIGMAP else ''}{entry}"
+
+
+def find_platform(
+    objects: DNSObjects,
+    wanted: str | None = None,
+    zones: Sequence[str] = (),
+    addresses: Sequence[str] = (),
+    cluster_domain: str = "",
+) -> Platform | Refusal:
+    """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
+
+    *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them in a cluster with
+    this *cluster_domain*.
+    """
+    kind = Kind(wanted) if wanted else _kind(objects)
+    if isinstance(kind, Refusal):
+        return kind
+    match kind:
+        case Kind.OPENSHIFT:
+            if objects.openshift is None:
+                return _missing(kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there")
+            return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
+        case Kind.KUBE_DNS:
+            if configmap(objects, KUBE_DNS) is None:
+                return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
+            return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
+    found = _coredns(objects, kind)
+    if isinstance(found, Refusal):
+        return found
+    return replace(found, node_cache=_node_cache(objects, zones, addresses, cluster_domain))
+
+
+def configmap(objects: DNSObjects, name: str) -> Object | None:
+    """Return the ConfigMap of kube-system that is called *name*."""
+    return next((each for each in objects.configmaps if key_of(each) == Key(NAMESPACE, name)), None)
+
+
+def data_of(found: Object | None) -> Mapping[str, str]:
+    """Return the data of a ConfigMap, empty if it isn't there."""
+    return (found or {}).get("data") or {}
+
+
+def configmap_names(corefile: str) -> Sequence[str]:
+    """Return the names of the ConfigMaps that say what the cluster's DNS is; *corefile* is the user's own, or empty."""
+    return [*dict.fromkeys((*CONFIGMAPS, *([corefile] if corefile else ())))]
+
+
+def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
+    """Yield the ConfigMaps that CoreDNS may read its Corefile from."""
+    for name in dict.fromkeys((*COREFILES, mounted(objects), objects.corefile)):
+        if found := configmap(objects, name):
+            yield found
+
+
+def mounted(objects: DNSObjects) -> str:
+    """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't tell."""
+    pods = [each["spec"]["template"]["spec"] for each in objects.workloads]
+    return next(filter(None, (_mounted(pod, each) for pod in pods for each in pod["containers"])), "")
+
+
+def _mounted(pod: Object, container: Object) -> str:
+    arguments = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = [word for each in arguments for word in each.split("=", 1)]
+    conf = next((value for flag, value in pairwise(words) if flag in ("-conf", "--conf")), _CONF)
+    folder = PurePosixPath(conf).parent
+    mounts = container.get("volumeMounts") or ()
+    volumes = {each["name"] for each in mounts if PurePosixPath(each["mountPath"]) in (folder, PurePosixPath(conf))}
+    maps = (each.get("configMap") or {} for each in pod.get("volumes") or () if each["name"] in volumes)
+    return next((each["name"] for each in maps if each.get("name")), "")
+
+
+def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
+    """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
+    if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
+        return ""
+    coredns = next((f"{each['kind'].lower()} {key_of(each).name}" for each in objects.workloads), f"deployment {name}")
+    return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart {coredns}"
+
+
+def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
+    """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
+    told = mounted(objects)
+    names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
+    found = next(filter(None, (configmap(objects, name) for name in names)), None)
+    if found is None and not told:
+        return Refusal("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(names)}")
+    if found is None and told not in configmap_names(objects.corefile):
+        return _unseen(told)
+    where = place(CONFIGMAP, key_of(found) if found else Key(NAMESPACE, told), COREFILE)
+    if found is None or COREFILE not in data_of(found):
+        return Refusal("CorefileMissing", f"{where}, isn't there: put it back")
+    corefile = read(data_of(found)[COREFILE], where)
+    return corefile if isinstance(corefile, Refusal) else (key_of(found).name, corefile)
+
+
+def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
+    """Yield the texts that CoreDNS reads server blocks from, after where each is: the Corefile, and what it imports."""
+    main = corefile_of(objects)
+    if isinstance(main, Refusal):
+        return
+    name, corefile = main
+    yield place(CONFIGMAP, Key(NAMESPACE, name), COREFILE), data_of(configmap(objects, name))[COREFILE]
+    if _imports(objects, corefile):
+        for key, text in data_of(configmap(objects, CUSTOM)).items():
+            if key.endswith(".server"):
+                yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), text
+
+
+def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
+    """Yield the plugins that a Corefile may import into its server block for all names, after where they are."""
+    for key, text in data_of(configmap(objects, CUSTOM)).items():
+        if key.endswith(OVERRIDES):
+            with contextlib.suppress(CorefileError):
+                yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
+
+
+def _kind(objects: DNSObjects) -> Kind | Refusal:
+    """Return what the objects look like."""
+    if objects.openshift is not None:
+        return Kind.OPENSHIFT
+    found = corefile_of(objects)
+    if not isinstance(found, Refusal):
+        return Kind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else Kind.CORE_DNS
+    if found.reason != "PlatformMissing":
+        return found
+    if configmap(objects, KUBE_DNS) is not None:
+        return Kind.KUBE_DNS
+    message = (
+        f"the cluster's DNS isn't known: the operator sees none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))} "
+        f"in {NAMESPACE}. If CoreDNS reads its Corefile from another ConfigMap there, set {_VALUE} of the chart to its "
+        "name. Otherwise write the stub domain into your DNS yourself, and set spec.clusterDNS.mode to Manual"
+    )
+    return Refusal("PlatformUnknown", message)
+
+
+def _unseen(name: str) -> Refusal:
+    message = (
+        f"CoreDNS reads its Corefile from ConfigMap {NAMESPACE}/{name}, which the operator may not read: set {_VALUE} "
+        f"of the chart to {name}. Without Helm, do what docs/dns.md says"
+    )
+    return Refusal("NotPermitted", message)
+
+
+def _missing(kind: Kind, problem: str) -> Refusal:
+    message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
+    return Refusal("PlatformMissing", message)
+
+
+def _coredns(objects: DNSObjects, kind: Kind) -> Platform | Refusal:
+    found = corefile_of(objects)
+    if isinstance(found, Refusal):
+        return _missing(kind, found.message) if found.reason == "PlatformMissing" else found
+    name, corefile = found
+    key, entry = Key(NAMESPACE, name), COREFILE
+    if kind is Kind.CORE_DNS_CUSTOM:
+        if not _imports(objects, corefile):
+            return _missing(
+                kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
+            )
+        key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY
+    return Platform(kind, CONFIGMAP, key, entry, listening(corefile), restart_of(objects, name, corefile))
+
+
+def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
+    """Tell whether our key of coredns-custom would be imported as server blocks."""
+    for pattern in map(PurePosixPath, corefile.imports):
+        likely = pattern.parent.name == "custom" or configmap(objects, CUSTOM) is not None
+        if likely and fnmatchcase(CUSTOM_KEY, pattern.name):
+            return True
+    return False
+
+
+def _node_cache(objects: DNSObjects, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str) -> str:
+    stub_domains = data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}")
+    for name, read_by_it in ((NODE_CACHE, stub_domains), (KUBESPRAY_CACHE, None)):
+        text = data_of(configmap(objects, name)).get(COREFILE)
+        if text is not None and (found := bypass(text, read_by_it, zones, addresses, cluster_domain)):
+            return found
+    return ""

@@ -1,0 +1,228 @@
+"""Puts our server block into a Corefile, between two comment lines, and takes it out again.
+
+A third comment line, behind the first one, names the namespace of the operator whose block it is, because a cluster may
+have two operators. A block without this line was written by an earlier version of an operator, and counts as ours.
+
+What is added can be removed exactly. Our block is added as the end of the file. If the file had no final newline, the
+file with our block has none either, and the newline before our block is ours.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from tsoperator.dns.cluster.corefile import (
+    Address,
+    Block,
+    Corefile,
+    CorefileError,
+    Directive,
+    Span,
+    has_variable,
+    parse,
+)
+from tsoperator.dns.cluster.results import Refusal, StubDomain, covers
+
+BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
+END: Final = "# END tailnet stub domain"
+_MARKERS: Final = ("# BEGIN tailnet stub domain", END)
+_OWNER: Final = re.compile(r"# It belongs to the operator in namespace ([a-z0-9-]+)\.")
+_DENIAL_SECONDS: Final = 1
+"""The time for which CoreDNS may remember that a name doesn't exist. Its default is 5 s. For that time, clients can't
+reach a new name that somebody has asked for too early.
+"""
+
+
+_FORWARDING: Final = ("forward", "grpc")
+_ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes", "secondary", "template")
+"""The plugins that answer for the zones among their arguments; those of _FORWARDING for the first one."""
+
+
+class Listening(NamedTuple):
+    """The addresses at which the cluster's DNS takes queries: its ports, and the arguments of bind.
+
+    A port is empty where none is written.
+    """
+
+    ports: tuple[str, ...] = ("53",)
+    bind: tuple[str, ...] = ()
+
+
+EVERYWHERE: Final = Listening()
+
+
+class _Place(NamedTuple):
+    """The place of an operator's lines: from the first character of BEGIN to the last one of END, and how they end.
+
+    *owner* is the namespace of the operator; empty if no line says it.
+    """
+
+    start: int
+    end: int
+    newline: str
+    owner: str
+
+
+def marked_block(stub: StubDomain, at: Listening, owner: str) -> str:
+    """Return our server block as it stands in a Corefile, without a final newline; *owner* is our namespace."""
+    owned = f"# It belongs to the operator in namespace {owner}."
+    return f"{BEGIN}\n{owned}\n{server_block(stub, at)}\n{END}"
+
+
+def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
+    """Return our server block, without a final newline."""
+    names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
+    lines = [
+        f"{names} {{",
+        *([f"    bind {' '.join(at.bind)}"] if at.bind else []),
+        "    errors",
+        "    cache 30 {",
+        f"        denial 9984 {_DENIAL_SECONDS}",
+        "    }",
+        f"    forward . {' '.join(stub.addresses)}",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def listening(corefile: Corefile) -> Listening:
+    """Return where queries for all names arrive: our block gets those for its zones only if it listens there, too."""
+    ports: dict[str, None] = {}
+    bind: dict[str, None] = {}
+    for block in corefile.blocks:
+        if found := [each.port for each in block.addresses if each.scheme == "dns" and not each.zone]:
+            ports |= dict.fromkeys(found)
+            bind |= dict.fromkeys(arg for each in block.named("bind") for arg in each.args)
+    return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
+
+
+def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
+    place = _ours(text, where, read(text, where), owner)
+    if isinstance(place, Refusal):
+        return place
+    block = marked_block(stub, at, owner)
+    if place is not None:
+        return text[: place.start] + block.replace("\n", place.newline) + text[place.end :]
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = block.replace("\n", newline)
+    return text + block + newline if not text or text.endswith("\n") else text + newline + block
+
+
+def without_block(text: str, where: str, owner: str) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
+    if not any(marker in text for marker in _MARKERS):
+        return text  # it need not be readable for that
+    place = _ours(text, where, read(text, where), owner)
+    if place is None or isinstance(place, Refusal):
+        return place or text
+    before, after = text[: place.start], text[place.end :]
+    return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
+
+
+def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
+    """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
+
+    CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
+    one above has a plugin for our zone, which our block would keep queries from. *owner* is our namespace.
+    """
+    corefile = read(text, where)
+    place = _ours(text, where, corefile, owner)
+    if isinstance(corefile, Refusal):
+        return corefile
+    if isinstance(place, Refusal):
+        return place
+    ports = None if any(map(has_variable, at.ports)) else {port or "53" for port in at.ports}
+    for block in corefile.blocks:
+        if place is not None and _within(block, place):
+            continue
+        for zone in stub.zones:
+            if any(address.may_be(zone, ports) for address in block.addresses):
+                others = (each.owner for each in _places(text, corefile) or () if _within(block, each))
+                whose = (
+                    f"it is that of the operator in namespace {other}: remove it if that operator is gone"
+                    if (other := next(others, ""))
+                    else "it isn't the operator's: remove it"
+                )
+                message = (
+                    f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
+                    f"variable, and {whose}, or set spec.clusterDNS.mode to Manual"
+                )
+                return Refusal("ZoneTaken", message)
+        origins = [each.zone for each in block.addresses if each.scheme == "dns"]
+        below = [zone for zone in stub.zones if any(covers(origin, zone) for origin in origins)]
+        if taken := taken_by_plugin(block.directives, where, below):
+            return taken
+    return None
+
+
+def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
+    """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
+
+    They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
+    """
+    for plugin in plugins:
+        if plugin.name in _ANSWERING:
+            args = plugin.args[:1] if plugin.name in _FORWARDING else plugin.args
+            alike = (Address.parse(arg).zone for arg in args if any(zone in arg.lower() for zone in zones))
+            if taken := next((own for own in alike if any(covers(zone, own) for zone in zones)), None):
+                message = (
+                    f"line {plugin.line} of {where}, has plugin {plugin.name} for {taken}, which a server block of the "
+                    "operator would end: remove it, or set spec.clusterDNS.mode to Manual"
+                )
+                return Refusal("ZoneTaken", message)
+    return None
+
+
+def read(text: str, where: str) -> Corefile | Refusal:
+    """Return what the Corefile *text* in *where* says, or why it can't be read."""
+    try:
+        return parse(text)
+    except CorefileError as error:
+        return Refusal("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
+
+
+def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
+    """Return where our lines are, if they are there and nobody has damaged them."""
+    if isinstance(corefile, Refusal):
+        return corefile
+    places = _places(text, corefile)
+    ours = [each for each in places or () if each.owner in ("", owner)]
+    if places is not None and not ours:
+        return None
+    if len(ours) == 1 and sum(_within(block, ours[0]) for block in corefile.blocks) == 1:
+        return ours[0]
+    line = text.count("\n", 0, ours[0].start) + 1 if ours else _marks(corefile)[0].line
+    message = (
+        f"somebody has changed the lines that the operator wrote into {where}, at line {line}: remove them "
+        f"all, from {BEGIN!r} to {END!r}, and the operator writes them anew"
+    )
+    return Refusal("BlockDamaged", message)
+
+
+def _places(text: str, corefile: Corefile) -> list[_Place] | None:
+    """Return where the lines of operators are; None if somebody has damaged them."""
+    marks = _marks(corefile)
+    if [mark.text for mark in marks] != [BEGIN, END] * (len(marks) // 2):
+        return None
+    if not all(_begins_line(mark, text) for mark in marks):
+        return None
+    lines = {comment.line: comment.text for comment in corefile.comments}
+    places = []
+    for first, last in zip(marks[::2], marks[1::2], strict=True):
+        newline = "\r\n" if text.startswith("\r\n", first.end) else "\n"
+        owned = _OWNER.fullmatch(lines.get(first.line + 1, ""))
+        places.append(_Place(first.start, last.end, newline, owned[1] if owned else ""))
+    return places
+
+
+def _marks(corefile: Corefile) -> list[Span]:
+    return [comment for comment in corefile.comments if comment.text.startswith(_MARKERS)]
+
+
+def _begins_line(mark: Span, text: str) -> bool:
+    return mark.start == 0 or text[mark.start - 1] == "\n"
+
+
+def _within(block: Block, place: _Place) -> bool:
+    return place.start < block.start and block.end < place.end

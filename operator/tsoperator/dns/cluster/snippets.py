@@ -1,0 +1,36 @@
+"""The text to paste and its place, for people who tell the cluster's DNS of the nameserver themselves.
+
+The operator doesn't take a pasted stub domain for one of its own: it never changes it, nor takes it away.
+"""
+
+import json
+from textwrap import indent
+
+from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Kind, Platform
+from tsoperator.dns.cluster.results import StubDomain
+from tsoperator.dns.cluster.serverblock import server_block
+
+
+def snippet(platform: Platform, stub: StubDomain) -> str:
+    """Return the stub domain as *platform* takes it; the first line is a comment that says where it belongs."""
+    match platform.kind:
+        case Kind.CORE_DNS:
+            return f"# {platform.where}: add these lines at the end.\n{server_block(stub, platform.at)}\n"
+        case Kind.CORE_DNS_CUSTOM:
+            block = indent(server_block(stub, platform.at), " " * 4)
+            head = _configmap_head(platform)
+            return f"# {platform.where}: apply this; it leaves other keys alone.\n{head}  {CUSTOM_KEY}: |\n{block}\n"
+        case Kind.KUBE_DNS:
+            zones = json.dumps({zone: [*stub.addresses] for zone in stub.zones})
+            return f"# {platform.where}: add this, or its entries to those that are there.\n{zones}\n"
+        case Kind.OPENSHIFT:
+            return (
+                f"# {platform.where}: add this to the list.\n"
+                f"- name: tailnet\n  zones: {json.dumps(stub.zones)}\n"
+                f"  forwardPlugin:\n    upstreams: {json.dumps(stub.addresses)}\n"
+            )
+
+
+def _configmap_head(platform: Platform) -> str:
+    namespace, name = platform.key
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n"

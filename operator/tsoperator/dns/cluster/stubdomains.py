@@ -1,0 +1,175 @@
+"""Puts our zones into kube-dns's stub domains, a JSON object in a ConfigMap, and takes them out again.
+
+JSON has no comments, so an annotation on the ConfigMap says which entries are ours. Ours are written before all others,
+and nothing else in the text changes.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from tsoperator.dns.cluster.results import Refusal, StubDomain
+
+ANNOTATION: Final = "tailscale.com/stub-domains"
+"""On ConfigMap kube-dns, as JSON by the operator's namespace: the operator's entries, and whether it made the key.
+
+The annotation of an earlier version names no namespace. It counts as ours.
+"""
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+
+class Edited(NamedTuple):
+    """The wanted contents of the ConfigMap: the text of the key, and the annotation. None takes either of them away."""
+
+    text: str | None
+    annotation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """Our entries, whether the key wasn't there before them, and what the annotation says of other operators."""
+
+    zones: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    made: bool = False
+    others: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, annotation: str | None, owner: str) -> "_Ours":
+        """Return what *annotation* says; without a readable one nothing is ours. *owner* is our namespace."""
+        try:
+            found = json.loads(annotation or "{}")
+            is_earlier = isinstance(found.get("made"), bool)
+            others = {
+                each: said for each, said in found.items() if not is_earlier and each != owner and "zones" in said
+            }
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            return cls()
+        try:
+            ours = found if is_earlier else found[owner]
+            return cls({zone: [*to] for zone, to in ours["zones"].items()}, ours["made"] is True, others)
+        except (LookupError, TypeError, AttributeError):
+            return cls(others=others)
+
+    def has(self, member: "_Member") -> bool:
+        """Tell whether *member* is one of our entries, as we wrote it."""
+        return member.key in self.zones and self.zones[member.key] == member.value
+
+    def annotation(self, owner: str) -> str | None:
+        """Return the annotation that says this; None if no operator has an entry."""
+        ours = {owner: {"zones": self.zones, "made": self.made}} if self.zones else {}
+        return json.dumps({**self.others, **ours}) if self.others or ours else None
+
+
+class _Member(NamedTuple):
+    """An entry of a JSON object, and where it is in the text."""
+
+    key: str
+    value: Any
+    start: int
+    end: int
+
+
+def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
+    """Return the stub domains *text*, which is None if the key isn't there, with our entries for *stub*, and no others.
+
+    *owner* is our namespace.
+    """
+    before = without_zones(text, annotation, where, owner)
+    if isinstance(before, Refusal):
+        return before
+    plain = "{}" if before.text is None else before.text
+    try:
+        members = _members(plain)
+    except (ValueError, RecursionError) as error:
+        return _unreadable(where, error)
+    if wrong := next((each.key for each in members if not _is_servers(each.value)), None):
+        message = f"{where}: the value of {wrong!r} isn't a list of addresses, so kube-dns takes no entry; correct it"
+        return Refusal("StubDomainsUnreadable", message)
+    if taken := next((each.key for each in members if each.key.lower().removesuffix(".") in stub.zones), None):
+        message = (
+            f"{where} has an entry for {taken}, and it isn't the operator's: remove that entry, or set "
+            "spec.clusterDNS.mode to Manual"
+        )
+        return Refusal("ZoneTaken", message)
+    zones = {zone: [*stub.addresses] for zone in stub.zones}
+    ours = json.dumps(zones)[1:-1] + (", " if members else "")
+    at = members[0].start if members else plain.index("{") + 1
+    others = _Ours.parse(annotation, owner).others
+    return Edited(plain[:at] + ours + plain[at:], _Ours(zones, before.text is None, others).annotation(owner))
+
+
+def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
+    """Return the stub domains *text* without our entries; those that somebody has changed aren't ours any more.
+
+    *owner* is our namespace.
+    """
+    ours = _Ours.parse(annotation, owner)
+    left = _Ours(others=ours.others).annotation(owner)
+    if not ours.zones:
+        return Edited(text, annotation if ours.others else None)
+    if text is None:
+        return Edited(None, left)
+    try:
+        members = _members(text)
+    except (ValueError, RecursionError) as error:
+        return _unreadable(where, error)
+    runs = [(is_ours, [*run]) for is_ours, run in groupby(members, ours.has)]
+    for number in reversed(range(len(runs))):
+        is_ours, run = runs[number]
+        if is_ours:
+            start, end = run[0].start, run[-1].end
+            if number + 1 < len(runs):
+                end = runs[number + 1][1][0].start
+            elif number:
+                start = runs[number - 1][1][-1].end
+            text = text[:start] + text[end:]
+    gone = ours.made and all(is_ours for is_ours, _ in runs)
+    return Edited(None if gone else text, left)
+
+
+def _unreadable(where: str, error: Exception) -> Refusal:
+    message = f"{where} isn't a JSON object, so it stays as it is: {error}; correct it"
+    return Refusal("StubDomainsUnreadable", message)
+
+
+def _is_servers(value: Any) -> bool:
+    """Tell whether kube-dns takes *value* for a list of servers."""
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _members(text: str) -> list[_Member]:
+    """Return the entries of the JSON object *text*; raises ValueError, or RecursionError."""
+    members: list[_Member] = []
+    at = _after(text, 0, "{")
+    while text[at : at + 1] != "}" or members:
+        start = at
+        key, at = _DECODER.raw_decode(text, at)
+        if not isinstance(key, str):
+            raise ValueError(f"a name in quotes is missing at character {start + 1}")
+        value, end = _DECODER.raw_decode(text, _after(text, at, ":"))
+        members.append(_Member(key, value, start, end))
+        at = _space(text, end)
+        if text[at : at + 1] == "}":
+            break
+        at = _after(text, at, ",")
+    rest = _space(text, at + 1)
+    if rest != len(text):
+        raise ValueError(f"there is more behind its end, at character {rest + 1}")
+    return members
+
+
+def _after(text: str, at: int, mark: str) -> int:
+    """Return where the text goes on after *mark*, which has to come next, and after white space."""
+    at = _space(text, at)
+    if text[at : at + 1] != mark:
+        raise ValueError(f"{mark} is missing at character {at + 1}")
+    return _space(text, at + 1)
+
+
+def _space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

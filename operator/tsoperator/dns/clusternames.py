@@ -1,0 +1,118 @@
+"""The objects that have a name in the cluster's DNS, and the address of each name there (pure).
+
+A name of the tailnet has to give Pods what it gives the tailnet's devices: the same ports, and TLS where they get TLS.
+So it leads to the backend itself where the proxy only passes packets on, and else to the proxy. An object that can be
+reached in neither way has no name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tsoperator.api.names import (
+    ANNOTATION_CLUSTER_DNS,
+    ANNOTATION_LAST_CLUSTER_IP,
+    LABEL_PARENT_TYPE,
+    PARENT_INGRESS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Object, annotations, key_of, labels
+from tsoperator.dns.nameserver import elected
+from tsoperator.runtime.plan import Note
+
+
+class Way(Enum):
+    """The way in which the cluster and the tailnet reach each other through an object of a user."""
+
+    EGRESS = auto()
+    """A proxy of its own leads Pods to a device."""
+    EGRESS_GROUP = auto()
+    """The proxies of a ProxyGroup lead Pods to a device. They listen at other ports than clients use."""
+    FORWARDED = auto()
+    """A proxy passes everything that comes from the tailnet on to a Service."""
+    TLS_SERVICE = auto()
+    """A proxy ends TLS in front of a Service, and takes no connections from the cluster."""
+    INGRESS = auto()
+    """A proxy ends TLS in front of an Ingress, and takes connections from the cluster if it is told to."""
+
+
+def way_of(child: Object) -> Way:
+    """Return how the proxies behind *child*, the Service in front of them, connect the cluster and the tailnet."""
+    if labels(child).get(PROXY_GROUP):
+        return Way.EGRESS_GROUP
+    if ANNOTATION_LAST_CLUSTER_IP in annotations(child):
+        return Way.FORWARDED
+    return Way.INGRESS if labels(child).get(LABEL_PARENT_TYPE) == PARENT_INGRESS else Way.EGRESS
+
+
+class Leads(Enum):
+    """The addresses of a name."""
+
+    PROXY = auto()
+    """Those of the Pods of the proxy that are ready."""
+    GROUP = auto()
+    """The cluster IPs of the Service in front of the proxies of a ProxyGroup."""
+    BACKEND = auto()
+    """The cluster IPs of the user's own Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The target of a name; None if there is none.
+
+    Then *why* says why, and *instead* what Pods can use, unless the user knows.
+    """
+
+    leads: Leads | None
+    why: str = ""
+    instead: str = ""
+
+
+NO_NAME = Naming(None)
+
+
+def naming(obj: Object, way: Way) -> Naming:
+    """Return where the name of *obj* leads, if it has one."""
+    if is_opted_out(obj):
+        return NO_NAME
+    if way is Way.FORWARDED:
+        return _forwarded(obj)
+    if way is Way.TLS_SERVICE:
+        key = key_of(obj)
+        why = "TLS ends at its proxy, which takes connections from the tailnet only"
+        return Naming(None, why, f"{key.name}.{key.namespace}.svc")
+    return Naming(Leads.GROUP if way is Way.EGRESS_GROUP else Leads.PROXY)
+
+
+def _forwarded(service: Object) -> Naming:
+    spec = service["spec"]
+    if spec.get("clusterIP", "") not in ("", "None"):
+        return Naming(Leads.BACKEND)
+    if spec.get("type") == "ExternalName":
+        return Naming(None, "it has no cluster IP that the name could lead to", spec.get("externalName", ""))
+    return NO_NAME
+
+
+def name_notes(naming: Naming) -> list[Note]:
+    """Return an Event if there is something to say of an object that has no name."""
+    if not naming.why:
+        return []
+    words = (
+        f"Pods can't use its name of the tailnet, because {naming.why}: let them use {naming.instead}, or set "
+        f'annotation {ANNOTATION_CLUSTER_DNS} to "false" if none needs the name'
+    )
+    return [Note("Normal", "NoClusterName", words, once=True)]
+
+
+def is_opted_out(obj: Object) -> bool:
+    """Tell whether the user of *obj* wants no name for it."""
+    return annotations(obj).get(ANNOTATION_CLUSTER_DNS) == "false"
+
+
+def names_ingresses(dnsconfigs: Sequence[Object]) -> bool:
+    """Tell whether the DNSConfig that counts lets Pods reach Ingresses by their names.
+
+    The field counts even if something else in the DNSConfig is wrong, so that a slip there restarts no proxy.
+    """
+    spec = (elected(dnsconfigs) or {}).get("spec") or {}
+    return (spec.get("clusterDNS") or {}).get("ingressNames") is True

@@ -1,0 +1,129 @@
+"""Names and rules that the nameserver's objects and its records have in common."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tsoperator.api.images import image_name
+from tsoperator.api.names import (
+    ANNOTATION_NAMESERVER,
+    LABEL_APP_COMPONENT,
+    LABEL_APP_NAME,
+    NAMESERVER,
+    PARENT_NAMESERVER,
+)
+from tsoperator.api.objects import Key, Object, annotations, is_deleting
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.runtime.ownership import Owner
+from tsoperator.settings import Settings
+
+ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
+"""On the ConfigMap of records: the number of names that it has no room for; absent if all names fit."""
+
+_UPSTREAM: Final = "tailscale/k8s-nameserver"
+_UPSTREAM_REPOSITORIES: Final = {_UPSTREAM, f"docker.io/{_UPSTREAM}", f"ghcr.io/{_UPSTREAM}"}
+_LATEST: Final = "latest"
+
+
+class Program(StrEnum):
+    """The nameserver that is in an image, by the value of `ANNOTATION_NAMESERVER` that names it."""
+
+    OURS = "tsnameserver"
+    UPSTREAM = "k8s-nameserver"
+    """The Go operator's nameserver, which reads one ConfigMap and answers no probes."""
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NameserverImage:
+    """The image of a nameserver, and what is known of the *program* in it."""
+
+    reference: str
+    program: Program
+
+
+_DEFAULT_TAGS: Final = {Program.OURS: _LATEST, Program.UPSTREAM: "stable"}
+
+
+def elected(dnsconfigs: Sequence[Object]) -> Object | None:
+    """Return the DNSConfig that counts: the oldest that isn't being deleted, so a second one takes nothing away."""
+    staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
+    ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
+    return ranked[0] if ranked else None
+
+
+def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
+    """Return the labels of the children of a DNSConfig; *namespace* is theirs, because a DNSConfig has none."""
+    owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))
+    return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
+
+
+def program_error(dnsconfig: Object) -> str:
+    """Say what is wrong with the annotation that says which program an image has; empty if nothing is."""
+    said = annotations(dnsconfig).get(ANNOTATION_NAMESERVER)
+    if said is None or said in (Program.OURS, Program.UPSTREAM):
+        return ""
+    return (
+        f"annotation {ANNOTATION_NAMESERVER} is {json.dumps(said, ensure_ascii=False)}: write {Program.OURS} if the "
+        f"image is this operator's nameserver, {Program.UPSTREAM} if it is Tailscale's, or remove the annotation"
+    )
+
+
+def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> NameserverImage:
+    """Return the image of the nameserver of the DNSConfig *obj*, parsed as *dnsconfig*.
+
+    A name tells little about an image, because mirrors rename images. So an annotation says which program it has.
+    Without one, the operator's default is known, and so is Tailscale's own repository. A DNSConfig that names only a
+    repository or only a tag gets the other one from the default of the same program. For the Go operator, such a
+    DNSConfig always means Tailscale's program, so that is what it means here, unless the annotation says otherwise.
+    """
+    asked = dnsconfig.spec.nameserver.image
+    said = Program(annotations(obj).get(ANNOTATION_NAMESERVER, ""))
+    default = default_image(settings)
+    default_repo, default_tag = _split(default.reference)
+    if not (asked.repo or asked.tag):
+        return NameserverImage(default.reference, _program(default_repo, said or default.program))
+    meant = said or Program.UPSTREAM
+    has_default = default.program in (meant, Program.UNKNOWN)
+    repo = asked.repo or (default_repo if has_default else _UPSTREAM)
+    if repo == default_repo:
+        return NameserverImage(f"{repo}:{asked.tag or default_tag}", _program(repo, said or default.program))
+    tag = default_tag if has_default else _DEFAULT_TAGS[meant]
+    return NameserverImage(f"{repo}:{asked.tag or tag}", _program(repo, said))
+
+
+def _program(repo: str, likely: Program) -> Program:
+    """Return the program in an image of *repo*: the *likely* one, unless the repository is known."""
+    return Program.UPSTREAM if repo in _UPSTREAM_REPOSITORIES else likely
+
+
+def default_image(settings: Settings) -> NameserverImage:
+    """Return the image of nameservers for which a DNSConfig names none.
+
+    It has our program unless its name is that of Tailscale's image. A mirror may have that name, too.
+    """
+    image = settings.nameserver_image
+    if _split(image)[0] in _UPSTREAM_REPOSITORIES:
+        return NameserverImage(image, Program.UPSTREAM)
+    return NameserverImage(image, Program.UNKNOWN if image_name(image) == Program.UPSTREAM else Program.OURS)
+
+
+def _split(image: str) -> tuple[str, str]:
+    """Return the repository and the tag of *image*; the tag of an image with none, or with only a digest, is latest."""
+    name = image.partition("@")[0]
+    repo, colon, tag = name.rpartition(":")
+    return (repo, tag) if colon and "/" not in tag else (name, _LATEST)
+
+
+def reads_shards(deployment: Object | None, image: NameserverImage) -> bool:
+    """Tell whether every Pod of the nameserver reads shards: *image* is ours, and *deployment* has rolled it out."""
+    if deployment is None or image.program is not Program.OURS:
+        return False
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    if any(container["image"] != image.reference for container in spec["template"]["spec"]["containers"]):
+        return False
+    seen = status.get("observedGeneration") == deployment["metadata"].get("generation")
+    counts = {status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")}
+    return seen and counts == {spec.get("replicas", 1)}

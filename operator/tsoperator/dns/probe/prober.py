@@ -1,0 +1,207 @@
+"""Asks the nameserver and the cluster's DNS in the background, and tells when the answers change."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tsoperator.api.objects import Object, Resource
+from tsoperator.dns.probe.answers import Reply, Seen, Verdict, gives, is_of_ours, nameserver_verdict, steadied, verdict
+from tsoperator.dns.probe.asking import Ask, Query
+from tsoperator.dns.probe.question import Canary, Question
+from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.workqueue import Backoff
+
+VERDICT: Final = Resource("", "", "verdicts", "Verdict")
+"""The findings about the nameserver and the cluster's DNS. They are no object, but their changes are watch events."""
+
+_CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
+
+
+class Found(NamedTuple):
+    """The results of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
+
+    nameserver: Verdict
+    cluster: tuple[Verdict, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return not any(each.fault for each in (self.nameserver, *self.cluster))
+
+    def after(self, shown: "Found | None", last: "Found | None") -> "Found":
+        """Return what to show after what is *shown*, when the round before has found *last*."""
+        if shown is None or last is None:
+            return self
+        (nameserver,) = steadied([shown.nameserver], [last.nameserver], [self.nameserver])
+        return Found(nameserver, steadied(shown.cluster, last.cluster, self.cluster))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pauses between questions to the nameserver and the cluster's DNS, in seconds.
+
+    While all is well, they are asked after *steady*, and else after *backoff*. Both start over with a change, because
+    the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are
+    at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer, and the nameserver
+    *direct*. No more than *at_once* zones are asked for at a time.
+    """
+
+    steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=8.0))
+    rest: float = 1.0
+    timeout: float = 5.0
+    direct: float = 2.0
+    at_once: int = 8
+
+
+class Prober(Collector):
+    """Asks the question that it was given last, while `run` runs. No reconcile waits for it."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        pace: Pace | None = None,
+        token: Callable[[], str] = lambda: secrets.token_hex(4),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*ask* asks a server; *token* makes the label of a name that nobody has asked for before."""
+        self._ask = ask
+        self._pace = pace or Pace()
+        self._token = token
+        self._clock = clock
+        self._question: Question | None = None
+        self._shown: Found | None = None
+        self._last: Found | None = None  # what the last round has found
+        self._asked_at = 0.0
+        self._changed = asyncio.Event()
+        self._listeners: list[Listener] = []
+
+    def follow(self, question: Question | None) -> Found | None:
+        """Ask *question* from now on, at once if it is new; return what came of it, None if nothing did yet."""
+        if question != self._question:
+            if question is None or not question.is_same(self._question):
+                self._shown = None
+            self._question = question
+            self._changed.set()
+        return self._shown
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Call *listener* at every change of the verdicts, if *resource* is `VERDICT`."""
+        if resource == VERDICT:
+            self._listeners.append(listener)
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Return nothing: a resync enqueues the DNSConfigs by themselves."""
+        del resource
+        return []
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        rounds = 0
+        try:
+            while True:
+                if self._question is None:
+                    await self._changed.wait()
+                if self._changed.is_set():
+                    rounds = 0
+                    self._changed.clear()
+                if (question := self._question) is None:
+                    continue
+                found = await self._round(question)
+                if self._tell(question, found):
+                    rounds = 0
+                pause = (self._pace.steady if found.is_well else self._pace.backoff).delay(rounds)
+                rounds += 1
+                await asyncio.sleep(self._pace.rest)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
+        finally:
+            self._question = self._shown = None
+
+    def _tell(self, question: Question, found: Found) -> bool:
+        """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
+
+        Return whether something is.
+        """
+        if not question.is_same(self._question):
+            return False
+        self._asked_at = self._clock()
+        shown = found.after(self._shown, self._last)
+        self._last = found
+        if shown == self._shown:
+            return False
+        self._shown = shown
+        for listener in self._listeners:
+            listener(None, _CHANGE)
+        return True
+
+    async def _round(self, question: Question) -> Found:
+        turns = asyncio.Semaphore(self._pace.at_once)
+
+        async def looked(canary: Canary) -> tuple[Seen, list[Seen]]:
+            async with turns:
+                return await self._look(question, canary)
+
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(looked(canary)) for canary in question.canaries]
+        seen = [task.result() for task in running]
+        return Found(
+            nameserver_verdict([direct for direct, _ in seen]),
+            tuple(verdict(each) for _, servers in seen for each in servers),
+        )
+
+    async def _look(self, question: Question, canary: Canary) -> tuple[Seen, list[Seen]]:
+        """Return what is known when the nameserver itself has been asked, and then the cluster's DNS.
+
+        If the nameserver doesn't know the canary, the cluster's DNS must not learn that.
+        """
+        direct = await self._answer(question.nameserver, canary.name, question)
+        blank = Seen(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
+        found = [replace(blank, server=server) for server in question.servers]
+        if not (direct.denies or direct.rcode == "REFUSED"):
+            found = [seen if seen.loops else await self._look_at(seen, canary, question) for seen in found]
+        return blank, found
+
+    async def _look_at(self, seen: Seen, canary: Canary, question: Question) -> Seen:
+        udp = await self._answer(seen.server, canary.name, question)
+        seen = replace(seen, udp=udp)
+        if gives(udp, seen.nameserver):
+            return replace(seen, tcp=await self._answer(seen.server, canary.name, question, tcp=True))
+        if not (udp.denies and is_of_ours(udp)):
+            return seen
+        name = f"{self._token()}.{canary.name}"
+        return replace(
+            seen,
+            fresh=await self._answer(seen.server, name, question),
+            fresh_direct=await self._answer(seen.nameserver, name, question),
+        )
+
+    async def _answer(self, server: str, name: str, question: Question, *, tcp: bool = False) -> Reply:
+        timeout = self._pace.direct if server == question.nameserver else self._pace.timeout
+        ipv6 = ":" in question.nameserver
+        return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what came of the last questions; prometheus_client calls this for each scrape."""
+        ready = GaugeMetricFamily(
+            "tsoperator_cluster_dns_ready",
+            "Whether a server of the cluster's DNS resolves the names of a zone by the nameserver.",
+            labels=["zone", "server", "reason"],
+        )
+        asked = GaugeMetricFamily(
+            "tsoperator_cluster_dns_asked_timestamp_seconds", "When the cluster's DNS was last asked."
+        )
+        for each in self._shown.cluster if self._shown else ():
+            ready.add_metric([each.zone, each.server, each.fault], not each.fault)
+        if self._shown is not None and self._shown.cluster:
+            asked.add_metric([], self._asked_at)
+        yield from (ready, asked)

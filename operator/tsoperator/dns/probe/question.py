@@ -1,0 +1,74 @@
+"""Decides which question the nameserver and the cluster's DNS are asked (pure)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tsoperator.api.objects import Object, uid
+from tsoperator.dns.canary import canary_name, service_addresses
+from tsoperator.dns.cluster.results import DNSObjects
+from tsoperator.dns.cluster.targets import targets
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A *name* in *zone* that only our nameserver knows."""
+
+    zone: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether the *nameserver* and the *servers* know each of the *canaries*, whose address is the nameserver's.
+
+    *seen* has the versions of what the answers depend on besides: when they change, the same question is asked anew.
+    *targets* are the addresses to which the cluster's DNS forwards each zone, where that is known.
+    """
+
+    servers: tuple[str, ...]
+    nameserver: str
+    canaries: tuple[Canary, ...]
+    seen: tuple[object, ...] = ()
+    targets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+
+    def is_same(self, other: "Question | None") -> bool:
+        """Tell whether the answers to *other* are answers to this question."""
+        return other is not None and replace(self, seen=(), targets={}) == replace(other, seen=(), targets={})
+
+
+class Asked(NamedTuple):
+    """The *zones* that are asked for, and the *servers* that are asked."""
+
+    zones: Sequence[str]
+    servers: Sequence[str]
+
+
+def question_of(
+    dnsconfig: Object | None,
+    service: Object | None,
+    deployment: Object | None,
+    dns: DNSObjects | None,
+    asked: Asked,
+) -> Question | None:
+    """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS asks it.
+
+    Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS, as far as it is known.
+    """
+    addresses = service_addresses(service)
+    if dnsconfig is None or not addresses or not asked.zones:
+        return None
+    status = (deployment or {}).get("status") or {}
+    configuration = dns.all if dns else ()
+    return Question(
+        tuple(asked.servers),
+        addresses[0],
+        tuple(Canary(zone, canary_name(uid(dnsconfig), zone)) for zone in asked.zones),
+        (
+            dnsconfig["metadata"].get("generation"),
+            status.get("readyReplicas"),
+            status.get("updatedReplicas"),
+            *(each["metadata"].get("resourceVersion") for each in configuration),
+        ),
+        {zone: targets(dns, zone) for zone in asked.zones} if dns else {},
+    )

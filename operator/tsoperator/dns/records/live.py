@@ -1,0 +1,156 @@
+"""The name of a proxy in the cluster, and its addresses, from live objects (docs/development/names.md).
+
+`clusternames` decides whether the name leads to the proxy itself.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.names import (
+    ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
+    ANNOTATION_MAGIC_DNSNAME,
+    ANNOTATION_TAILNET_FQDN,
+    LABEL_SERVICE_TYPE,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import Object, annotations, is_deleting, labels
+from tsoperator.dns.clusternames import Leads, Way, naming, way_of
+from tsoperator.dns.nameclaims import UNCONTESTED, Claim, holding, noted_claim
+from tsoperator.proxy.endpoints import ready_addresses
+from tsoperator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProxy:
+    """A proxy that may have a name, and what its record depends on.
+
+    *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
+    object that the proxy is for, if it is found. If the namespace of the parent is not *watched*, a parent that is not
+    found may exist. *slices* are the EndpointSlices of the Service. *leads* tells whether the parent points at this
+    Service or at that of another proxy of its own; None if it points at neither.
+    """
+
+    service: Object
+    parent: Object | None
+    slices: Sequence[Object]
+    watched: bool = True
+    leads: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A name and its addresses, in order.
+
+    *claim* decides who has the name if several proxies answer to it. The record *serves* if somebody answers at the
+    addresses: a cluster IP may have no endpoint.
+    """
+
+    name: str
+    ip4: tuple[str, ...]
+    ip6: tuple[str, ...]
+    claim: Claim = UNCONTESTED
+    serves: bool = True
+
+    @property
+    def has_addresses(self) -> bool:
+        """Tell whether the name leads anywhere now."""
+        return bool(self.ip4 or self.ip6)
+
+
+def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
+    """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""
+    way = way_of(proxy.service)
+    name = _name(proxy, way, settings)
+    parent = proxy.parent or _noted_parent(proxy.service)
+    leads = naming(parent, way).leads if name else None
+    if leads is None:
+        return None
+    claim = noted_claim(proxy.service, proxy.parent, name)
+    if leads is Leads.PROXY:
+        return Record(name, *in_order(ready_addresses(proxy.slices)), claim)
+    serves = leads is Leads.BACKEND or any(ready_addresses(proxy.slices))
+    return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)), claim, serves)
+
+
+def shared(records: Sequence[Record]) -> Record:
+    """Return the record of one name, for which there are these *records*, at least one.
+
+    Those that forward the same ports as the one that has the name share it, as far as somebody answers there.
+    """
+    first, *others = records
+    if not others:
+        return first
+    ports = holding(each.claim for each in records).ports
+    sharing = [each for each in records if each.claim.ports == ports]
+    chosen = [each for each in sharing if each.serves] or sharing
+    return Record(first.name, *in_order(address for each in chosen for address in each.ip4 + each.ip6))
+
+
+def _noted_parent(service: Object) -> Object:
+    """Return what *service*, which is in front of a proxy, tells of a parent that isn't seen."""
+    return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
+
+
+def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
+    """Return the name that *proxy* answers to, folded; empty if it has none, or if its parent is being deleted.
+
+    While nothing is known of the parent, this is the name that was last noted on the Service. While the parent moves
+    from one proxy to another, only the one that it points at has the name, because the other one may not serve.
+    """
+    parent = proxy.parent
+    if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
+        return ""
+    grouped = way is Way.EGRESS_GROUP
+    noted = annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "")
+    if parent is None:
+        stays = not proxy.watched and (_is_grouped_egress(proxy.service) or not grouped)
+        return _folded(noted) if stays else ""
+    given = annotations(parent)
+    if proxy.leads is False:
+        return ""
+    if grouped:
+        asks = _is_grouped_egress(proxy.service) and bool(proxy.leads or given.get(PROXY_GROUP))
+        fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
+        if not noted and ANNOTATION_LAST_TAILNET_TARGET_FQDN not in annotations(proxy.service):
+            noted = fqdn  # the Go operator notes no name
+        return _folded(noted) if asks and fqdn else ""  # where the proxies were last told to lead
+    if way is Way.FORWARDED:
+        asks = True  # the name goes with the proxy's Service; until then it leads to the right place
+    elif way is Way.INGRESS:
+        asks = parent["spec"].get("ingressClassName") == settings.ingress_class
+    else:
+        asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and (bool(proxy.leads) or PROXY_GROUP not in given)
+    return _folded(noted) if asks else ""
+
+
+def _folded(name: str) -> str:
+    return name.removesuffix(".").lower()
+
+
+def _is_grouped_egress(service: Object) -> bool:
+    return labels(service).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and service["spec"].get("type") == "ClusterIP"
+
+
+def _cluster_ips(service: Object) -> Sequence[str]:
+    spec = service["spec"]
+    found: Sequence[str] = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+    return found
+
+
+def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the IPv4 and the IPv6 addresses among *addresses*, sorted, without names and addresses with a zone."""
+    of4: set[ipaddress.IPv4Address] = set()
+    of6: set[ipaddress.IPv6Address] = set()
+    for address in addresses:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            continue
+        if isinstance(parsed, ipaddress.IPv4Address):
+            of4.add(parsed)
+        elif not parsed.scope_id:
+            of6.add(parsed)
+    return tuple(map(str, sorted(of4))), tuple(map(str, sorted(of6)))

@@ -1,0 +1,152 @@
+"""The spread of records over ConfigMaps: their number, their contents, and the names that don't fit (pure).
+
+The shard of a name depends only on the name and the number of shards, so a change of one name rewrites one ConfigMap.
+The number is a power of two. It grows before a document passes a limit. It shrinks only when half of that limit is
+enough, so that a name that comes and goes doesn't split and merge the shards by turns.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeVar
+
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, Records, render
+
+from tsoperator.dns.records.live import Record
+from tsoperator.dns.records.table import Bucket, bucket_of
+
+SERIALS: Final = 2**32
+"""Serials are below this (RFC 1035 3.3.13)."""
+
+Value = TypeVar("Value")
+
+_COUNTS: Final = tuple(1 << power for power in range(MAX_SHARDS.bit_length()))
+_NAME: Final = re.compile(rf"{CONFIGMAP_NAME}(?:-([1-9][0-9]{{0,3}}))?")
+_TAIL: Final = re.compile(r'"serial":([0-9]{1,10})(?:,"shard":[0-9]{1,2},"shards":([0-9]{1,2}))?\}$')
+_ZONES: Final = re.compile(r'"zones":\[("[^"]*"(?:,"[^"]*")*)\](?:,"[a-z]+":[0-9]+)*\}')
+_TAIL_MOST: Final = 80  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes of a document: above *split* there are more shards; above *full* a ConfigMap (of 1 MiB) has no room."""
+
+    split: int = 256 * 1024
+    full: int = 1008 * 1024
+
+
+class Trailer(NamedTuple):
+    """The facts at the end of a document: its serial, and the number of shards in its set."""
+
+    serial: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The wanted contents of one of *count* shards."""
+
+    shard: int
+    count: int
+    buckets: tuple[Bucket, ...]
+    zones: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """The bytes of its names."""
+        return sum(bucket.weight for bucket in self.buckets)
+
+    @property
+    def names(self) -> int:
+        """The number of names that it holds."""
+        return sum(len(bucket.ip4) for bucket in self.buckets)
+
+
+def configmap_name(shard: int) -> str:
+    """Return the name of the ConfigMap that holds *shard*."""
+    return f"{CONFIGMAP_NAME}-{shard}" if shard else CONFIGMAP_NAME
+
+
+def shard_named(configmap: str) -> int | None:
+    """Return the shard that a ConfigMap of that name holds; None if it holds no records."""
+    match = _NAME.fullmatch(configmap)
+    return int(match[1] or 0) if match else None
+
+
+def trailer_of(document: str) -> Trailer | None:
+    """Return the trailer at the end of *document*, without reading the rest; None if it isn't one of our documents."""
+    match = _TAIL.search(document[-_TAIL_MOST:])
+    if match is None or int(match[2] or 1) not in _COUNTS:
+        return None
+    return Trailer(int(match[1]) % SERIALS, int(match[2] or 1))
+
+
+def zones_of(document: str) -> list[str]:
+    """Return the zones that the end of *document* states, without reading the rest."""
+    start = document.rfind('"zones":[')
+    match = _ZONES.fullmatch(document, start) if start >= 0 else None
+    return [zone.strip('"') for zone in match[1].split(",")] if match else []
+
+
+def with_serial(document: str, serial: int) -> str:
+    """Return *document*, whose serial is 0, with *serial*."""
+    before, _, after = document.rpartition('"serial":0')
+    return f'{before}"serial":{serial}{after}'
+
+
+def frame_of(zones: Sequence[str]) -> int:
+    """Return the most bytes that a document takes besides its names."""
+    longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
+    return len(render(longest).encode())
+
+
+def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
+    """Return the number of shards for *buckets*, which are spread over *now* shards at present."""
+    weights = [bucket.weight for bucket in buckets]
+
+    def largest(count: int) -> int:
+        return frame + max(sum(weights[shard::count]) for shard in range(count))
+
+    if largest(now) > limits.split:
+        return next((count for count in _COUNTS if count > now and largest(count) <= limits.split), MAX_SHARDS)
+    return next((count for count in _COUNTS if count < now and largest(count) <= limits.split // 2), now)
+
+
+def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
+    """Return *buckets* spread over *count* shards."""
+    return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
+
+
+def fitting(part: Part, room: int, served: Collection[str]) -> Part:
+    """Return *part* with only the names that fit in *room* bytes: those *served* already come first, then by name."""
+    weights = _joined(bucket.weights for bucket in part.buckets)
+    ip4 = _joined(bucket.ip4 for bucket in part.buckets)
+    ip6 = _joined(bucket.ip6 for bucket in part.buckets)
+    chosen = []
+    for name in sorted(weights, key=lambda name: (name not in served, name)):
+        if weights[name] <= room:
+            room -= weights[name]
+            chosen.append(Record(name, tuple(ip4[name]), tuple(ip6.get(name, ()))))
+    return replace(part, buckets=(bucket_of(chosen),))
+
+
+def document(part: Part) -> str:
+    """Return the document of *part* with serial 0; a single shard doesn't mention shards: the Go operator's format.
+
+    The records are not validated again, which would cost as much as everything else.
+    """
+    alone = part.count == 1
+    return render(
+        Records.model_construct(
+            ip4=_joined(bucket.ip4 for bucket in part.buckets),
+            ip6=_joined(bucket.ip6 for bucket in part.buckets),
+            zones=list(part.zones),
+            serial=0,
+            shard=None if alone else part.shard,
+            shards=None if alone else part.count,
+        )
+    )
+
+
+def _joined(mappings: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
+    return {name: value for mapping in mappings for name, value in mapping.items()}

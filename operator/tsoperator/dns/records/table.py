@@ -1,0 +1,93 @@
+"""All records as they are now, in buckets of names, so that a change of one record only rebuilds its bucket."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from tsnameserver.records import MAX_SHARDS
+
+from tsoperator.api.objects import Key
+from tsoperator.dns.records.live import Record, shared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bucket:
+    """Names with their addresses, and the bytes of each in a document; an unchanged bucket stays the same object."""
+
+    ip4: Mapping[str, list[str]]
+    ip6: Mapping[str, list[str]]
+    weights: Mapping[str, int]
+    weight: int
+
+
+def bucket_number(name: str) -> int:
+    """Return the bucket of *name*, the same in every process and release."""
+    return crc32(name.encode()) % MAX_SHARDS
+
+
+def bucket_of(records: Iterable[Record]) -> Bucket:
+    """Return the bucket of *records*, whose names all differ; *ip4* has every name, even one without addresses."""
+    ip4, ip6, weights = {}, {}, {}
+    for record in records:
+        name = record.name
+        ip4[name] = list(record.ip4)
+        weights[name] = _weight(name, record.ip4)
+        if record.ip6:
+            ip6[name] = list(record.ip6)
+            weights[name] += _weight(name, record.ip6)
+    return Bucket(ip4, ip6, weights, sum(weights.values()))
+
+
+def _weight(name: str, addresses: Sequence[str]) -> int:
+    """Count the bytes of an entry with its quotes, brackets and commas; *name* and *addresses* are as DNS has them."""
+    return len(name.encode()) + 6 + sum(map(len, addresses)) + 3 * len(addresses)
+
+
+class Table:
+    """The record of every proxy, by the key of its headless Service."""
+
+    def __init__(self) -> None:
+        self._records: dict[Key, Record] = {}
+        self._proxies: list[dict[str, set[Key]]] = [defaultdict(set) for _ in range(MAX_SHARDS)]
+        self._buckets: dict[int, Bucket] = {}
+
+    def __contains__(self, proxy: Key) -> bool:
+        """Tell whether *proxy* has a record."""
+        return proxy in self._records
+
+    def sharing(self, proxy: Key) -> set[Key]:
+        """Return the other proxies whose records have the name of that of *proxy*."""
+        record = self._records.get(proxy)
+        return self._proxies[bucket_number(record.name)][record.name] - {proxy} if record else set()
+
+    def put(self, proxy: Key, record: Record | None) -> bool:
+        """Take *record* as the one of *proxy*, None if it has none now; tell whether that changes anything."""
+        old = self._records.pop(proxy, None)
+        if record is not None:
+            self._records[proxy] = record
+        if record == old:
+            return False
+        if old is not None:
+            proxies = self._touched(old.name)
+            proxies[old.name].remove(proxy)
+            if not proxies[old.name]:
+                del proxies[old.name]
+        if record is not None:
+            self._touched(record.name)[record.name].add(proxy)
+        return True
+
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Return all records, one of each name."""
+        for number in range(MAX_SHARDS):
+            if number not in self._buckets:
+                self._buckets[number] = bucket_of(
+                    shared([self._records[proxy] for proxy in proxies]) for proxies in self._proxies[number].values()
+                )
+        return tuple(self._buckets[number] for number in range(MAX_SHARDS))
+
+    def _touched(self, name: str) -> dict[str, set[Key]]:
+        """Drop the bucket of *name*, which is about to change; return the proxies in it, by name."""
+        number = bucket_number(name)
+        self._buckets.pop(number, None)
+        return self._proxies[number]

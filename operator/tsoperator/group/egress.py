@@ -1,0 +1,143 @@
+"""Egress through a ProxyGroup: what its reconcilers and those of Services exchange (docs/development/groups.md).
+
+They meet through objects, each of which has one writer:
+
+- The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say what
+  the proxies are to forward. It also makes the EndpointSlices of that Service.
+- The ProxyGroup reconciler writes the ConfigMap with one entry for each of these ClusterIP Services.
+- Each proxy says in its state Secret which entries it has put into effect.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import (
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
+    ANNOTATION_LAST_TAILNET_TARGET_IP,
+    CONDITION_PROXYGROUP_AVAILABLE,
+    HEALTH_PORT_NAME,
+    LABEL_MANAGED,
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_NAMESPACE,
+    LABEL_SERVICE_TYPE,
+    MANAGED,
+    PARENT_PROXYGROUP,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.proxy.entries import Entry, Port
+from tsoperator.proxy.replica import REPLICAS_MAX
+from tsoperator.runtime.ownership import Owner
+
+BY_GROUP: Final = "group"
+"""The index of users' Services by the ProxyGroup that they name."""
+
+BY_SERVING_GROUP: Final = "serving-group"
+"""The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
+
+BY_ENTRY: Final = "group-entry"
+"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that these
+have; its values are of `indexed_entry`."""
+
+DEFAULT_REPLICAS: Final = 2
+
+
+def group_owner(name: str) -> Owner:
+    """Return the owner of the children of the ProxyGroup called *name*."""
+    return Owner(PARENT_PROXYGROUP, Key("", name))
+
+
+def config_name(group: str) -> str:
+    """Return the name of the egress ConfigMap of *group*."""
+    return f"{group}-egress-config"
+
+
+def entry_name(service: Key) -> str:
+    """Return the name of the entry for a user's Service."""
+    return f"{service.namespace}-{service.name}"
+
+
+def indexed_entry(group: str, name: str) -> str:
+    """Return the value of the index `BY_ENTRY` for the entry called *name* of *group*."""
+    return f"{group}/{name}"
+
+
+def replica_count(group: Object) -> int:
+    """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
+    count = _spec(group).get("replicas")
+    return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
+
+
+def is_egress(group: Object) -> bool:
+    """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
+    return bool(_spec(group).get("type") == "egress")
+
+
+def is_available(group: Object) -> bool:
+    """Tell whether at least one proxy of the ProxyGroup *group* runs; the generation doesn't count."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
+
+
+def by_group(service: Object) -> Iterable[str]:
+    """Index users' Services by the ProxyGroup that they name."""
+    name = annotations(service).get(PROXY_GROUP)
+    return (name,) if name else ()
+
+
+def by_serving_group(child: Object) -> Iterable[str]:
+    """Index the ClusterIP Services and EndpointSlices of egress Services by their ProxyGroup."""
+    found = labels(child)
+    name = found.get(PROXY_GROUP)
+    is_egress = found.get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and found.get(LABEL_MANAGED) == MANAGED
+    return (name,) if name and is_egress else ()
+
+
+def by_entry(service: Object) -> Iterable[str]:
+    """Index users' Services, and ClusterIP Services made for them, by their entry at their ProxyGroup."""
+    for group in by_serving_group(service):
+        yield indexed_entry(group, entry_name(served_service(service)))
+    for group in by_group(service):
+        yield indexed_entry(group, entry_name(key_of(service)))
+
+
+def served_service(child: Object) -> Key:
+    """Return the key of the user's Service that a ClusterIP Service or an EndpointSlice is for."""
+    found = labels(child)
+    return Key(found.get(LABEL_PARENT_NAMESPACE, ""), found.get(LABEL_PARENT_NAME, ""))
+
+
+def entry_of(service: Object, cluster_domain: str) -> Entry | None:
+    """Return the entry for a ClusterIP *service*.
+
+    Return None if it doesn't say where it leads, as the Go operator's don't, or if somebody gave it a port that leads
+    nowhere.
+    """
+    given = annotations(service)
+    fqdn, ip = (
+        given.get(name, "") for name in (ANNOTATION_LAST_TAILNET_TARGET_FQDN, ANNOTATION_LAST_TAILNET_TARGET_IP)
+    )
+    ports = [each for each in service["spec"].get("ports") or () if each.get("name") != HEALTH_PORT_NAME]
+    if not (fqdn or ip) or not all(isinstance(each.get("targetPort"), int) for each in ports):
+        return None
+    found = frozenset(map(port_of, ports))
+    return Entry(fqdn, "" if fqdn else ip, found, health_url(service, cluster_domain))
+
+
+def port_of(given: Object) -> Port:
+    """Return what a port of a ClusterIP Service asks of the proxies."""
+    return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
+
+
+def health_url(service: Object, cluster_domain: str) -> str:
+    """Return the URL at which a ClusterIP *service* leads to the health checks of its proxies; empty if it has none."""
+    key, ports = key_of(service), service["spec"].get("ports") or ()
+    port = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
+    return f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{port}/healthz" if port else ""
+
+
+def _spec(group: Object) -> Mapping[str, Any]:
+    spec = group.get("spec")
+    return spec if isinstance(spec, dict) else {}

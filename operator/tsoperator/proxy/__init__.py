@@ -1,0 +1,1 @@
+"""A proxy: what its image is told, and what it reports."""

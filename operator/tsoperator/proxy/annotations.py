@@ -1,0 +1,117 @@
+"""Finds annotations and labels of users that look right but have no effect, and says what to write instead."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
+from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.runtime.ownership import is_marked
+from tsoperator.runtime.plan import Note
+
+_PREFIX: Final = f"{GROUP}/"
+_SHOWN: Final = 40  # characters of a value that are quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
+
+    Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. What the
+    *opt_outs* are about is off if they are "false", and on otherwise. *elsewhere* has the annotations that are for
+    other kinds, each with a sentence that says what to do on this kind instead. Users may write those in *as_labels*
+    as labels, too. Nobody is advised to write the *deprecated* ones.
+    """
+
+    kind: str
+    known: Collection[str]
+    switches: Collection[str] = ()
+    opt_outs: Collection[str] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    as_labels: Collection[str] = (PROXY_CLASS,)
+    deprecated: Collection[str] = ()
+
+    def advice(self, key: str, otherwise: str = "write that") -> str:
+        """Return what a user who wrote *key* probably meant and should do instead; empty if that isn't clear.
+
+        *otherwise* says what to do if what the user meant works on this kind.
+        """
+        near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
+        return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
+
+
+def no_annotations(kind: str, hostname: str) -> Vocabulary:
+    """Return the vocabulary of a *kind* that has fields instead of annotations, *hostname* for the device's name."""
+    fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: "spec.proxyClass"}
+    elsewhere = {key: f"write {name} instead" for key, name in fields.items()}
+    return Vocabulary(kind, known=(), elsewhere=elsewhere, as_labels=())
+
+
+def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
+    """Return an Event for each annotation and label of a user's *obj* that has no effect; each is told once."""
+    given = annotations(obj)
+    notes = [
+        Note("Warning", "IgnoredAnnotation", words, once=True)
+        for key, value in sorted(given.items())
+        if (words := _without_effect(key, value, vocabulary))
+    ]
+    return notes + [Note("Warning", "IgnoredLabel", words, once=True) for words in _labels(obj, vocabulary)]
+
+
+def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
+    """Say why the annotation *key* has no effect, and what to do; empty if it has one, or isn't for the operator."""
+    if not key.lower().startswith(_PREFIX):
+        return _elsewhere_known(key, vocabulary)
+    if key in vocabulary.switches and value not in ("true", "false"):
+        return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
+    if key in vocabulary.opt_outs and value not in ("true", "false"):
+        return f'annotation {key} is {_quoted(value)}, which turns nothing off: write "false", or remove it'
+    if key in vocabulary.known or key == ANNOTATION_DIGEST:  # ours, on a child whose labels somebody took off
+        return ""
+    if key in vocabulary.elsewhere:
+        return f"annotation {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
+    return _unknown("annotation", key, vocabulary.advice(key) or "check its spelling, or remove it")
+
+
+def _elsewhere_known(key: str, vocabulary: Vocabulary) -> str:
+    """Say why an annotation whose prefix isn't ours has no effect, if only the prefix is wrong; else empty."""
+    prefix, _, name = key.rpartition("/")
+    ours = f"{_PREFIX}{name}"
+    is_meant = "tailscale" in prefix.lower() and ours in (*vocabulary.known, *vocabulary.elsewhere)
+    return _unknown("annotation", key, vocabulary.advice(ours)) if is_meant else ""
+
+
+def _unknown(what: str, key: str, cure: str) -> str:
+    return f"the operator doesn't know {what} {key}, which has no effect: {cure}"
+
+
+def _labels(obj: Object, vocabulary: Vocabulary) -> Iterator[str]:
+    if is_marked(obj):
+        return  # an operator made it, and its labels are not the user's
+    for key in sorted(labels(obj).keys() - annotations(obj).keys() - {*vocabulary.as_labels}):
+        if key in vocabulary.known:
+            yield f"label {key} has no effect, because it must be an annotation: move it to metadata.annotations"
+        elif key in vocabulary.elsewhere:
+            yield f"label {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
+        elif key.lower().startswith(_PREFIX) and (cure := vocabulary.advice(key, "write that as an annotation")):
+            yield _unknown("label", key, cure)
+
+
+def nearest(key: str, known: Collection[str]) -> str:
+    """Return the one of *known* that a user who wrote *key* probably meant; empty if none is like it.
+
+    It is similar as a text, or has all of the words of *key*.
+    """
+    names = {each.removeprefix(_PREFIX): each for each in known}
+    name = key.lower().removeprefix(_PREFIX)
+    if similar := get_close_matches(name, names, n=1):
+        return names[similar[0]]
+    words = {*name.split("-")}
+    return next((names[each] for each in sorted(names) if words <= {*each.split("-")}), "")
+
+
+def _quoted(value: str) -> str:
+    """Return the beginning of *value* in quotes and on one line."""
+    return json.dumps(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…", ensure_ascii=False)

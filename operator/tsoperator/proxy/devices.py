@@ -1,0 +1,251 @@
+"""Decides what the devices of a proxy need, and what the parent says of them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from tsoperator.api.device import Device, lookup_name
+from tsoperator.api.names import DEFAULT_CONTROL_URL
+from tsoperator.api.objects import Object
+from tsoperator.api.policy import approval
+from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.replica import Replica
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import ForgetFailure, FreeName, Refusal, SetTags, Step, TakeName
+
+TAGS: Final = "tags"
+NAME: Final = "name"
+
+TWO_HOSTNAMES: Final = "give one of these two objects another hostname"
+"""The cure if the proxies of two objects ask for one name."""
+
+_LATER: Final = 600.0  # s until another look at who holds a name
+_SHORT: Final = timedelta(minutes=1)  # for which a proxy runs at most that doesn't find its destination
+_SOON: Final = 30.0  # s until another look at a device that somebody may have approved
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A control server did not do what was *wanted*: the *finding* says so, and we ask again in *seconds*."""
+
+    wanted: object
+    finding: Finding
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The device that an egress proxy leads to.
+
+    *text* is the name or address that the proxy's parent gives. *device* has that name or address now. *departed* is
+    the device that had it last, as it was then, and *moved* is the same device as it is now.
+    """
+
+    text: str
+    device: Device | None = None
+    departed: Device | None = None
+    moved: Device | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The *device* that has a name; *parent* is the object of this operator whose proxy it is, if it is one's."""
+
+    device: Device
+    parent: str = ""
+
+    def __str__(self) -> str:
+        whose = f", a proxy of {self.parent}" if self.parent else ""
+        return f"device {self.device.name} ({self.device.node_id}){whose}"
+
+
+@dataclass(frozen=True, slots=True)
+class TailnetView:
+    """A tailnet as the proxies of one parent see it.
+
+    *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
+    its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
+    be used. *holders* have the names that *devices* asked for, by the ID of the device that asked. *pending* is raised
+    to wait until the operator has tried the tailnet's credentials; until then, nothing is known.
+    """
+
+    name: str = ""
+    login_url: str = DEFAULT_CONTROL_URL
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    failures: Mapping[tuple[str, str], Failed] = field(default_factory=dict)
+    news: Sequence[Finding] = ()
+    destination: Destination | None = None
+    refusal: Refusal | None = None
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    pending: Exception | None = None
+
+
+def untried(tailnet: str) -> str:
+    """Return words for an object that leaves, and whose devices in this *tailnet* wait for it to be tried."""
+    return f"its devices can't be deleted until the operator has tried the credentials of Tailnet {tailnet!r}"
+
+
+OWN_TAILNET = TailnetView()
+"""The operator's own tailnet at Tailscale, of which nothing else is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """The requests to the control server *before* and *after* the proxy's children are made, and the findings."""
+
+    before: Sequence[Step] = ()
+    after: Sequence[Step] = ()
+    findings: Sequence[Finding] = ()
+
+
+NO_DEVICES = DevicePlan()
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDevices:
+    """The devices of one proxy: its *owner*, its *replicas*, and by ordinal the device IDs that they have reported.
+
+    A replica that is not in *reported* is new; one that has reported no device yet has an empty ID there.
+    """
+
+    owner: Owner
+    replicas: Sequence[Replica]
+    reported: Mapping[int, str]
+    shares_hostname: bool = False
+    """Several replicas have one hostname, so all but one of them get a number."""
+
+
+def plan_devices(proxy: ProxyDevices, view: TailnetView, *, take_over_names: bool) -> DevicePlan:
+    """Return what makes the devices of *proxy* right, as far as the tailnet shows them."""
+    before: list[Step] = []
+    after: list[Step] = []
+    findings = [*view.news]
+    for each in proxy.replicas:
+        device = view.devices.get(proxy.reported.get(each.ordinal, ""))
+        if each.ordinal not in proxy.reported:
+            if take_over_names:
+                before.append(FreeName(view.name, proxy.owner, each.hostname, tuple(each.tags)))
+        elif device is not None:
+            findings += _unapproved(device)
+            if not (take_over_names or proxy.shares_hostname) and is_numbered(device, each.hostname):
+                findings.append(_number(device, each.hostname, view.holders.get(device.node_id)))
+            for step, told in _upkeep(device, each, proxy, view, take_over_names):
+                after += step
+                findings += told
+    return DevicePlan(before, after, findings)
+
+
+def _upkeep(
+    device: Device, replica: Replica, proxy: ProxyDevices, view: TailnetView, take_over_names: bool
+) -> Iterator[tuple[list[Step], list[Finding]]]:
+    """Yield what to ask for *device* and what to tell, for its tags and for its name."""
+    tags, node_id = tuple(replica.tags), device.node_id
+    needed: dict[str, tuple[Step, object]] = {}
+    if set(device.tags) != set(tags):
+        needed[TAGS] = SetTags(view.name, proxy.owner, node_id, tags), tags
+    if take_over_names and not proxy.shares_hostname and is_numbered(device, replica.hostname):
+        needed[NAME] = TakeName(view.name, proxy.owner, node_id, replica.hostname, tags), replica.hostname
+    for what in (TAGS, NAME):
+        failed = view.failures.get((node_id, what))
+        if what in needed:
+            yield _unless_it_failed(*needed[what], failed)
+        elif failed is not None:
+            yield [ForgetFailure(view.name, proxy.owner, node_id, what)], []
+
+
+def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[Finding]]:
+    """Return *step* and the finding of an earlier failure; no step while it is too early to try the same again."""
+    if failed is None or failed.wanted != wanted:
+        return [step], []
+    if failed.seconds <= 0:
+        return [step], [failed.finding]
+    return [], [replace(failed.finding, requeue_after=failed.seconds)]
+
+
+def _unapproved(device: Device) -> list[Finding]:
+    if device.authorized:
+        return []
+    return [Finding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)]
+
+
+def _number(device: Device, hostname: str, holder: Holder | None) -> Finding:
+    """Say that *device* has another name than *hostname*, which *holder* has; None if no device has it any more."""
+    who = f"is held by {holder}" if holder else "was taken then, and is free now"
+    what = "delete that device and give this one its name" if holder else "give this device its name"
+    words = f"the name {hostname} {who}, so that device {device.name} got a number: "
+    if holder and holder.parent:
+        words += TWO_HOSTNAMES
+    else:
+        words += (
+            f"choose another hostname, or {what} in the tailnet's admin console. With OPERATOR_TAKE_OVER_NAMES the "
+            "operator takes over the names of dead devices"
+        )
+    return Finding(Effect.NOTICE, "NameHeld", words, _LATER)
+
+
+def is_numbered(device: Device, hostname: str) -> bool:
+    """Tell whether *device* asked for *hostname* and got it with a number, because another device had it."""
+    label = hostname.lower()
+    stem, _, number = device.short_name.lower().rpartition("-")
+    return device.hostname.lower() == stem == label and number.isascii() and number.isdigit()
+
+
+def destination_findings(destination: Destination | None, tags: Sequence[str], *, is_missed: bool) -> list[Finding]:
+    """Say that the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
+
+    *is_missed* tells whether the proxy itself doesn't find it.
+    """
+    if destination is None or destination.device is not None:
+        return []
+    if destination.departed is not None:
+        words = _departed(destination.text, destination.departed, destination.moved)
+        return [Finding(Effect.FAILED, "TargetGone", words, is_reason=True)]
+    if not is_missed:
+        return []
+    words = (
+        f"the proxy finds no device {destination.text} in the tailnet: check the name, that the device is there, and "
+        f"that the tailnet's policy lets {listed(tags)} reach it"
+    )
+    return [Finding(Effect.FAILED, "TargetNotFound", words, is_reason=True)]
+
+
+def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
+    """Tell whether an egress proxy doesn't find the device that it leads to (docs/development/proxies.md).
+
+    A proxy reports its device's ID, then looks for the other device, and reports its own name, *fqdn*, once it has
+    found it. Until then it may exit, with code 0, and start again. Our list of devices doesn't decide alone, because
+    names of Tailscale Services and of 4via6 aren't in it.
+    """
+    statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
+    if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):
+        return True
+    if device_id not in view.devices or view.destination is None or _is_address(view.destination.text):
+        return False  # the list may be older than the proxy's login, and a proxy doesn't look for an address
+    return not fqdn or any(map(_has_given_up, statuses))
+
+
+def _has_given_up(status: Object) -> bool:
+    """Tell whether a container has ended by itself soon after its start."""
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    if ended.get("exitCode") != 0 or not (ended.get("startedAt") and ended.get("finishedAt")):
+        return False
+    ran = datetime.fromisoformat(ended["finishedAt"]) - datetime.fromisoformat(ended["startedAt"])
+    return ran < _SHORT
+
+
+def _is_address(text: str) -> bool:
+    return ":" in text or text[-1:].isdecimal()
+
+
+def _departed(name: str, gone: Device, now: Device | None) -> str:
+    if now is None:
+        return f"device {name}, to which this leads, is not in the tailnet any more: bring it back, or name another"
+    if lookup_name(name) in gone.addresses:
+        return f"device {now.name} does not have the address {name} any more: name {' or '.join(now.addresses)} instead"
+    return f"device {name} has another name now: name {now.name} instead"
+
+
+def listed(tags: Iterable[str]) -> str:
+    """Return *tags* in one line."""
+    return ", ".join(sorted(tags)) or "none"

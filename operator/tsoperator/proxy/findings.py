@@ -1,0 +1,80 @@
+"""Findings about a proxy's devices, which the proxy's parent reports by Events and in its condition."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from tsoperator.api.conditions import FALSE, TRUE, set_condition
+from tsoperator.api.objects import Object
+from tsoperator.runtime.plan import Note, Plan, earliest
+
+
+class Effect(IntEnum):
+    """The meaning of a finding for the parent, the worst last.
+
+    An Event alone reports news and a warning. A notice also stays in the condition, and its Event is told once. The
+    others are why the parent isn't ready.
+    """
+
+    NEWS = 0
+    WARNING = 1
+    NOTICE = 2
+    PENDING = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s.
+
+    With *is_reason* a condition that becomes false has this reason, too.
+    """
+
+    effect: Effect
+    reason: str
+    message: str
+    requeue_after: float | None = None
+    is_reason: bool = False
+
+
+def with_findings(
+    plan: Plan, findings: Sequence[Finding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
+) -> Plan:
+    """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
+
+    If *reasons* has a reason for the worst finding that is more than a warning, the condition becomes false for that
+    reason. Otherwise the messages of such findings are added to that of the condition.
+    """
+    if not findings:
+        return plan
+    notes = [
+        Note(
+            "Normal" if each.effect == Effect.NEWS else "Warning",
+            each.reason,
+            each.message,
+            once=each.effect == Effect.NOTICE,
+        )
+        for each in findings
+    ]
+    requeue_after = earliest(plan.requeue_after, *(each.requeue_after for each in findings))
+    status = _status(plan.status, findings, condition, reasons or {}) if plan.status else plan.status
+    return replace(plan, status=status, notes=[*plan.notes, *notes], requeue_after=requeue_after)
+
+
+def _status(status: Object, findings: Sequence[Finding], condition: str, reasons: Mapping[Effect, str]) -> Object:
+    conditions = status.get("conditions") or []
+    found = next((each for each in conditions if each["type"] == condition), None)
+    lasting = [each for each in findings if each.effect >= Effect.NOTICE]
+    if found is None or not lasting:
+        return status
+    worst = max(lasting, key=lambda each: each.effect)
+    words = [each.message for each in lasting]
+    if worst.effect in reasons:
+        blocked = found["status"] == TRUE
+        kept = [] if blocked else [found["message"]]
+        theirs = worst.reason if worst.is_reason else reasons[worst.effect]
+        reason = theirs if blocked or worst.effect == Effect.FAILED else found["reason"]
+        wanted = {**found, "status": FALSE, "reason": reason, "message": "; ".join([*words, *kept])}
+    else:
+        wanted = {**found, "message": "; ".join([found["message"], *words])}
+    return {**status, "conditions": set_condition(conditions, [wanted], now="")}

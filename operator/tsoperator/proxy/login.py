@@ -1,0 +1,86 @@
+"""The logins of a proxy's replicas: who needs an auth key, and what the parent says of proxies that can't log in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tsoperator.proxy.replica import Replica
+from tsoperator.proxy.secret import Reissue
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The facts about the logins of a parent's *replicas*; those *in_need* may get an auth key.
+
+    *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* is not held yet, so
+    nothing has been made for it.
+    """
+
+    owner: Owner
+    parent_uid: str
+    replicas: Sequence[Replica]
+    in_need: frozenset[int]
+    devices: Mapping[int, str]
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The auth keys with which replicas are to log in, by ordinal.
+
+    A replica with an empty key gets one in *requeue_after* seconds, because its parent has had too many. A doubtful
+    request for a key is also looked at again after that time. For the replicas that are *awaited*, the control server
+    has not answered yet: they stay as they are, and *pending* is raised in the end to wait for the answer.
+    """
+
+    by_ordinal: Mapping[int, str] = field(default_factory=dict)
+    requeue_after: float | None = None
+    awaited: frozenset[int] = frozenset()
+    pending: Exception | None = None
+
+
+NO_KEYS = Keys()
+
+SECONDS_A_KEY = 30.0
+"""Seconds until a parent whose proxies have used up their share gets one more auth key."""
+
+_CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
+_GIVEN = "A new auth key has been given, with which it logs in anew"
+_LATER = (
+    f"Another auth key is given within {SECONDS_A_KEY:g} s; if this happens again and again, look at the log of the Pod"
+)
+
+
+def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
+    """Say which replicas, whose requests are in *asking*, can't log in yet, and what happens next; empty if all can.
+
+    An empty key in *auth_keys* means that the replica gets one later.
+    """
+    return " ".join(note.message for note in _told(asking, auth_keys, [*asking]))
+
+
+def login_notes(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> Sequence[Note]:
+    """Return the Events for unanswered requests: one for those that get a key now, one for those that have to wait."""
+    return _told(asking, auth_keys, [number for number in asking if asking[number] is Reissue.ASKED])
+
+
+def _told(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str], numbers: Sequence[int]) -> list[Note]:
+    later = [number for number in numbers if auth_keys.get(number) == ""]
+    given = [number for number in numbers if asking[number] is Reissue.ANSWERED or _is_given(number, asking, auth_keys)]
+    told = (("AuthKeyReissued", given, _GIVEN), ("AuthKeyDelayed", later, _LATER))
+    return [
+        Note("Warning", reason, f"{_who(found, len(asking))} {_CAUSE} {words}")
+        for reason, found, words in told
+        if found
+    ]
+
+
+def _is_given(number: int, asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> bool:
+    return asking[number] is Reissue.ASKED and bool(auth_keys.get(number))
+
+
+def _who(numbers: Sequence[int], count: int) -> str:
+    if count == 1:
+        return "the proxy"
+    return f"replica {', '.join(map(str, numbers))}"

@@ -1,0 +1,179 @@
+"""A ProxyClass laid over the StatefulSet of a proxy (docs/development/proxies.md).
+
+The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
+operator made would restart.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
+from tsoperator.proxy.families import POD_IPV4, POD_IPV6
+from tsoperator.proxy.metrics import METRICS_PORT, METRICS_PORT_NAME
+from tsoperator.proxy.proxypod import ProxyPod
+from tsoperator.runtime.given import with_given
+
+_DEBUG_PORT: Final = 9001
+_STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
+_REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+
+
+def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
+    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, as the class *spec* wants it.
+
+    *ipv6* says that the first address of its Pods is an IPv6 address.
+    """
+    template = statefulset["spec"]["template"]
+    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, proxy_pod, ipv6)
+    given = spec.stateful_set
+    if given is not None and given.pod is not None:
+        metadata = _pod_metadata(metadata, given.pod)
+        pod_spec = _with_pod_fields(pod_spec, given.pod)
+    template = {**template, "metadata": metadata, "spec": pod_spec}
+    made = {**statefulset, "spec": {**statefulset["spec"], "template": template}}
+    return with_given(made, given.labels, given.annotations) if given is not None else made
+
+
+def has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
+    """Tell whether a proxy with such Pods and this class listens at its Pod's address, for metrics or debugging."""
+    return proxy_pod.measurable and (_debugs(spec) or _is_measured(spec))
+
+
+def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
+    """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
+    env: list[Object] = []
+    ports: list[Object] = []
+    host = POD_IPV6 if ipv6 else POD_IPV4
+    if proxy_pod.measurable:
+        if _debugs(spec):
+            env += [
+                _variable("TS_DEBUG_ADDR_PORT", f"{host}:{_DEBUG_PORT}"),
+                _variable("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)"),
+            ]
+            ports.append(_port("debug", _DEBUG_PORT))
+        if _is_measured(spec):
+            env += [
+                _variable("TS_LOCAL_ADDR_PORT", f"{host}:{METRICS_PORT}"),
+                _variable("TS_ENABLE_METRICS", "true"),
+            ]
+            ports.append(_port(METRICS_PORT_NAME, METRICS_PORT))
+    if spec.use_lets_encrypt_staging_environment and proxy_pod.serves_https:
+        env.append(_variable("TS_DEBUG_ACME_DIRECTORY_URL", _STAGING_DIRECTORY))
+
+    def extended(container: Object) -> Object:
+        if container["name"] != PROXY_CONTAINER:
+            return container
+        made = {**container, "env": [*container["env"], *env]}
+        return {**made, "ports": ports} if ports else made
+
+    return {**pod, "containers": [extended(container) for container in pod["containers"]]}
+
+
+def _debugs(spec: ProxyClassSpec) -> bool:
+    """Tell whether the debug endpoint is on; if the class doesn't say, it is on if the metrics are."""
+    container = spec.stateful_set and spec.stateful_set.pod and spec.stateful_set.pod.tailscale_container
+    debug: Debug | None = container.debug if container else None
+    return debug.enable if debug is not None else _is_measured(spec)
+
+
+def _is_measured(spec: ProxyClassSpec) -> bool:
+    return spec.metrics is not None and spec.metrics.enable
+
+
+def _pod_metadata(metadata: Object, pod: Pod) -> Object:
+    """Return the metadata of Pods; our keys win, except for one that existing Pods of such a class don't have."""
+    made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
+    if pod.annotations:
+        ours = {
+            key: value
+            for key, value in metadata.get("annotations", {}).items()
+            if key != ANNOTATION_LAST_CLUSTER_DNS_NAME
+        }
+        made["annotations"] = {**pod.annotations, **ours}
+    return made
+
+
+def _with_pod_fields(spec: Object, pod: Pod) -> Object:
+    """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared."""
+    assigned = {
+        "affinity": pod.affinity,
+        "imagePullSecrets": [*pod.image_pull_secrets],
+        "nodeName": pod.node_name,
+        "nodeSelector": dict(pod.node_selector),
+        "priorityClassName": pod.priority_class_name,
+        "securityContext": pod.security_context,
+        "tolerations": [*pod.tolerations],
+        "topologySpreadConstraints": [*pod.topology_spread_constraints],
+    }
+    where_set = {"dnsConfig": pod.dns_config, "dnsPolicy": pod.dns_policy}
+    containers = {PROXY_CONTAINER: pod.tailscale_container, SYSCTL_CONTAINER: pod.tailscale_init_container}
+    made = {name: value for name, value in spec.items() if name not in assigned}
+    made |= {name: value for name, value in (assigned | where_set).items() if value}
+    for field in ("initContainers", "containers"):
+        if field in made:
+            made[field] = [_with_container_fields(each, containers.get(each["name"])) for each in made[field]]
+    return made
+
+
+def _with_container_fields(container: Object, given: Container | None) -> Object:
+    if given is None:
+        return container
+    made = dict(container)
+    if given.image:
+        made["image"] = given.image
+    if given.image_pull_policy:
+        made["imagePullPolicy"] = given.image_pull_policy
+    if given.security_context is not None:
+        made["securityContext"] = given.security_context
+    if amounts := _amounts(given.resources or {}):
+        made["resources"] = {**container.get("resources", {}), **amounts}
+    if given.env:
+        added = [_variable(variable.name, variable.value or "") for variable in given.env]
+        made["env"] = _unique([*container.get("env", ()), *added])
+    return made
+
+
+def _amounts(resources: Object) -> Object:
+    """Return requests and limits as text, as the API server keeps them; claims are left out, as they can't be met."""
+    named = {field: resources.get(field) or {} for field in ("requests", "limits")}
+    return {
+        field: {name: str(amount) for name, amount in amounts.items()} for field, amounts in named.items() if amounts
+    }
+
+
+def _unique(env: Sequence[Object]) -> list[Object]:
+    """Return each variable once, with its last value.
+
+    A variable stands where its name came first, so that variables that refer to it still find it, or later, after the
+    variables that it refers to. If it extends its own earlier value, that value stays before it.
+    """
+    last = {variable["name"]: variable for variable in env}
+    made: list[Object] = []
+    placed: set[str] = set()
+    for variable in env:
+        name = variable["name"]
+        final = last[name]
+        references = _references(final) & last.keys()
+        if name in references:
+            made.append(variable)
+        elif name not in placed and (variable is final or references <= placed):
+            made.append(final)
+        else:
+            continue
+        placed.add(name)
+    return made
+
+
+def _references(variable: Object) -> set[str]:
+    return set(_REFERENCE.findall(variable.get("value", "")))
+
+
+def _variable(name: str, value: str) -> Object:
+    return {"name": name, "value": value}
+
+
+def _port(name: str, number: int) -> Object:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}

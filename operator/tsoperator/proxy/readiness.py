@@ -1,0 +1,32 @@
+"""Tells which replicas of a proxy serve: their Pods are ready, and they have a device in the tailnet."""
+
+from collections.abc import Callable
+
+from tsoperator.api.objects import Key, Object, key_of
+from tsoperator.proxy.secret import device_of
+
+
+def wanted_replicas(statefulset: Object) -> int:
+    """Return how many Pods a StatefulSet is to have."""
+    count: int = (statefulset.get("spec") or {}).get("replicas", 1)
+    return count
+
+
+def ready_replicas(statefulset: Object) -> int:
+    """Return how many Pods of a StatefulSet are ready."""
+    count: int = (statefulset.get("status") or {}).get("readyReplicas") or 0
+    return count
+
+
+def secret_keys(statefulset: Object) -> list[Key]:
+    """Return the keys of the Secrets in which the replicas of a proxy keep their state, by ordinal."""
+    namespace, name = key_of(statefulset)
+    return [Key(namespace, f"{name}-{ordinal}") for ordinal in range(wanted_replicas(statefulset))]
+
+
+def is_serving(statefulset: Object, secret: Callable[[Key], Object | None]) -> bool:
+    """Tell whether all replicas of a proxy serve. *secret* returns the *slim* Secret with a key, if it is there."""
+    if ready_replicas(statefulset) < wanted_replicas(statefulset):
+        return False
+    states = [secret(key) for key in secret_keys(statefulset)]
+    return all(state is not None and device_of(state, None).id for state in states)

@@ -1,0 +1,407 @@
+"""The proxy's Secret: our config files beside the state that the proxy writes."""
+
+import base64
+import binascii
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
+
+from tsoperator.api.names import (
+    ACME_ACCOUNT_KEY,
+    EGRESS_SERVICES,
+    GROUP_CONFIG_KEY,
+    NO_HTTPS,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_CURRENT_PROFILE,
+    SECRET_DEVICE_FQDN,
+    SECRET_DEVICE_ID,
+    SECRET_DEVICE_IPS,
+    SECRET_HTTPS_ENDPOINT,
+    SECRET_POD_UID,
+    SECRET_REISSUE,
+    SERVE_CONFIG_KEY,
+    SERVE_STATE_PREFIX,
+)
+from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.proxy.entries import ProxyReport, read_report
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.proxy.x509 import Validity, validity
+from tsoperator.runtime.diff import digest_of
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Patch
+
+BY_DEVICE = "device"
+"""The index of Secrets by the ID of the device that they report."""
+
+_DEVICE_KEYS = (
+    SECRET_DEVICE_ID,
+    SECRET_DEVICE_FQDN,
+    SECRET_DEVICE_IPS,
+    SECRET_POD_UID,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_HTTPS_ENDPOINT,
+)
+_CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
+_CONFIG_DIGEST = "configDigest"
+_AUTH_KEY_DIGEST = "authKeyDigest"
+_CONFIGS = "configs"
+_SERVE_STATE = "serveState"
+_STATE_DEVICE = "stateDevice"
+_REFUSED_KEY_DIGEST = "refusedKeyDigest"
+_CERTIFICATES = "certificates"
+_ASKED_FOR_CERTIFICATE = "askedForCertificate"
+_EGRESS_REPORT = "egressReport"
+_STATIC_ENDPOINTS = "staticEndpoints"
+_LOGIN_URL = "loginUrl"
+_HOSTNAME = "hostname"
+_HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
+_HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
+
+
+class Reissue(StrEnum):
+    """The state of the request of a proxy that can't log in for another auth key (docs/development/proxies.md)."""
+
+    NOT_ASKED = ""
+    ASKED = "asked"
+    ANSWERED = "answered"
+    """Its config has another key than the refused one, and the proxy has yet to take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedDevice:
+    """The proxy's device in the tailnet, as the proxy reported it; empty where it has not."""
+
+    id: str
+    fqdn: str
+    https_name: str
+    serves_no_https: bool
+    ips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate, which the proxy's tailscaled gets at the first HTTPS request for it.
+
+    *validity* is None if it can't be read. *asked* says that the proxy is known to have asked for a missing one.
+    """
+
+    is_there: bool
+    validity: Validity | None = None
+    asked: bool = False
+
+
+def slim(secret: Object) -> Object:
+    """Return what the cache keeps of a proxy's Secret.
+
+    These are the device keys; where the proxy logs in, and with which hostname; digests of the config, of the auth key
+    in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
+    versions; the names of what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of
+    a ProxyGroup, its static endpoints and what it says that it forwards. For a Connector it is also whether an app
+    connector would have to lose routes first.
+    """
+    data: Mapping[str, str] = secret.get("data") or {}
+    config, profile = _newest_config(data), _profile(data)
+    auth_key = _text_in(config, "AuthKey")
+    metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
+    return {
+        "apiVersion": secret["apiVersion"],
+        "kind": secret["kind"],
+        "metadata": metadata,
+        "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
+        _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in data if _is_config(name)}),
+        _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
+        _LOGIN_URL: _text_in(config, "ServerURL"),
+        _HOSTNAME: _text_in(config, "Hostname"),
+        _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
+        _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
+        _STATE_DEVICE: _device_in(profile),
+        _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
+        _CERTIFICATES: _certificates(data),
+        _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
+        _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(config, profile),
+        _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
+        _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
+    }
+
+
+def auth_key_of(secret: Object) -> str:
+    """Return the auth key in the newest config of a whole Secret; empty if there is none."""
+    return _text_in(_newest_config(secret.get("data") or {}), "AuthKey")
+
+
+def login_url_of(secret: Object) -> str:
+    """Return the URL of the control server at which the config in a *slim* Secret makes a proxy log in.
+
+    It has no slash at its end, and is empty if there is no such config.
+    """
+    url: str = secret[_LOGIN_URL]
+    return url.removesuffix("/")
+
+
+def hostname_of(secret: Object) -> str:
+    """Return the hostname in the config in a *slim* Secret; empty if there is none."""
+    name: str = secret[_HOSTNAME]
+    return name
+
+
+def needs_auth_key(secrets: ReplicaSecrets) -> bool:
+    """Tell whether a replica can't log in without an auth key that its Secrets don't hold.
+
+    A replica can log in with the state of an earlier login, even if the ID of its device was removed from the Secret.
+    """
+    has_key = secrets.config is not None and secrets.config[_AUTH_KEY_DIGEST]
+    return not (has_key or device_id_of(secrets))
+
+
+def has_other_config(old: Object, new: Object) -> bool:
+    """Tell whether the config in the *slim* Secret *new* says something to the proxy that the one in *old* didn't.
+
+    An auth key that is only taken away says nothing: the proxy has used it.
+    """
+    return new[_CONFIG_DIGEST] != old[_CONFIG_DIGEST] or new[_AUTH_KEY_DIGEST] not in ("", old[_AUTH_KEY_DIGEST])
+
+
+def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
+    """Tell whether writing *config* would take away the auth key that the replica has yet to use."""
+    return (
+        secrets.config is not None
+        and bool(secrets.config[_AUTH_KEY_DIGEST])
+        and not _has_logged_in(secrets)
+        and secrets.config[_CONFIG_DIGEST] != _digest_of_files(config_files(config))
+    )
+
+
+def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
+    """Return *config* as the replica with these *secrets* should have it now.
+
+    The config of an app connector without routes must not list routes, because an empty list clears the routes that
+    tailscaled has learned or has from the policy. Without a list tailscaled keeps all routes, including those that an
+    earlier config named. So these have to go first: until they are gone, the replica gets an empty list and is not an
+    app connector, so that it can't learn others meanwhile.
+    """
+    if not config.app_connector or config.routes:
+        return config
+    if secrets.config is not None and secrets.config[_HAS_ROUTES_TO_LOSE]:
+        return replace(config, routes=(), app_connector=False)
+    return replace(config, routes=None)
+
+
+def reissue_of(secrets: ReplicaSecrets) -> Reissue:
+    """Return how far a replica is with asking for another auth key."""
+    refused = secrets.state[_REFUSED_KEY_DIGEST] if secrets.state is not None else ""
+    if not refused:
+        return Reissue.NOT_ASKED
+    given = secrets.config[_AUTH_KEY_DIGEST] if secrets.config is not None else ""
+    return Reissue.ANSWERED if given not in ("", refused) else Reissue.ASKED
+
+
+def device_id_of(secrets: ReplicaSecrets) -> str:
+    """Return the ID of the device that a replica has; empty if it has none, as far as is known."""
+    return device_of(secrets.state, None).id if secrets.state is not None else ""
+
+
+def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
+    """Return the device that a *slim* Secret reports; its capability version counts only if *pod* wrote it.
+
+    An old image doesn't report an HTTPS endpoint, so its MagicDNS name is taken. If a proxy was stopped between its
+    login and its first report, only the state of its tailscaled has the ID of the device.
+    """
+    data = secret["data"]
+    id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
+    fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
+    version = _text(data, SECRET_CAPABILITY_VERSION)
+    reported = reporting_pod_of(secret)
+    current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
+    if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
+        return ReportedDevice(id_, fqdn, fqdn, False, ips)
+    endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
+    no_https = endpoint.lower() == NO_HTTPS
+    return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def shown_device(secret: Object) -> tuple[str, str] | None:
+    """Return the name and the addresses of the device that a *slim* Secret reports; None unless it has both."""
+    data = secret["data"]
+    return _shown(data.get(SECRET_DEVICE_FQDN, ""), data.get(SECRET_DEVICE_IPS, ""))
+
+
+@lru_cache(maxsize=4096)  # each reconcile of a proxy asks, and the answer rarely changes
+def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
+    data = {SECRET_DEVICE_FQDN: fqdn, SECRET_DEVICE_IPS: ips}
+    name = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    addresses = ", ".join(_list_of_texts(_text(data, SECRET_DEVICE_IPS)))
+    return (name, addresses) if name and addresses else None
+
+
+def reporting_pod_of(secret: Object) -> str:
+    """Return the UID of the Pod that wrote a *slim* Secret last, in lower case; empty if none did."""
+    return _text(secret["data"], SECRET_POD_UID).lower()
+
+
+def egress_report_of(secret: Object) -> ProxyReport | None:
+    """Return what a proxy of a ProxyGroup says in its *slim* state Secret that it forwards; None if it says nothing."""
+    report: ProxyReport | None = secret[_EGRESS_REPORT]
+    return report
+
+
+def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
+    """Return the static endpoints in a *slim* config Secret of a ProxyGroup, in their order; none without a Secret."""
+    found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
+    return found
+
+
+def by_device(secret: Object) -> Iterable[str]:
+    """Index *slim* Secrets by device."""
+    device = device_of(secret, None).id
+    return (device,) if device else ()
+
+
+def certificate_of(secret: Object, domain: str) -> Certificate:
+    """Return what is known of the certificate for *domain* in a *slim* Secret."""
+    found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
+    # The account exists from the first request for any name, so it only means this name if no certificate is there.
+    return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
+
+
+def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
+    """Return the Secret of a new proxy."""
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
+        "type": "Opaque",
+        "data": encoded(config_files(config, auth_key)),
+    }
+
+
+def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
+    """Return the patch that brings the config of a replica up to date; None if it is, or if it has no Secret yet.
+
+    *auth_key* is the one that the replica has yet to use. Once it has a device the key is removed from the Secret,
+    unless the proxy has lost that device and asks for another key. A config that another operator wrote for newer
+    images is removed, because those images would read it in place of ours. If a proxy should no longer serve anything,
+    what tailscaled remembers to serve is removed, too, because it would serve that again after a restart.
+    """
+    secret = secrets.config
+    if secret is None:
+        return None
+    files = config_files(config)
+    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # it isn't just an auth key that comes or goes
+    logged_in = _has_logged_in(secrets)
+    drop = logged_in and secret[_AUTH_KEY_DIGEST]
+    served = secret[_SERVE_STATE] if config.serve_config is None else []
+    if not (changes or drop or auth_key):
+        return Patch(SECRET, key_of(secret), {"data": dict.fromkeys(served)}) if served else None
+    written: dict[str, str | None] = {**encoded(config_files(config, "" if logged_in else auth_key))}
+    written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
+    if config.serve_config is None:
+        written[SERVE_CONFIG_KEY] = None
+    return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
+
+
+def _text_in(config: Object, name: str) -> str:
+    """Return a text in *config*; empty if there is none."""
+    value = config.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _newest_config(data: Mapping[str, str]) -> Object:
+    """Return the newest config in the *data* of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in data if (match := _CONFIG_KEY.fullmatch(name))}
+    return _json_or_empty(_text(data, found[max(found)])) if found else {}
+
+
+def _has_routes_to_lose(config: Object, profile: Object) -> bool:
+    """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
+
+    Without a list in its config it keeps what it has. With a list, it has lost them when its login *profile*, in which
+    tailscaled keeps what it advertises, says so. Earlier versions of this operator gave every app connector a list.
+    """
+    routes = config.get("AdvertiseRoutes")
+    if routes is None or (routes == [] and _is_app_connector(config)):
+        return False
+    return not profile or bool(profile.get("AdvertiseRoutes")) or _is_app_connector(profile)
+
+
+def _is_app_connector(settings: Object) -> bool:
+    """Tell whether these *settings*, of a config or of a login profile, make the proxy an app connector."""
+    given = settings.get("AppConnector")
+    return isinstance(given, dict) and given.get("Advertise") is True
+
+
+def _has_logged_in(secrets: ReplicaSecrets) -> bool:
+    """Tell whether the replica reported a device, and doesn't ask for another auth key."""
+    state = secrets.state
+    return state is not None and bool(_text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
+
+
+def _is_config(name: str) -> bool:
+    """Tell whether a key of a proxy's Secret has that *name* because it is a config file."""
+    return name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name) is not None
+
+
+def _digest_of_files(files: Mapping[str, str]) -> str:
+    """Digest the texts of config *files* by name, leaving out the auth key, which comes and goes."""
+    return digest_of({name: {**_json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
+
+
+def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
+    found = _json_or_empty(_text(data, GROUP_CONFIG_KEY)).get("StaticEndpoints")
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+
+
+def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
+    """Return the validity of each certificate in *data* whose key is there, by domain."""
+    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
+    return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
+
+
+def _device_in(profile: Object) -> str:
+    """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
+    config = profile.get("Config")
+    return _text_in(config, "NodeID") if isinstance(config, dict) else ""
+
+
+def _profile(data: Mapping[str, str]) -> Object:
+    """Return tailscaled's login profile in *data*; empty if there is none."""
+    return _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
+
+
+def encoded(files: Mapping[str, str]) -> dict[str, str]:
+    """Return *files* as the data of a Secret."""
+    return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+
+
+def _text(data: Mapping[str, str], name: str) -> str:
+    """Return the value of *name* decoded; empty if it isn't there or can't be read."""
+    value = data.get(name)
+    if not value:
+        return ""
+    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+        return base64.b64decode(value).decode()
+    return ""
+
+
+def _list_of_texts(text: str) -> tuple[str, ...]:
+    value = _json(text)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _json_or_empty(text: str) -> Object:
+    value = _json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _json(text: str) -> Any:
+    """Return JSON, or None if *text* is none."""
+    with contextlib.suppress(ValueError):
+        return from_json(text)
+    return None

@@ -1,0 +1,56 @@
+"""Configuration of the proxy's tailscaled: the cap-N.hujson files and the serve config."""
+
+import json
+from dataclasses import dataclass
+
+from tsoperator.api.names import CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR, GROUP_CONFIG_KEY, SERVE_CONFIG_KEY
+from tsoperator.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfig:
+    """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
+
+    *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
+    proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
+    traversal.
+    """
+
+    hostname: str
+    server_url: str
+    serve_config: Object | None = None
+    routes: tuple[str, ...] | None = None
+    app_connector: bool = False
+    accept_routes: bool = False
+    in_group: bool = False
+    static_endpoints: tuple[str, ...] = ()
+
+
+def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
+    """Return the files of the proxy's Secret by key.
+
+    docs/development/proxies.md lists the fields. Their order stays as it is. A proxy of a ProxyGroup has one file: an
+    image that is too old for it can't be one of a ProxyGroup.
+    """
+    head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
+    if auth_key:
+        head["AuthKey"] = auth_key
+    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
+    if config.in_group:
+        if config.static_endpoints:
+            head["StaticEndpoints"] = list(config.static_endpoints)
+        return {GROUP_CONFIG_KEY: _compact(head)}
+    if config.routes is not None:
+        head["AdvertiseRoutes"] = list(config.routes)
+    app_connector = {"Advertise": config.app_connector}
+    files = {
+        CONFIG_KEY: _compact({**head, "AppConnector": app_connector, "NoStatefulFiltering": True}),
+        CONFIG_KEY_WITHOUT_APP_CONNECTOR: _compact({**head, "NoStatefulFiltering": True}),
+    }
+    if config.serve_config is not None:
+        files[SERVE_CONFIG_KEY] = _compact(config.serve_config)
+    return files
+
+
+def _compact(value: Object) -> str:
+    return json.dumps(value, separators=(",", ":"))

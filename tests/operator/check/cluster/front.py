@@ -1,0 +1,104 @@
+"""A simulated cluster with what a check asks for besides, and what it answers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+from tsoperator.api.objects import Object
+from tsoperator.check.cluster.look import look
+from tsoperator.check.findings import Finding
+
+from tests.operator.check.cluster.samples import deployment
+from tests.support.cluster import serving
+from tests.support.manifests import credentials
+from tests.support.operator import NAMESPACE, World
+
+METRICS = 'tsoperator_leading 1.0\ntsoperator_preflight{check="api",tailnet=""} 1.0\n'
+STANDBY = "tsoperator_leading 0.0\n"
+
+
+class Front:
+    """Answers for a *world* what its API server doesn't know, and passes the rest on to it; *kubeconfig* leads here.
+
+    The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
+    may not read paths that end as one in *secret*. The operator's Pods answer probes with the status *pods*, and
+    show their metrics with the status *metrics*. The Pod that is called *leader* leads, or else the first. With a
+    *refusal* the API server can't reach them.
+    """
+
+    def __init__(self, world: World, kubeconfig: Path) -> None:
+        self.world = world
+        self.kubeconfig = kubeconfig
+        self.labels: dict[str, str] = {}
+        self.denied: set[str] = set()
+        self.webhooks: list[Object] = []
+        self.secret: tuple[str, ...] = ()
+        self.pods = 200
+        self.metrics = 200
+        self.refusal = ""
+        self.asked = 0
+        self.progress: list[str] = []
+        self.leader = ""
+
+    async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
+        return await look(str(self.kubeconfig), namespace, self.progress.append)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if self.secret and path.endswith(self.secret):
+            return _status(403, "Forbidden", f"may not read {path}")
+        if path.endswith("/subjectaccessreviews"):
+            return await self._review(request)
+        if path.endswith(f"/namespaces/{NAMESPACE}"):
+            return web.json_response({"metadata": {"name": NAMESPACE, "labels": self.labels}})
+        if "admissionregistration" in path:
+            items = self.webhooks if "validating" in path else []
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        if "/proxy/" in path:
+            return self._pod(path)
+        return await self._pass_on(request)
+
+    async def _review(self, request: web.Request) -> web.Response:
+        asked = (await request.json())["spec"]["resourceAttributes"]
+        self.asked += 1
+        return web.json_response({"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}})
+
+    def _pod(self, path: str) -> web.Response:
+        if self.refusal:
+            return _status(503, "ServiceUnavailable", self.refusal)
+        name, _, page = path.partition("/pods/")[2].partition(":9002/proxy/")
+        self.leader = self.leader or name
+        if page == "metrics":
+            return web.Response(status=self.metrics, text=METRICS if name == self.leader else STANDBY)
+        return web.Response(status=self.pods, text="[-] cache: not listed yet: services\n")
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        url = f"{self.world.sim.api_url}{request.path_qs}"
+        body, headers = await request.read(), {"Content-Type": request.content_type}
+        async with aiohttp.ClientSession() as session:
+            answer = await session.request(request.method, url, data=body, headers=headers)
+            return web.Response(status=answer.status, body=await answer.read(), content_type="application/json")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=code)
+
+
+@asynccontextmanager
+async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
+    """Yield a front of *world*, in which an operator is installed; its kubeconfig is in *folder*."""
+    data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
+    await world.apply(deployment({"OPERATOR_LOGIN_SERVER": world.control_url}), credentials("operator-oauth", **data))
+    front = Front(world, folder / "kubeconfig")
+    async with serving(front.answer) as url:
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+        front.kubeconfig.write_text(yaml.safe_dump(config))
+        yield front

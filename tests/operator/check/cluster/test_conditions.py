@@ -1,0 +1,70 @@
+"""Objects that aren't served, as their status says."""
+
+from typing import Any
+
+import pytest
+from tsoperator.api import names
+from tsoperator.api.objects import Object
+from tsoperator.check.cluster.conditions import OURS, check_conditions, check_ingresses
+
+from tests.operator.check.cluster.samples import wrong
+
+TOLD = {"reason": "TargetNotFound", "message": "no such name"}
+
+
+def service(*conditions: tuple[str, str]) -> Object:
+    listed = [{"type": kind, "status": status, **TOLD} for kind, status in conditions]
+    return {"kind": "Service", "metadata": {"namespace": "a", "name": "db"}, "status": {"conditions": listed}}
+
+
+WELL = [
+    service(),
+    service(("TailscaleProxyReady", "True")),
+    service(("Progressing", "False")),
+    service(("TailscaleEgressSvcReady", "Unknown")),
+]
+
+
+def test_an_object_that_is_not_served_is_told() -> None:
+    (found,) = check_conditions(WELL)
+    assert found.words == "objects with a condition of the operator that are served: 2 of 2"
+    late = service(("TailscaleEgressSvcValid", "True"), ("TailscaleEgressSvcReady", "False"))
+    assert len(wrong([*check_conditions([*WELL, service(("TailscaleProxyReady", "False")), late])])) == 2
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_a_finding_has_the_operators_own_words_once(status: str) -> None:
+    twice = service(("TailscaleEgressSvcValid", status), ("TailscaleEgressSvcReady", "False"))
+    (found,) = check_conditions([twice, service(("TailscaleProxyReady", "True"))])
+    assert found.words == f"Service a/db: TailscaleEgressSvcValid is {status}: no such name"
+    assert found.cure == "docs/conditions.md says more about the reason TargetNotFound"
+
+
+def test_every_condition_but_that_a_group_is_available_counts() -> None:
+    ours = {value for name, value in vars(names).items() if name.startswith("CONDITION_")}
+    assert ours - OURS == {names.CONDITION_PROXYGROUP_AVAILABLE}
+
+
+def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
+    status = {"loadBalancer": {"ingress": [entry]}} if entry else {}
+    return {"metadata": {"namespace": "a", "name": name}, "spec": {"ingressClassName": class_}, "status": status}
+
+
+SERVED = ingress("web", hostname="web.tail1234.ts.net")
+UNNAMED = "Ingress a/db has no name in its status, so nobody reaches it"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([], []),
+        ([ingress("other", "nginx")], []),
+        ([SERVED, ingress("other", "nginx")], ["Ingresses of class tailscale that have a name: 1 of 1"]),
+        ([SERVED, ingress("db")], [UNNAMED]),
+        ([ingress("db", ip="192.0.2.4")], [UNNAMED]),
+    ],
+)
+def test_an_ingress_of_the_operator_has_a_name(found: list[Object], words: list[str]) -> None:
+    findings = [*check_ingresses(found, "tailscale")]
+    assert [each.words for each in findings] == words
+    assert ["describe ingress db" in each.cure for each in findings] == [each.verdict == "FAILED" for each in findings]

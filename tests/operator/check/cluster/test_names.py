@@ -1,0 +1,109 @@
+"""Whether Pods can resolve names of the tailnet, as far as a cluster's objects tell."""
+
+from dataclasses import replace
+
+import pytest
+from tsoperator.api.conditions import condition
+from tsoperator.api.objects import Object
+from tsoperator.check.cluster.names import Names, check_names
+
+from tests.support.objects import deleting
+
+DNSCONFIG: Object = {"metadata": {"name": "ts-dns"}}
+SERVICE: Object = {"spec": {"clusterIP": "10.96.0.53"}}
+DUAL: Object = {"spec": {"clusterIP": "10.96.0.53", "clusterIPs": ["10.96.0.53", "fd00::53"]}}
+UP: Object = {"status": {"readyReplicas": 1}}
+
+
+def coredns(address: str) -> list[Object]:
+    block = f"ts.net {{\n forward . {address}\n}}\n" if address else ""
+    return [{"metadata": {"namespace": "kube-system", "name": "coredns"}, "data": {"Corefile": block}}]
+
+
+def names(
+    service: Object | None = SERVICE, deployment: Object | None = UP, configmaps: list[Object] | None = None
+) -> Names:
+    found = coredns("10.96.0.53") if configmaps is None else configmaps
+    return Names("tailscale", [DNSCONFIG], service, deployment, found)
+
+
+CASES = {
+    "well": (names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod\n", ""),
+    "two Pods": (names(deployment={"status": {"readyReplicas": 2}}), ["ok", "ok"], "with 2 ready Pods", ""),
+    "two addresses": (names(DUAL, configmaps=coredns("fd00::53")), ["ok", "ok"], "at fd00::53 for ts.net", ""),
+    "no DNSConfig": (Names("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
+    "a DNSConfig that goes": (replace(names(None), dnsconfigs=[deleting(DNSCONFIG)]), ["ok"], "no DNSConfig", ""),
+    "no Service": (names(None), ["FAILED"], "ts-dns has no Service with an address", "describe dnsconfig ts-dns"),
+    "no address": (names({"spec": {"clusterIP": "None"}}), ["FAILED"], "no Service with an address", "dnsconfig"),
+    "no Deployment": (names(deployment=None), ["FAILED", "ok"], "none of its Pods is ready", "-l app=nameserver"),
+    "down": (names(deployment={"status": {}}), ["FAILED", "ok"], "none of its Pods is ready", "-l app=nameserver"),
+    "no stub domain": (
+        names(configmaps=coredns("")),
+        ["ok", "FAILED"],
+        "has no stub domain for ts.net (ConfigMap coredns in kube-system)",
+        "forward ts.net to 10.96.0.53: `kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'`",
+    ),
+    "another address": (
+        names(configmaps=coredns("10.96.0.99")),
+        ["ok", "FAILED"],
+        "asks 10.96.0.99 for ts.net, but the nameserver is at 10.96.0.53",
+        "write 10.96.0.53 there, in ConfigMap coredns of kube-system",
+    ),
+    "one address of two": (
+        names(configmaps=coredns("10.96.0.53 10.96.0.99")),
+        ["ok", "FAILED"],
+        "asks 10.96.0.99 for",
+        "10.96.0.53",
+    ),
+    "a broken Corefile": (
+        names(configmaps=coredns("10.96.0.53 {")),
+        ["ok", "FAILED"],
+        "for ts.net is unknown: ConfigMap coredns in kube-system can't be read: the server block that begins here "
+        "has no closing brace, in line 1",
+        "correct the Corefile there: add }",
+    ),
+    "another DNS": (names(configmaps=[]), ["ok", "can't look"], "for ts.net is unknown", "coredns/README.md#check"),
+}
+
+
+@pytest.mark.parametrize(("looked_at", "verdicts", "words", "cure"), CASES.values(), ids=CASES)
+def test_names_resolve_if_nameserver_and_stub_domain_are_right(
+    looked_at: Names, verdicts: list[str], words: str, cure: str
+) -> None:
+    found = [*check_names(looked_at)]
+    assert [each.verdict.value for each in found] == verdicts
+    assert words in "\n".join(each.words for each in found)
+    assert cure in "\n".join(each.cure for each in found)
+
+
+RESTART = condition("ClusterDNSConfigured", True, "RestartNeeded", "restart it: kubectl rollout restart deployment x")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "verdict", "words", "cure"),
+    [
+        ([RESTART], "FAILED", "has yet to load", RESTART["message"]),
+        ([RESTART, condition("ClusterDNSReady", False, "NotForwarded", "")], "FAILED", "has yet to load", "restart it"),
+        ([RESTART, condition("ClusterDNSReady", True, "ClusterDNSReady", "")], "ok", "is set up to ask", ""),
+        ([condition("ClusterDNSConfigured", True, "StubDomainWritten", "")], "ok", "is set up to ask", ""),
+    ],
+)
+def test_a_stub_domain_that_the_clusters_dns_has_yet_to_load_is_no_good_sign(
+    conditions: list[Object], verdict: str, words: str, cure: str
+) -> None:
+    _, found = check_names(replace(names(), dnsconfigs=[{**DNSCONFIG, "status": {"conditions": conditions}}]))
+    assert (found.verdict.value, words in found.words, cure in found.cure) == (verdict, True, True)
+
+
+def test_each_zone_needs_a_stub_domain() -> None:
+    zoned = {**DNSCONFIG, "status": {"clusterDNS": {"zones": ["tail1234.ts.net", "example.org"]}}}
+    found = [*check_names(replace(names(), dnsconfigs=[zoned]))]
+    assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]
+
+
+def test_the_stub_domain_is_the_operators_work_if_it_manages_the_clusters_dns() -> None:
+    managed = {**DNSCONFIG, "spec": {"clusterDNS": {"mode": "Managed"}}}
+    _, found = check_names(replace(names(configmaps=coredns("")), dnsconfigs=[managed]))
+    assert found.cure == (
+        "forward ts.net to 10.96.0.53: the operator writes it: its condition ClusterDNSConfigured says why it hasn't"
+    )

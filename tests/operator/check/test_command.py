@@ -1,0 +1,88 @@
+"""The command `tsoperator check` in a Pod: what it prints, how long it looks, and its exit codes."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tsoperator.__main__ import main
+
+from tests.operator.check.conftest import Operator
+
+Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the program as the chart starts it; return the exit code and the lines that it prints."""
+
+    async def run(*arguments: str, **environment: str) -> tuple[str | int | None, list[str]]:
+        monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        options = ["--namespace=tailscale", "--zone=ts.net", "--seconds=0", *arguments]
+        monkeypatch.setattr(sys, "argv", ["tsoperator", "check", *options])
+        with pytest.raises(SystemExit) as ended:
+            await asyncio.to_thread(main)
+        return ended.value.code, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("resolv_conf", "name"),
+    [
+        ("search tailscale.svc.c.example svc.c.example c.example\n", "op.tailscale.svc.c.example."),
+        ("search tailscale.svc.c.example svc.c.example c.example\n" * 1000, "op.tailscale.svc.cluster.local."),
+        (None, "op.tailscale.svc.cluster.local."),
+    ],
+    ids=["a Pod's", "too long", "none"],
+)
+async def test_the_clusters_domain_is_that_of_the_pods_resolv_conf(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, resolv_conf: str | None, name: str
+) -> None:
+    if resolv_conf is not None:
+        (tmp_path / "resolv.conf").write_text(resolv_conf)
+    monkeypatch.setattr("tsoperator.settings._RESOLV_CONF", tmp_path / "resolv.conf")
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    _, lines = await run("--operator=op:9002")
+    assert f"({name}: nobody has that name)" in lines[0]
+
+
+def nobody(*_asked: object, **_options: object) -> NoReturn:
+    raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
+
+
+async def test_the_program_finds_the_nameserver_as_a_pod_is_told_of_it(operator: Operator, run: Run) -> None:
+    code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
+    assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
+    assert lines[-2].startswith("FAILED: nameserver at [::1]:53")
+    assert lines[-1].startswith("    To do: see `kubectl")
+
+
+async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator, run: Run) -> None:
+    operator.until_ready = 2
+    code, lines = await run(f"--operator={operator.at}", "--seconds=15")
+    assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, [])
+    assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
+    operator.until_ready = 2
+    assert (await run(f"--operator={operator.at}"))[0] == 1
+
+
+async def test_machines_get_one_json_object(operator: Operator, run: Run) -> None:
+    operator.until_ready = 1
+    code, lines = await run(f"--operator={operator.at}", "--json")
+    shown = json.loads("\n".join(lines))
+    assert (code, shown["healthy"]) == (1, False)
+    assert shown["findings"][0]["verdict"] == "failed"
+
+
+@pytest.mark.parametrize(("variable", "option"), [("/missing", ""), ("/other", "--kubeconfig=/missing")])
+async def test_without_a_port_the_cluster_of_the_kubeconfig_is_looked_at(run: Run, variable: str, option: str) -> None:
+    code, lines = await run(*filter(None, [option]), KUBECONFIG=variable)
+    assert (code, len(lines)) == (2, 2)
+    assert "there is no file /missing" in lines[0]

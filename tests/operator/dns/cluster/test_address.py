@@ -1,0 +1,53 @@
+"""Which address the Service of a nameserver gets when it is made anew."""
+
+import pytest
+from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object
+from tsoperator.dns.cluster.address import Addresses, address_of, asked_address
+from tsoperator.dns.cluster.results import DNSObjects
+
+from tests.support.objects import obj
+
+
+def service(name: str, address: str | None) -> Object:
+    return obj(SERVICE, Key("default", name), {"spec": {"clusterIP": address} if address is not None else {}})
+
+
+def forwarding(**zones: str) -> DNSObjects:
+    """Return a Corefile that asks each address for a zone, whose dots are written as underscores."""
+    blocks = [f"{zone.replace('_', '.')} {{\n    forward . {to}\n}}\n" for zone, to in zones.items()]
+    return DNSObjects([obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": "".join(blocks)}})])
+
+
+@pytest.mark.parametrize(
+    ("dns", "zones", "address"),
+    [
+        (forwarding(ts_net="10.96.4.3"), ["ts.net"], "10.96.4.3"),
+        (forwarding(ts_net="10.96.4.3"), ["a.ts.net", "b.ts.net"], "10.96.4.3"),
+        (forwarding(a_ts_net="10.96.4.3", b_ts_net="10.96.4.4"), ["a.ts.net", "b.ts.net"], ""),
+        (forwarding(ts_net="/etc/resolv.conf"), ["ts.net"], ""),
+        (forwarding(example_org="10.96.4.3"), ["ts.net"], ""),
+        (DNSObjects(), ["ts.net"], ""),
+    ],
+)
+def test_the_address_that_is_asked_is_the_one_for_all_zones(dns: DNSObjects, zones: list[str], address: str) -> None:
+    assert asked_address(dns, zones) == address
+
+
+@pytest.mark.parametrize(("given", "address"), [("10.96.4.3", "10.96.4.3"), ("None", ""), (None, "")])
+def test_a_headless_service_has_no_address(given: str | None, address: str) -> None:
+    assert address_of(service("web", given)) == address
+
+
+def test_an_address_that_is_asked_comes_before_the_last_one_and_none_of_others_is_chosen() -> None:
+    dns, addresses = forwarding(ts_net="10.96.4.3"), Addresses()
+
+    def chosen(dns: DNSObjects | None, *taken: str) -> str:
+        return addresses.choose(dns, ["ts.net"], [service("other", each) for each in taken])
+
+    assert chosen(None) == ""
+    addresses.note(service("nameserver", "10.96.4.9"))
+    assert (chosen(None), chosen(dns), chosen(dns, "10.96.4.3")) == ("10.96.4.9", "10.96.4.3", "10.96.4.9")
+    addresses.refuse("10.96.4.9")
+    assert chosen(dns, "10.96.4.3") == ""
+    addresses.note(service("nameserver", "10.96.4.9"))  # it was given after all
+    assert chosen(dns, "10.96.4.3") == "10.96.4.9"

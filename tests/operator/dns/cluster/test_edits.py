@@ -1,0 +1,223 @@
+"""What is written so that the cluster's DNS knows the nameserver, or forgets it."""
+
+import base64
+from dataclasses import replace
+
+import pytest
+from tsoperator.api.objects import CONFIGMAP, Key, Object
+from tsoperator.dns.cluster.edits import plan_edit, plan_removal
+from tsoperator.dns.cluster.openshift import server_name
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.dns.cluster.serverblock import BEGIN, END, EVERYWHERE, marked_block
+from tsoperator.dns.cluster.stubdomains import ANNOTATION
+from tsoperator.runtime.plan import Creation, Deletion, Patch
+
+from tests.operator.dns.cluster.objects import OPENSHIFT, OWNER, applied, configmap, platform_of, stored
+
+ROOT = ".:53 {\n    forward . /etc/resolv.conf\n    reload\n}\n"
+IMPORTING = f"{ROOT}import custom/*.server\n"
+STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
+OURS = f"{marked_block(STUB, EVERYWHERE, OWNER)}\n"
+TAKEN = "tail1234.ts.net:53 {\n}\n"
+SERVER = {"name": server_name(OWNER), "zones": ["tail1234.ts.net"], "forwardPlugin": {"upstreams": ["10.96.0.53"]}}
+OTHER = {"name": "x", "zones": ["example.org"]}
+LIMIT = 1 << 20
+
+
+def coredns(corefile: str, **custom: str) -> DNSObjects:
+    own = [configmap("coredns-custom", **custom)] if custom else []
+    return DNSObjects([configmap("coredns", Corefile=corefile), *own])
+
+
+def openshift(*servers: Object) -> DNSObjects:
+    return DNSObjects((), {**OPENSHIFT, "spec": {"servers": [*servers]}})
+
+
+def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Refusal:
+    return plan_edit(platform_of(objects, wanted), objects, STUB, OWNER)
+
+
+def patch(name: str, body: Object) -> Change:
+    return Change(Patch(CONFIGMAP, Key("kube-system", name), body, "the stub domain"))
+
+
+def in_coredns(corefile: str) -> Change:
+    return patch("coredns", {"data": {"Corefile": corefile}})
+
+
+def in_custom(text: str | None) -> Change:
+    return patch("coredns-custom", {"data": {"tailnet.server": text}})
+
+
+def in_kube_dns(stubs: str | None, note: str | None) -> Change:
+    return patch("kube-dns", {"data": {"stubDomains": stubs}, "metadata": {"annotations": {ANNOTATION: note}}})
+
+
+def in_openshift(*servers: Object) -> Change:
+    body = {"spec": {"servers": [*servers] or None}}
+    return Change(Patch(OPENSHIFT_DNS, Key("", "default"), body, "the stub domain"))
+
+
+STUBS = '{"tail1234.ts.net": ["10.96.0.53"]}'
+NOTE = '{"tailscale": {"zones": {"tail1234.ts.net": ["10.96.0.53"]}, "made": true}}'
+MINE = {"tailnet.server": "# mine\n"}
+CASES = {
+    "the Corefile": (coredns(ROOT), in_coredns(ROOT + OURS), in_coredns(ROOT)),
+    "our key of a custom ConfigMap": (coredns(IMPORTING, a="b"), in_custom(OURS), in_custom(None)),
+    "somebody wrote to our key": (coredns(IMPORTING, **MINE), in_custom("# mine\n" + OURS), in_custom("# mine\n")),
+    "stub domains": (DNSObjects([configmap("kube-dns")]), in_kube_dns(STUBS, NOTE), in_kube_dns(None, None)),
+    "servers": (DNSObjects((), OPENSHIFT), in_openshift(SERVER), in_openshift()),
+    "servers with others": (openshift(OTHER), in_openshift(OTHER, SERVER), in_openshift(OTHER)),
+}
+
+
+@pytest.mark.parametrize(("before", "edit", "removal"), CASES.values(), ids=CASES)
+def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
+    before: DNSObjects, edit: Change, removal: Change
+) -> None:
+    assert edit_of(before) == edit
+    assert plan_removal(before, OWNER) == []
+    after = applied(before, [edit])
+    assert edit_of(after) == Nothing()
+    assert plan_removal(after, OWNER, keep=platform_of(after)) == []
+    assert plan_removal(after, OWNER) == [removal]
+
+
+def test_a_custom_configmap_is_made_and_goes_again() -> None:
+    metadata = {"namespace": "kube-system", "name": "coredns-custom", "labels": {"tailscale.com/managed": "true"}}
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"tailnet.server": OURS}}
+    created = edit_of(coredns(IMPORTING))
+    assert isinstance(created, Change)
+    assert created.step == Creation(wanted)
+    after = applied(coredns(IMPORTING), [created])
+    assert plan_removal(after, OWNER) == [Change(Deletion(CONFIGMAP, wanted, unchanged=True))]
+
+
+@pytest.mark.parametrize("change", [{"data": {"a.server": "b {\n}\n"}}, {"metadata": {"labels": None}}], ids=str)
+def test_a_custom_configmap_with_something_of_others_stays(change: Object) -> None:
+    after = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING)), patch("coredns-custom", change)])
+    assert plan_removal(after, OWNER) == [in_custom(None)]
+
+
+def test_fields_that_openshift_adds_to_our_server_stay() -> None:
+    live = {**SERVER, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.53"]}, "x": 1}
+    objects = openshift(live, OTHER)
+    assert edit_of(objects) == Nothing()
+    wanted = {**live, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.54"]}}
+    moved = plan_edit(platform_of(objects), objects, replace(STUB, addresses=("10.96.0.54",)), OWNER)
+    assert moved == in_openshift(wanted, OTHER)
+
+
+def test_our_server_is_made_whole_again() -> None:
+    assert edit_of(openshift({"name": SERVER["name"]}, OTHER)) == in_openshift(SERVER, OTHER)
+
+
+def test_on_openshift_two_operators_have_servers_side_by_side() -> None:
+    theirs = {**SERVER, "name": server_name("lab"), "zones": ["lab.example.org"]}
+    assert edit_of(openshift(theirs)) == in_openshift(theirs, SERVER)
+    assert plan_removal(openshift(theirs, SERVER), OWNER) == [in_openshift(theirs)]
+
+
+def test_the_server_of_an_earlier_version_is_taken_over() -> None:
+    earlier = {**SERVER, "name": "tailnet-managed"}
+    assert edit_of(openshift(earlier, OTHER)) == in_openshift(SERVER, OTHER)
+    assert plan_removal(openshift(earlier, OTHER), OWNER) == [in_openshift(OTHER)]
+
+
+def test_a_stub_domain_moves_with_the_platform() -> None:
+    before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
+    platform = platform_of(before)
+    moved = applied(before, [plan_edit(platform, before, STUB, OWNER), *plan_removal(before, OWNER, keep=platform)])
+    assert stored(moved) == stored(applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING))]))
+
+
+def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() -> None:
+    before = coredns(IMPORTING.replace("    reload\n", ""))
+    change = edit_of(before)
+    after = applied(before, [change])
+    (removal,) = plan_removal(after, OWNER)
+    restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Refusal)]
+    assert restarts == [platform_of(before).restart] * 3
+    assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
+
+
+OVERRIDES = {"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}
+IN_OVERRIDE = "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net"
+THEIRS = {"name": "y", "zones": ["a", "TAIL1234.ts.net."]}
+BAD = {
+    "a block of somebody else": (coredns(ROOT + TAKEN), "ZoneTaken", "line 5 of ConfigMap kube-system/coredns, key"),
+    "in the Corefile": (coredns(TAKEN + IMPORTING), "ZoneTaken", "coredns, key Corefile"),
+    "in another key": (coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server"),
+    "in our key": (coredns(IMPORTING, **{"tailnet.server": TAKEN}), "ZoneTaken", "custom, key tailnet.server"),
+    "in a file for the block for all names": (coredns(IMPORTING, **OVERRIDES), "ZoneTaken", IN_OVERRIDE),
+    "an unreadable key": (coredns(IMPORTING, **{"a.server": "a {"}), "CorefileUnreadable", "custom, key a.server"),
+    "damaged": (coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
+    "no JSON": (DNSObjects([configmap("kube-dns", stubDomains="")]), "StubDomainsUnreadable", "kube-dns, key stubDom"),
+    "no room": (DNSObjects([configmap("kube-dns", x="#" * (LIMIT - 10))]), "ConfigMapFull", "kube-system/kube-dns"),
+    "a server": (openshift(THEIRS), "ZoneTaken", "server 'y' in DNS default, spec.servers answers for TAIL1234.ts.net"),
+}
+
+
+@pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
+def test_an_unsafe_change_is_not_made(objects: DNSObjects, reason: str, where: str) -> None:
+    refusal = edit_of(objects)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == reason
+    assert where in refusal.message
+
+
+def test_a_key_that_is_imported_is_looked_at_where_the_corefile_is_edited_too() -> None:
+    refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
+    assert isinstance(refusal, Refusal)
+    assert "coredns-custom, key a.server" in refusal.message
+
+
+@pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
+def test_keys_without_server_blocks_and_those_that_arent_imported_dont_matter(custom: dict[str, str]) -> None:
+    assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
+    assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
+
+
+@pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
+def test_an_object_that_has_gone_meanwhile_is_a_reason(found: tuple[Object, ...]) -> None:
+    for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
+        refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason == "PlatformMissing"
+
+
+def test_an_unsafe_removal_is_a_reason_and_the_rest_goes() -> None:
+    custom = configmap("coredns-custom", **{"tailnet.server": OURS})
+    refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "BlockDamaged"
+    assert change == in_custom(None)
+
+
+def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> None:
+    broken = [
+        configmap("coredns", Corefile="{"),
+        configmap("coredns-custom", **{"tailnet.server": "{"}),
+        configmap("kube-dns", stubDomains="{"),
+        {"metadata": configmap("rke2-coredns-rke2-coredns")["metadata"]},
+    ]
+    assert plan_removal(DNSObjects(broken, {"metadata": {"name": "default"}}), OWNER) == []
+
+
+@pytest.mark.parametrize("filler", ["#", "\u00e9", "binary"])
+def test_a_configmap_is_never_written_beyond_its_limit(filler: str) -> None:
+    def filled(room: int) -> DNSObjects:
+        if filler == "binary":
+            data = {"binaryData": {"x": base64.b64encode(bytes(room)).decode()}}
+            return DNSObjects([configmap("coredns", Corefile=ROOT) | data])
+        text = filler * (room // len(filler.encode())) + "#" * (room % len(filler.encode()))
+        return DNSObjects([configmap("coredns", Corefile=ROOT, x=text)])
+
+    message = (
+        f"ConfigMap kube-system/coredns has no room for the stub domain: with it there would be {LIMIT + 1} bytes, and "
+        f"a ConfigMap holds {LIMIT}: take something out of it"
+    )
+    room = LIMIT - len(ROOT + OURS)
+    assert isinstance(edit_of(filled(room)), Change)
+    assert edit_of(filled(room + 1)) == Refusal("ConfigMapFull", message)

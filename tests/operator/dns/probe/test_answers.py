@@ -1,0 +1,161 @@
+"""What answers of the cluster's DNS mean."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.conditions import condition
+from tsoperator.dns.probe.answers import (
+    Authority,
+    Reply,
+    Seen,
+    Verdict,
+    cluster_dns_condition,
+    nameserver_verdict,
+    steadied,
+    verdict,
+)
+
+from tests.support.objects import live_dnsconfig
+
+ZONE, SERVER, NAMESERVER = "tail1234.ts.net", "10.96.0.10", "10.96.0.53"
+RIGHT = Reply("NOERROR", frozenset({NAMESERVER}))
+OURS = Authority(ZONE, "nameserver.tailscale.svc.cluster.local", f"hostmaster.{ZONE}", 7)
+PUBLIC = Authority("ts.net", "ns1.example.org", "hostmaster.ts.net", 7)
+THEIRS = Authority(ZONE, OURS.mname, "admin.example.org", 7)
+SILENT = Reply(failure="didn't answer within 5 s")
+SERVFAIL, REFUSED = Reply("SERVFAIL"), Reply("REFUSED")
+SEEN = Seen(ZONE, SERVER, NAMESERVER, RIGHT, RIGHT, RIGHT)
+OTHER = Reply("NOERROR", frozenset({"192.0.2.2", "192.0.2.1"}))
+
+
+def denied(authority: Authority | None = None, rcode: str = "NXDOMAIN") -> Reply:
+    return Reply(rcode, authority=authority)
+
+
+def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | None = None) -> Seen:
+    return replace(SEEN, udp=udp, tcp=None, direct=direct, targets=targets)
+
+
+def fresh(server: Authority | None, nameserver: Authority | None) -> Seen:
+    """What is known if the server denies the canary, and answers with these SOA records for a new name."""
+    return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
+
+
+FORWARD = f"orward {ZONE} to {NAMESERVER}: status.clusterDNS.snippet has what to write"
+
+
+class Case(NamedTuple):
+    name: str
+    seen: Seen
+    fault: str
+    words: Sequence[str] = ()
+
+
+CASES = [
+    Case("all is well", SEEN, ""),
+    Case("well, though the operator can't reach the nameserver", replace(SEEN, direct=SILENT), ""),
+    Case("NXDOMAIN of the public DNS", asked(denied(PUBLIC)), "NotForwarded", ["answered NXDOMAIN", FORWARD]),
+    Case("NXDOMAIN of somebody who is called as we are", asked(denied(THEIRS)), "NotForwarded"),
+    Case("NXDOMAIN without a SOA", asked(denied()), "NotForwarded", ["doesn't ask the name", "OPERATOR_CLUSTER_DNS"]),
+    Case("NODATA of the public DNS", asked(denied(PUBLIC, "NOERROR")), "NotForwarded", ["answered without an address"]),
+    Case("no stub domain", asked(SERVFAIL, targets=[]), "NotForwarded", ["Its configuration doesn't forward", FORWARD]),
+    Case("no stub domain, and no server", asked(SILENT, targets=[]), "NoAnswer", ["Its configuration doesn't forward"]),
+    Case("a new name is asked of us", fresh(OURS, OURS), "CachedNegativeAnswer", ["denial", "clusterDNS.snippet"]),
+    Case("a new name is asked of others", fresh(replace(OURS, serial=8), OURS), "WrongAddress", ["another server"]),
+    Case("a new name isn't answered", fresh(None, None), "WrongAddress", [FORWARD]),
+    Case("NODATA from our cache", replace(fresh(OURS, OURS), udp=denied(OURS, "NOERROR")), "CachedNegativeAnswer"),
+    Case("another address", asked(OTHER), "WrongAddress", ["answered 192.0.2.1, 192.0.2.2", FORWARD]),
+    Case("two targets", asked(OTHER, targets=[NAMESERVER, "192.0.2.9"]), "WrongAddress", ["to 10.96.0.53, 192.0.2.9:"]),
+    Case("not loaded yet", asked(OTHER, targets=[NAMESERVER]), "WrongAddress", ["as it should: wait until it has"]),
+    Case("SERVFAIL", asked(SERVFAIL), "ServerFailure", ["answered SERVFAIL", "answers the operator", FORWARD]),
+    Case("SERVFAIL, and we are silent", asked(SERVFAIL, SILENT), "ServerFailure", ["didn't answer", "its Pods"]),
+    Case("SERVFAIL of the nameserver, too", asked(SERVFAIL, SERVFAIL), "ServerFailure", ["answered SERVFAIL when"]),
+    Case("a time-out", asked(SILENT), "NoAnswer", ["didn't answer within 5 s", "answers the operator", FORWARD]),
+    Case("a time-out, and the nameserver is silent", asked(SILENT, SILENT), "NoAnswer", ["its Pods", "NetworkPolicy"]),
+    Case("REFUSED", asked(REFUSED), "QuestionRefused", ["answered REFUSED", "no server that it asks serves", FORWARD]),
+    Case("silence over TCP", replace(SEEN, tcp=SILENT), "NoAnswerOverTCP", ["over TCP it didn't answer", "NetworkPol"]),
+    Case("a loop", asked(None, targets=["192.0.2.1", SERVER]), "ForwardingLoop", ["isn't asked", "to itself", FORWARD]),
+    Case("a loop at a port", replace(asked(None, targets=[SERVER]), server=f"{SERVER}:5353"), "ForwardingLoop"),
+    Case("no record", asked(None, denied(OURS)), "RecordsMissing", ["answered NXDOMAIN", "ConfigMap dnsrecords"]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_fault_is_recognised_and_its_cure_told(case: Case) -> None:
+    found = verdict(case.seen)
+    assert (found.zone, found.server, found.fault) == (ZONE, case.seen.server, case.fault)
+    needed = [*case.words, ZONE, NAMESERVER] if case.fault else []
+    assert [words for words in needed if words not in found.message] == []
+    assert bool(found.message) == bool(case.fault)
+
+
+@pytest.mark.parametrize(
+    ("replies", "fault", "words"),
+    [
+        ([RIGHT], "", ""),
+        ([REFUSED, RIGHT], "", ""),
+        ([SILENT, SILENT], "NoAnswer", "didn't answer within 5 s when the operator asks it: see the log of its Pods"),
+        (
+            [SERVFAIL],
+            "RecordsMissing",
+            f"answered SERVFAIL for the name that the operator wrote into its records for {ZONE}",
+        ),
+        ([denied(OURS), SILENT], "RecordsMissing", "answered NXDOMAIN for the name"),
+        ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
+    ],
+)
+def test_the_nameserver_answers_if_it_knows_one_of_the_names(replies: list[Reply], fault: str, words: str) -> None:
+    found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
+    assert (found.fault, words in found.message, bool(found.message)) == (fault, True, bool(fault))
+
+
+def failing(count: int) -> list[Verdict]:
+    """Verdicts on so many zones, the last zone first."""
+    return [Verdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
+
+
+NOT_YET = ("Unknown", "NotAsked", "the operator hasn't asked the cluster's DNS yet")
+WELL = [Verdict("z2", SERVER), Verdict("z1", SERVER), Verdict("z1", "192.0.2.1")]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "told"),
+    [
+        (None, NOT_YET),
+        ([], NOT_YET),
+        (WELL, ("True", "NamesResolve", "the cluster's DNS asks the nameserver for names in z1, z2")),
+        ([*failing(2), Verdict("a", SERVER)], ("False", "Fault0", "m0; m1")),
+        (failing(3), ("False", "Fault0", "m0; m1; m2")),
+        (failing(5), ("False", "Fault0", "m0; m1; m2; and 2 more")),
+    ],
+)
+def test_the_condition_tells_of_every_zone(verdicts: Sequence[Verdict] | None, told: tuple[str, str, str]) -> None:
+    made = cluster_dns_condition(live_dnsconfig(generation=4), verdicts, [SERVER])
+    assert made == condition("ClusterDNSReady", *told, 4)
+
+
+def test_a_new_leader_leaves_what_the_last_one_found_until_it_has_asked() -> None:
+    before = condition("ClusterDNSReady", True, "NamesResolve", "told before")
+    found = {**live_dnsconfig(), "status": {"conditions": [condition("NameserverReady", True, "A", "B"), before]}}
+    assert cluster_dns_condition(found, None, [SERVER]) == before
+    assert cluster_dns_condition(found, failing(1), [SERVER])["reason"] == "Fault0"
+    nobody = cluster_dns_condition(found, None, [])
+    assert (nobody["status"], nobody["reason"]) == ("Unknown", "NotAsked")
+    assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
+
+
+def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_row() -> None:
+    well, one, other, elsewhere = (Verdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c")))
+    for shown, last, found, wanted in (
+        ((), (), one, one),
+        ((well,), (well,), one, one),
+        ((one,), (one,), well, well),
+        ((one,), (one,), other, one),
+        ((one,), (other,), other, other),
+        ((one,), (other,), elsewhere, one),
+        ((Verdict("y", SERVER, "A", "a"),), (), other, other),
+        ((Verdict("z", "192.0.2.1", "A", "a"),), (), other, other),
+    ):
+        assert steadied(shown, last, [found]) == (wanted,)

@@ -1,0 +1,197 @@
+"""The prober in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+from tsoperator.api.objects import DEVICE
+from tsoperator.dns.probe.answers import Authority, Reply, Verdict
+from tsoperator.dns.probe.asking import Query
+from tsoperator.dns.probe.prober import VERDICT, Found, Pace, Prober
+from tsoperator.dns.probe.question import Canary, Question
+
+from tests.support.cluster import running
+from tests.support.virtual_time import in_virtual_time, now
+
+SERVER, NAMESERVER, CANARY = "10.96.0.10", "10.96.0.53", "_nameserver-1.ts.net"
+QUESTION = Question((SERVER,), NAMESERVER, (Canary("ts.net", CANARY),))
+RIGHT = Reply("NOERROR", frozenset({NAMESERVER}))
+SERVFAIL = Reply("SERVFAIL")
+DENIED = Reply("NXDOMAIN", authority=Authority("ts.net", "nameserver.x", "hostmaster.ts.net", 7))
+PACE = Pace(replace(Pace().steady, jitter=lambda: 1.0), replace(Pace().backoff, jitter=lambda: 1.0))
+
+
+class Servers:
+    """Servers that a test answers for, and a prober that asks them."""
+
+    def __init__(self, answer: Callable[[Query], Reply] = lambda query: RIGHT, seconds: float = 0.0) -> None:
+        self.answer = answer
+        self.asked: list[Query] = []
+        self.times: list[float] = []
+        self.told: list[float] = []
+        self.most = self._now = 0
+        self._seconds = seconds
+        self.prober = Prober(self.ask, PACE, token=lambda: f"t{len(self.asked)}", clock=lambda: 1000 + now())
+        self.prober.listen(VERDICT, lambda old, new: self.told.append(now()))
+        self.prober.listen(DEVICE, lambda old, new: self.told.append(-1))
+
+    async def ask(self, query: Query) -> Reply:
+        self.asked.append(query)
+        self.times += [now()] if query.server == NAMESERVER and query.name == CANARY else []
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(self._seconds)
+        self._now -= 1
+        return self.answer(query)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Prober]:
+        """Run the prober, which is asked `QUESTION` first."""
+        assert self.prober.follow(QUESTION) is None
+        async with running(self.prober.run()):
+            yield self.prober
+
+
+def failing(query: Query) -> Reply:
+    """Answer for a cluster's DNS that doesn't reach the nameserver."""
+    return RIGHT if query.server == NAMESERVER else SERVFAIL
+
+
+def faults(prober: Prober, question: Question = QUESTION) -> list[str]:
+    """Return the faults that the prober has found at the cluster's DNS."""
+    found = prober.follow(question)
+    return [each.fault for each in found.cluster] if found else []
+
+
+@in_virtual_time
+async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to_every_three_minutes() -> None:
+    servers = Servers()
+    async with servers.running() as prober:
+        await asyncio.sleep(630)
+        assert prober.follow(QUESTION) == Found(Verdict("", NAMESERVER), (Verdict("ts.net", SERVER),))
+    assert (servers.times, servers.told) == ([0, 2, 5, 10, 19, 36, 69, 134, 263, 444, 625], [0])
+    first = [Query(NAMESERVER, CANARY, timeout=2), Query(SERVER, CANARY), Query(SERVER, CANARY, "tcp")]
+    assert servers.asked == 11 * first
+
+
+@in_virtual_time
+async def test_a_fault_is_looked_at_again_within_nine_seconds_until_it_is_mended() -> None:
+    servers = Servers(failing)
+    async with servers.running() as prober:
+        await asyncio.sleep(40)
+        assert faults(prober) == ["ServerFailure"]
+        servers.answer = lambda query: RIGHT
+        await asyncio.sleep(60)
+        servers.answer = failing
+        await asyncio.sleep(18)
+    assert servers.times == [0, 2, 5, 10, 19, 28, 37, 46, 48, 51, 56, 65, 82, 115, 117]
+    assert servers.told == [0, 46, 115]
+
+
+@in_virtual_time
+async def test_what_changes_is_asked_about_at_once_but_once_a_second() -> None:
+    servers = Servers(failing)
+    async with servers.running() as prober:
+        await asyncio.sleep(24)  # the next time would be 28
+        for seen in (1, 2):
+            assert prober.follow(replace(QUESTION, seen=(seen,)))
+            prober.follow(replace(QUESTION, seen=(seen,)))
+            await asyncio.sleep(0.4)
+        await asyncio.sleep(4)
+    assert servers.times == [0, 2, 5, 10, 19, 24, 25, 27]
+    assert servers.told == [0]
+
+
+@in_virtual_time
+async def test_another_question_has_no_verdicts_yet() -> None:
+    servers = Servers(seconds=1)
+    other = replace(QUESTION, canaries=(Canary("example.org", CANARY), Canary("ts.net", CANARY)))
+    async with servers.running() as prober:
+        await asyncio.sleep(2.5)
+        assert prober.follow(other) is None
+        await asyncio.sleep(0.6)  # the answers to the first question come
+        assert prober.follow(other) is None
+        await asyncio.sleep(10)
+        found = prober.follow(other)
+        assert found
+        assert found.cluster == (Verdict("example.org", SERVER), Verdict("ts.net", SERVER))
+
+
+@in_virtual_time
+async def test_without_a_question_nobody_is_asked() -> None:
+    servers = Servers()
+    async with servers.running() as prober:
+        await asyncio.sleep(10)
+        assert prober.follow(None) is None
+        await asyncio.sleep(1000)
+        assert prober.follow(QUESTION) is None
+        await asyncio.sleep(1)
+    assert servers.times == [0, 2, 5, 1010]
+    assert prober.follow(None) is None
+
+
+@in_virtual_time
+async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() -> None:
+    servers = Servers(lambda query: DENIED if now() < 1 else Reply("REFUSED"))
+    async with servers.running() as prober:
+        for _ in range(3):
+            await asyncio.sleep(2)
+            assert faults(prober) == ["RecordsMissing"]
+    assert ({query.server for query in servers.asked}, servers.told) == ({NAMESERVER}, [0, 5])
+
+
+@in_virtual_time
+async def test_a_new_name_tells_a_cached_answer_from_another_nameserver() -> None:
+    servers = Servers(lambda query: RIGHT if query.server == NAMESERVER and query.name == CANARY else DENIED)
+    async with servers.running() as prober:
+        await asyncio.sleep(0.1)
+        assert faults(prober) == ["CachedNegativeAnswer"]
+    fresh = f"t2.{CANARY}"
+    assert servers.asked[2:] == [Query(SERVER, fresh), Query(NAMESERVER, fresh, timeout=2)]
+
+
+@in_virtual_time
+async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
+    servers = Servers(seconds=1)
+    zones = tuple(Canary(f"z{number}", f"c.z{number}") for number in range(20))
+    many = replace(QUESTION, servers=(SERVER, "10.96.0.11"), nameserver="2001:db8::1", canaries=zones)
+    async with servers.running() as prober:
+        prober.follow(many)
+        await asyncio.sleep(60)
+        found = prober.follow(many)
+    assert found
+    assert len({(each.zone, each.server) for each in found.cluster}) == 40
+    assert servers.most == 8
+    assert {query.ipv6 for query in servers.asked if query.name != CANARY} == {True}
+
+
+@in_virtual_time
+async def test_a_server_that_is_known_to_ask_itself_is_spared() -> None:
+    servers = Servers(failing)
+    looped = replace(QUESTION, servers=(SERVER, "10.96.0.11"), targets={"ts.net": [SERVER]})
+    async with servers.running() as prober:
+        prober.follow(looped)
+        await asyncio.sleep(0.1)
+        assert faults(prober, looped) == ["ForwardingLoop", "ServerFailure"]
+    assert {query.server for query in servers.asked} == {NAMESERVER, "10.96.0.11"}
+
+
+@in_virtual_time
+async def test_metrics_tell_of_each_zone_and_of_the_last_time() -> None:
+    servers, registry = Servers(failing), CollectorRegistry()
+    registry.register(servers.prober)
+
+    def told(reason: str) -> tuple[float | None, float | None]:
+        labels = {"zone": "ts.net", "server": SERVER, "reason": reason}
+        ready = registry.get_sample_value("tsoperator_cluster_dns_ready", labels)
+        return ready, registry.get_sample_value("tsoperator_cluster_dns_asked_timestamp_seconds")
+
+    assert told("") == (None, None)
+    async with servers.running():
+        await asyncio.sleep(1.5)
+        assert told("ServerFailure") == (0, 1000)
+        servers.answer = lambda query: RIGHT
+        await asyncio.sleep(1)
+        assert told("") == (1, 1002)

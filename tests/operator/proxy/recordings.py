@@ -1,0 +1,135 @@
+"""What the Go operator 1.102.5 made on a cluster, as recorded, and our plans for the same objects of users."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.connector import Connector
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.workload import Children, Proxy
+from tsoperator.reconcilers.connector import desired as connectors
+from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
+from tsoperator.reconcilers.ingress import desired as ingresses
+from tsoperator.reconcilers.service import desired as services
+from tsoperator.runtime.plan import Plan
+
+from tests.support.objects import (
+    backend_service,
+    egress_service,
+    live_connector,
+    live_dnsconfig,
+    live_ingress,
+    live_proxy_class,
+    settings,
+    slim_secret,
+)
+
+SETTINGS = settings(proxy_image="tailscale/tailscale:stable", firewall_mode="auto")
+TAILNET = TailnetView(login_url="https://headscale.example.org")
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(name: str) -> dict[str, Object]:
+    """Return the objects that the Go operator made, by what they are."""
+    objects: dict[str, Object] = json.loads((RECORDED / f"{name}.json").read_text())
+    if name == "class":
+        service = recorded("connector")["service"]
+        service["metadata"]["name"] = objects["statefulset"]["metadata"]["name"]
+        service["spec"]["selector"] = objects["statefulset"]["spec"]["selector"]["matchLabels"]
+        objects["service"] = service
+    return objects
+
+
+def _children(made: dict[str, Object]) -> Children:
+    found = made["secret"]
+    secret = slim_secret(found["metadata"]["name"], found["data"], found["metadata"]["labels"])
+    return Children([made["service"]], [made["statefulset"]], [secret])
+
+
+def _uid_of(made: dict[str, Object]) -> str:
+    uid: str = made["statefulset"]["spec"]["selector"]["matchLabels"]["app"]
+    return uid
+
+
+def _moved(user_object: Object, name: str, uid: str) -> Object:
+    """The user's object under the name that it had when the recording was made."""
+    return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
+
+
+def _service_plan(service: Object, found: Children) -> Plan:
+    observed = services.Observed(found, tailnet=TAILNET)
+    wanted = services.wanted(service, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return services.plan(service, wanted, observed, SETTINGS)
+
+
+def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
+    return _service_plan(_moved(egress_service(), "egress-fqdn", _uid_of(made)), found or _children(made))
+
+
+def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
+    spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "clusterIP": "192.0.2.105"}
+    given = {"tailscale.com/hostname": "my-lb", "tailscale.com/tags": "tag:k8s"}
+    service = _moved({**egress_service(given, spec=spec), "status": made["status"]}, "lb", _uid_of(made))
+    return _service_plan(service, found or _children(made))
+
+
+def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
+    spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    parent = _moved(live_ingress(host="nginx", spec=spec), "nginx", _uid_of(made))
+    backends = {"web": backend_service(cluster_ip="192.0.2.105")}
+    observed = ingresses.Observed(found or _children(made), backends, tailnet=TAILNET)
+    wanted = ingresses.wanted(parent, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return ingresses.plan(parent, wanted, observed, SETTINGS)
+
+
+def nameserver_plan(made: dict[str, Object]) -> Plan:
+    image = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
+    obj = live_dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
+    dnsconfig, observed = DNSConfig.parse(obj), dnsconfigs.Observed([obj], made["service"])
+    dns = dnsconfigs.cluster_dns(obj, dnsconfig, observed, SETTINGS)
+    return dnsconfigs.plan(obj, dnsconfig, dns, observed, SETTINGS)
+
+
+def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:
+    """Of a recording without what the ProxyClass of that Connector had added, unless that is given."""
+    routes = ["10.40.0.0/14", "192.168.0.0/24"]
+    spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
+    obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))
+    parsed = Connector.parse(obj)
+    observed = connectors.Observed(found or _children(made), proxy_class, TAILNET)
+    wanted = connectors.wanted(obj, parsed, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return connectors.plan(obj, wanted, parsed, observed, SETTINGS)
+
+
+RECORDED_CLASS = {
+    "statefulSet": {
+        "labels": {"team": "web"},
+        "annotations": {"note": "x"},
+        "pod": {
+            "labels": {"pod": "l"},
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tailscaleContainer": {
+                "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+                "env": [{"name": "TS_DEBUG_FOO", "value": "1"}],
+            },
+            "tailscaleInitContainer": {
+                "env": [{"name": "TS_EXTRA_ARGS", "value": "--advertise-tags=tag:k8s-operator"}]
+            },
+        },
+    },
+    "metrics": {"enable": True},
+}
+PLANS: dict[str, Callable[[dict[str, Object], Children | None], Plan]] = {
+    "egress": egress_plan,
+    "exposed": exposed_plan,
+    "ingress": ingress_plan,
+    "connector": connector_plan,
+    "class": partial(connector_plan, proxy_class=live_proxy_class(spec=RECORDED_CLASS, ready=True)),
+}
+"""The plan for each recording of a proxy: of what is recorded, or of other children."""

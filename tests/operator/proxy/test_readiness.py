@@ -1,0 +1,44 @@
+"""Which proxies serve."""
+
+import pytest
+from tsoperator.api.objects import STATEFULSET, Key, Object, key_of
+from tsoperator.proxy.readiness import is_serving, ready_replicas, secret_keys, wanted_replicas
+
+from tests.support.objects import obj, slim_secret
+
+KEY = Key("tailscale", "ts-web-1a2b3")
+
+
+def statefulset(replicas: int | None, ready: int | None) -> Object:
+    spec = {} if replicas is None else {"replicas": replicas}
+    status = {} if ready is None else {"readyReplicas": ready}
+    return {**obj(STATEFULSET, KEY), "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ready", "devices", "serves"),
+    [
+        (1, 1, ["n1"], True),
+        (None, 1, ["n1"], True),
+        (1, None, ["n1"], False),
+        (1, 0, ["n1"], False),
+        (1, 1, [], False),
+        (1, 1, [""], False),
+        (2, 1, ["n1", "n2"], False),
+        (2, 2, ["n1"], False),
+        (2, 2, ["n1", ""], False),
+        (2, 2, ["n1", "n2"], True),
+    ],
+)
+def test_a_proxy_serves_if_each_of_its_pods_is_ready_and_has_a_device(
+    replicas: int | None, ready: int | None, devices: list[str], *, serves: bool
+) -> None:
+    named = [slim_secret(f"{KEY.name}-{number}", {"device_id": device}) for number, device in enumerate(devices)]
+    secrets = {key_of(each): each for each in named}
+    assert is_serving(statefulset(replicas, ready), secrets.get) is serves
+
+
+def test_a_statefulset_without_a_number_has_one_replica() -> None:
+    empty = obj(STATEFULSET, KEY)
+    assert (wanted_replicas(empty), ready_replicas(empty)) == (1, 0)
+    assert secret_keys(statefulset(2, 0)) == [Key("tailscale", "ts-web-1a2b3-0"), Key("tailscale", "ts-web-1a2b3-1")]

@@ -1,0 +1,152 @@
+"""What we make has every field that the Go operator gave it, and what it made is taken over without a restart."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import Object, annotations, key_of
+from tsoperator.proxy.workload import Children
+from tsoperator.runtime.diff import digest_of, write_for
+from tsoperator.runtime.plan import Plan
+
+from tests.operator.proxy.recordings import PLANS, connector_plan, exposed_plan, nameserver_plan, recorded
+from tests.support.objects import children_of, patches_of, stored, texts
+
+_SPEC = "spec.template.spec"
+_SERVICE = {"clusterIPs", "internalTrafficPolicy", "ipFamilies", "sessionAffinity", "type"}
+_STATEFULSET = {
+    "persistentVolumeClaimRetentionPolicy", "podManagementPolicy", "revisionHistoryLimit", "updateStrategy",
+}  # fmt: skip
+_CONTAINER = {"terminationMessagePath", "terminationMessagePolicy"}
+_PODS = {
+    "dnsPolicy", "initContainers.*.imagePullPolicy", "initContainers.*.resources", "restartPolicy", "schedulerName",
+    "securityContext", "serviceAccount", "terminationGracePeriodSeconds", "volumes.*.secret.defaultMode",
+    "containers.*.env.*.valueFrom.fieldRef.apiVersion",
+    *(f"{containers}.*.{field}" for containers in ("containers", "initContainers") for field in _CONTAINER),
+}  # fmt: skip
+# The API server fills these in, in ours too.
+DEFAULTS = {
+    *(
+        f"{what}.metadata.{field}"
+        for what in ("service", "secret", "statefulset")
+        for field in ("resourceVersion", "uid")
+    ),
+    *(f"service.spec.{field}" for field in _SERVICE),
+    *(f"metrics.spec.{field}" for field in _SERVICE - {"type"} | {"clusterIP", "ipFamilyPolicy", "ports.*.targetPort"}),
+    *(f"statefulset.spec.{field}" for field in _STATEFULSET),
+    *(f"statefulset.{_SPEC}.{field}" for field in _PODS),
+}
+NAMESERVER_DEFAULTS = {
+    "annotations", "clusterIPs", "defaultMode", "dnsPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
+    "progressDeadlineSeconds", "resourceVersion", "resources", "schedulerName", "securityContext", "sessionAffinity",
+    "terminationGracePeriodSeconds", "terminationMessagePath", "terminationMessagePolicy", "type", "uid",
+}  # fmt: skip
+# Our names follow from the parent, so that of two operators at once both mean the same object.
+NAMES = {"service.metadata.generateName"}
+# The proxy writes these once it runs.
+STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
+# That of a new proxy needs no program sysctl; one that is there keeps its own.
+SCRIPT = {f"statefulset.{_SPEC}.initContainers.*.args.*"}
+EXCUSED = DEFAULTS | NAMES | STATE | SCRIPT
+
+EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
+
+
+def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
+    """What we make, of a headless Service that gives it its name and of *statefulsets*, by what it is."""
+    there = Children([recorded(name)["service"]], statefulsets)
+    service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
+    secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
+    found = {"service": service, "secret": secret, "statefulset": statefulset}
+    return found | ({"metrics": metrics[0]} if metrics else {})
+
+
+def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
+    """Yield the fields of *theirs* that are not, or not the same, in *found*; the place in a list as ``*``."""
+    if isinstance(theirs, Mapping) and isinstance(found, Mapping):
+        for name, value in theirs.items():
+            yield from lacking(value, found.get(name), f"{path}.{name}")
+    elif isinstance(theirs, list) and isinstance(found, list) and len(theirs) == len(found):
+        for one, other in zip(theirs, found, strict=True):
+            yield from lacking(one, other, f"{path}.*")
+    elif theirs != found:
+        yield path
+
+
+def lacks(name: str) -> set[str]:
+    return {path for what, obj in ours(name).items() for path in lacking(recorded(name).get(what, {}), obj, what)}
+
+
+@EVERY_PROXY
+def test_a_recorded_field_is_in_ours_or_excused(name: str) -> None:
+    assert lacks(name) - EXCUSED == set()
+
+
+def test_a_recorded_field_of_the_nameserver_is_in_ours_or_a_default() -> None:
+    found = {obj["kind"]: obj for obj in children_of(nameserver_plan(recorded("nameserver")))}
+    lack = {path for obj in recorded("nameserver").values() for path in lacking(obj, found[obj["kind"]], "")}
+    assert {path.rpartition(".")[2] for path in lack} == NAMESERVER_DEFAULTS
+
+
+def test_an_excused_field_is_lacking_somewhere() -> None:
+    assert EXCUSED - {path for name in PLANS for path in lacks(name)} == set()
+
+
+def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
+    """The kinds of the children that *plan* leaves as they are but for the digest, which all but Secrets must be."""
+    live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
+    adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
+    for desired in adopted:
+        found = live[desired["kind"], key_of(desired)]
+        given = {**annotations(found), ANNOTATION_DIGEST: digest_of(desired)}
+        assert write_for(desired, found) == {**found, "metadata": {**found["metadata"], "annotations": given}}
+    return [obj["kind"] for obj in adopted]
+
+
+def test_a_recorded_proxy_or_nameserver_only_gets_the_digest() -> None:
+    for name in ("egress", "connector"):
+        assert only_marked(PLANS[name](recorded(name), None), recorded(name)) == ["Service", "StatefulSet"]
+    made = recorded("nameserver")
+    assert only_marked(nameserver_plan(made), made) == ["Service", "ServiceAccount", "Deployment"]
+
+
+def placed(recorded: Object) -> Object:
+    return stored({**recorded, "metadata": {**recorded["metadata"], "namespace": "tailscale"}})
+
+
+RECORDED_SPECS = [("exposed", "service"), *((name, "statefulset") for name in ("exposed", "ingress", "class"))]
+
+
+@pytest.mark.parametrize(("name", "what"), [*RECORDED_SPECS, ("class", "metrics")])
+def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> None:
+    live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
+    written = write_for(ours(name, statefulset)[what], live)
+    assert written is not None
+    assert written["spec"] == live["spec"]
+
+
+@pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
+def test_a_recorded_config_is_not_written(name: str) -> None:
+    plan = PLANS[name](recorded(name), None)
+    assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
+    assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
+
+
+def test_a_recorded_load_balancers_status_is_not_written() -> None:
+    made = recorded("exposed")
+    assert exposed_plan(made).status == made["status"]
+
+
+def test_a_connectors_status_is_as_the_go_operators() -> None:
+    device = {"hostname": "my-router.tail1234.ts.net", "tailnetIPs": ["100.64.0.14", "fd7a:115c:a1e0::e"]}
+    ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": "ConnectorCreated"}
+    assert connector_plan(recorded("connector")).status == {
+        "conditions": [{**ready, "observedGeneration": 1, "lastTransitionTime": ""}],
+        "devices": [device],
+        "isAppConnector": False,
+        "isExitNode": True,
+        "subnetRoutes": "10.40.0.0/14,192.168.0.0/24",
+        **device,
+    }

@@ -1,0 +1,349 @@
+"""What makes the children of a proxy right, and what takes them away."""
+
+from dataclasses import replace
+
+import pytest
+from tsoperator.api.device import Device
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
+from tsoperator.api.rules import child_name
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.proxy.devices import Destination, DevicePlan, TailnetView
+from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxypod import egress_to_name, served_ingress
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.proxy.workload import (
+    Children,
+    Proxy,
+    is_removed,
+    plan_proxy,
+    plan_removal,
+    proxy_device,
+    proxy_devices,
+    proxy_key,
+    proxy_login,
+)
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
+
+from tests.support.objects import (
+    children_of,
+    deleted_devices,
+    deleting,
+    deletions_of,
+    headless,
+    patches_of,
+    pod,
+    settings,
+    slim_secret,
+    stored,
+    texts,
+)
+from tests.support.proxies import container_of, statefulset_of
+
+SETTINGS = settings()
+OWNER = Owner("svc", Key("default", "db"))
+CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
+NAME = "ts-db-x7k2p"
+"""A name that the Go operator let the API server make."""
+
+KEY = Key("tailscale", NAME)
+POD = egress_to_name("db.tail1234.ts.net.")
+PROXY = Proxy(OWNER, "1234-UID", KEY, POD, CONFIG, ("tag:k8s",), magic_dns_name="db.tail1234.ts.net")
+
+
+def service(name: str = NAME) -> Object:
+    return headless(OWNER, PROXY.parent_uid, name, PROXY.magic_dns_name)
+
+
+def statefulset(name: str = NAME, parent_uid: str = PROXY.parent_uid) -> Object:
+    return stored(statefulset_of(replace(PROXY, key=Key("tailscale", name), parent_uid=parent_uid), SETTINGS))
+
+
+def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
+    return slim_secret(name, {**config_files(CONFIG, auth_key), **data}, OWNER.labels)
+
+
+def running() -> Children:
+    """A proxy that has logged in."""
+    return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
+
+
+def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
+    key = proxy_key(OWNER, PROXY.parent_uid, Children(), SETTINGS)
+    plan = plan_proxy(replace(PROXY, key=key), Children(), SETTINGS, Keys({0: "new-authkey"}))
+    made = {obj["kind"]: key_of(obj) for obj in children_of(plan)}
+    assert key == Key("tailscale", child_name("db", PROXY.parent_uid))
+    assert [*made.items()] == [("Service", key), ("Secret", Key(key.namespace, f"{key.name}-0")), ("StatefulSet", key)]
+    assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
+    assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
+
+
+def test_children_keep_the_name_that_one_of_them_has() -> None:
+    others = Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")])
+    alone = [Children(services=[service()]), Children(statefulsets=[statefulset()]), Children(secrets=[secret()])]
+    found = [proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) for children in [others, *alone]]
+    assert found == [KEY] * 4
+
+
+def test_a_changed_config_does_not_change_the_statefulset() -> None:
+    renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
+    same = plan_proxy(PROXY, running(), SETTINGS)
+    assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
+
+
+def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> None:
+    refused = {"device_id": "n1", "reissue_authkey": "refused"}
+    found = [
+        secret(f"{NAME}-0"),
+        secret(f"{NAME}-1", auth_key="unused"),
+        secret(f"{NAME}-2", device_id="n1"),
+        slim_secret(f"{NAME}-3", config_files(replace(CONFIG, hostname="old"), "unused")),
+        secret(f"{NAME}-4", auth_key="refused", **refused),
+        secret("ts-db-other-5", device_id="n1"),
+    ]
+    assert proxy_login(replace(PROXY, replica_count=6), Children(secrets=found)).in_need == {0, 3, 4, 5}
+
+
+WEB = replace(
+    PROXY,
+    owner=Owner("ingress", Key("default", "db")),
+    pod=served_ingress(forward_cluster_traffic=False),
+    magic_dns_name="",
+    proxy_class=ProxyClassSpec.model_validate({"metrics": {"enable": True}}),
+)
+LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
+
+
+def with_family(*families: str) -> Object:
+    return {**service(), "spec": {**service()["spec"], "ipFamilies": [*families]}}
+
+
+def listening(*, ipv6: bool) -> Object:
+    children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
+    (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS)) if obj["kind"] == "StatefulSet"]
+    return stored(made)
+
+
+def placed(address: str) -> Object:
+    return {**pod(f"{NAME}-0", "P"), "status": {"podIP": address}}
+
+
+@pytest.mark.parametrize(
+    ("there", "ipv6"),
+    [
+        (Children(), None),
+        (Children([service()]), False),
+        (Children([with_family("IPv4")]), False),
+        (Children([with_family("IPv6")]), True),
+        (Children([with_family("IPv4", "IPv6")]), False),
+        (Children([with_family("IPv6", "IPv4")]), True),
+        (Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
+        (Children(pods=[placed("2001:db8::1")]), True),
+        (Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
+        (Children([with_family("IPv6")], [listening(ipv6=False)]), False),
+        (Children([with_family("IPv4")], [listening(ipv6=True)]), True),
+        (Children([with_family("IPv6")], [statefulset()]), True),
+        (Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
+    ],
+)
+def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(there: Children, ipv6: bool | None) -> None:
+    made = [obj for obj in children_of(plan_proxy(WEB, there, SETTINGS)) if obj["kind"] == "StatefulSet"]
+    env = [container_of(each)["env"] for each in made]
+    found = [[var["value"] for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
+    assert found == ([] if ipv6 is None else [LISTENING[ipv6]])
+
+
+def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
+    made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS)
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "Secret", "StatefulSet"]
+
+
+def measured() -> Children:
+    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[1])
+    monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
+    return replace(running(), metrics=[service, monitor])
+
+
+@pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, pod=POD)])
+def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> None:
+    service, monitor = measured().metrics
+    plan = plan_proxy(proxy, measured(), SETTINGS)
+    assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
+    assert len(children_of(plan)) == 2
+    assert deletions_of(plan_proxy(WEB, measured(), SETTINGS)) == [Deletion(SERVICEMONITOR, monitor)]
+    removed = deletions_of(plan_removal(OWNER, replace(measured(), statefulsets=[])))
+    assert [deletion.resource for deletion in removed] == [SERVICE, SERVICE, SERVICEMONITOR, SECRET]
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_statefulset_of_a_parent_made_anew_goes_first_and_is_waited_for(*, leaving: bool) -> None:
+    old = statefulset(parent_uid="old-UID")
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[deleting(old) if leaving else old]), SETTINGS)
+    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, old, "Foreground")])
+    assert (plan.release, bool(plan.requeue_after)) == ("", True)
+
+
+def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
+    leaving = deleting(service())
+    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
+    assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(*, leaving: bool) -> None:
+    there = deleting(statefulset()) if leaving else statefulset()
+    plan = plan_removal(OWNER, replace(running(), statefulsets=[there]))
+    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, there)])
+    assert (plan.release, bool(plan.requeue_after)) == ("", True)
+
+
+@pytest.mark.parametrize(("owners", "waits"), [([{"kind": "StatefulSet", "name": NAME}], True), ([], False)])
+def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
+    owners: list[Object], *, waits: bool
+) -> None:
+    left = pod(f"{NAME}-0", "P")
+    left["metadata"]["ownerReferences"] = owners
+    plan = plan_removal(OWNER, replace(running(), statefulsets=[], pods=[left]))
+    assert (plan.requeue_after is not None, plan.release) == (waits, "" if waits else FINALIZER)
+    assert bool(deleted_devices(plan)) is not waits
+
+
+@pytest.mark.parametrize(("overdue", "waits"), [({}, True), ({"P": 59.0}, True), ({"P": 60.0}, False)])
+def test_removal_goes_on_without_a_pod_that_outlives_its_grace_period_by_a_minute(
+    overdue: dict[str, float], *, waits: bool
+) -> None:
+    left = pod(f"{NAME}-0", "P")
+    left["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": NAME}]
+    children = replace(running(), statefulsets=[], pods=[left], overdue=overdue)
+    plan = plan_removal(OWNER, children)
+    assert (plan.release, [note.reason for note in plan.notes]) == (
+        ("", []) if waits else (FINALIZER, ["PodNotWaitedFor"])
+    )
+    assert bool(deleted_devices(plan)) is not waits
+    assert not is_removed(children)
+    assert is_removed(Children(pods=[left], overdue=overdue)) is not waits
+
+
+def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go() -> None:
+    children = replace(running(), statefulsets=[])
+    plan = plan_removal(OWNER, children, "staging")
+    assert plan.steps == [
+        Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
+        DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
+        Deletion(SECRET, children.secrets[0], unchanged=True),
+    ]
+    assert (plan.release, plan.requeue_after) == (FINALIZER, None)
+
+
+def test_the_way_out_names_the_secrets_that_know_a_device() -> None:
+    plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
+    assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
+    none = [plan_removal(OWNER, each) for each in (Children(), Children([service()], [], [secret(auth_key="unused")]))]
+    assert [(deleted_devices(each), each.release, each.way_out) for each in none] == [([], FINALIZER, "")] * 2
+
+
+def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
+    data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
+    found = secret(https_endpoint="no-https", **data)
+    pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
+    devices = [proxy_device(Children(secrets=[found], pods=each)) for each in pods]
+    assert [device and device.serves_no_https for device in devices] == [False, True]
+    assert proxy_device(Children()) is None
+
+
+DEVICE = Device("n1", "default-db.tail1234.ts.net", "default-db", tags=("tag:old",))
+TAILNET = TailnetView("staging", devices={"n1": DEVICE})
+FREE_NAME = FreeName("staging", OWNER, "default-db", ("tag:k8s",))
+SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
+
+
+def test_a_replica_without_a_secret_is_new_and_one_that_has_not_reported_is_left_alone() -> None:
+    children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
+    made = proxy_devices(replace(PROXY, replica_count=3), children, TAILNET, settings(take_over_names=True))
+    assert made == DevicePlan(before=[FREE_NAME], after=[SET_TAGS], findings=[])
+
+
+@pytest.mark.parametrize(("count", "prefix", "shares"), [(1, "", False), (2, "", True), (2, "default-db", False)])
+def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str, *, shares: bool) -> None:
+    proxy = replace(PROXY, replica_count=count, hostname_prefix=prefix)
+    hostname = proxy.replicas[0].hostname
+    numbered = replace(DEVICE, name=f"{hostname}-1.tail1234.ts.net", hostname=hostname, tags=("tag:k8s",))
+    view = TailnetView(devices={"n1": numbered})
+    made = proxy_devices(proxy, running(), view, settings(take_over_names=True))
+    assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
+
+
+def test_requests_for_devices_stand_before_and_after_what_needs_them() -> None:
+    devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
+    plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
+    pods = plain.steps.index(Child(children_of(plain)[-1]))
+    assert plan.steps == [*plain.steps[:pods], FREE_NAME, *plain.steps[pods:], SET_TAGS]
+
+
+AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
+
+
+def test_only_the_replica_whose_key_is_awaited_and_the_pods_wait_for_it() -> None:
+    several = replace(PROXY, replica_count=2)
+    whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
+    held = [each for each in whole.steps if each not in plan.steps]
+    assert [type(each) for each in held] == [Creation, Child]
+    assert [key_of(each).name for each in children_of(whole)[-2:]] == [f"{NAME}-1", NAME]
+    assert (len(plan.steps), plan.error) == (len(whole.steps) - 2, AWAITED.pending)
+
+
+def test_a_replica_that_awaits_another_key_keeps_its_secret_and_the_pods_change() -> None:
+    there = replace(running(), secrets=[*running().secrets, secret(f"{NAME}-1", auth_key="refused")])
+    renamed = replace(PROXY, replica_count=2, config=replace(CONFIG, hostname="other"))
+    plan = plan_proxy(renamed, there, SETTINGS, AWAITED)
+    assert [each.key.name for each in patches_of(plan)] == [f"{NAME}-0"]
+    assert children_of(plan)[-1]["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize(("fqdn", "reasons"), [("", ["TargetNotFound"]), ("default-db.tail1234.ts.net.", [])])
+def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn: str, reasons: list[str]) -> None:
+    restarted = {**pod(f"{NAME}-0", "P"), "status": {"containerStatuses": [{"restartCount": 1}]}}
+    children = Children(secrets=[secret(device_id="n1", device_fqdn=fqdn)], pods=[restarted])
+    view = TailnetView(destination=Destination("db.tail1234.ts.net"))
+    findings = proxy_devices(PROXY, children, view, SETTINGS).findings
+    assert [each.reason for each in findings] == reasons
+    assert all("tag:k8s" in each.message for each in findings)
+
+
+LOGGED_IN = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "device_ips": '["100.64.0.1", "fd7a::1"]'}
+OTHER = {**LOGGED_IN, "device_fqdn": "b.ts.net"}
+IPS = "100.64.0.1, fd7a::1"
+DEVICES = (("db.tail1234.ts.net", IPS),)
+ROUTER = replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24")))
+
+
+@pytest.mark.parametrize(
+    ("proxy", "states", "outline"),
+    [
+        (PROXY, [], Outline("default-db")),
+        (PROXY, [LOGGED_IN], Outline("default-db", "", DEVICES)),
+        (PROXY, [{**LOGGED_IN, "device_ips": ""}], Outline("default-db")),
+        (PROXY, [{**LOGGED_IN, "device_fqdn": ""}], Outline("default-db")),
+        (PROXY, [OTHER, LOGGED_IN], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (PROXY, [LOGGED_IN, OTHER], Outline("default-db", "", (("b.ts.net", IPS), *DEVICES))),
+        (replace(PROXY, replica_count=3), [], Outline("default-db")),
+        (replace(PROXY, hostname_prefix="r"), [], Outline("r-0")),
+        (replace(PROXY, hostname_prefix="r", replica_count=3), [], Outline("r-0..2")),
+        (replace(PROXY, hostname_prefix="r", replica_count=0), [], Outline("")),
+        (ROUTER, [], Outline("default-db", "10.0.0.0/8, 192.0.2.0/24")),
+    ],
+)
+def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(
+    proxy: Proxy, states: list[dict[str, str]], outline: Outline
+) -> None:
+    secrets = [secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)]
+    assert plan_proxy(proxy, Children(secrets=secrets), SETTINGS).outline == outline
+
+
+def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:
+    proxy = replace(PROXY, notes=[Note("Warning", "Ignored", "left out")])
+    asking = Children(secrets=[secret(device_id="n1", reissue_authkey="")])
+    plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))
+    assert [note.reason for note in plan.notes] == ["AuthKeyDelayed", "Ignored"]
+    assert plan.requeue_after == 20.0

@@ -1,0 +1,180 @@
+"""Whose children there are."""
+
+import pytest
+from tsoperator.api.objects import CONFIGMAP, CONNECTOR, DNSCONFIG, PROXYGROUP, SECRET, SERVICE, Key, Object
+from tsoperator.api.rules import child_name
+from tsoperator.runtime.ownership import (
+    Owner,
+    by_grouped_owner,
+    by_owner,
+    first,
+    in_the_way,
+    is_anothers,
+    is_child,
+    is_marked,
+    is_named_after,
+    owned_keys,
+    owner_of,
+    owner_reference,
+    parent_title,
+    within,
+)
+
+from tests.support.objects import deleting, obj
+
+LABELS = {
+    "tailscale.com/managed": "true",
+    "tailscale.com/parent-resource": "db",
+    "tailscale.com/parent-resource-ns": "default",
+    "tailscale.com/parent-resource-type": "svc",
+}
+OWNER = Owner("svc", Key("default", "db"))
+GROUP = Owner("proxygroup", Key("", "db"))
+
+
+def test_an_owners_labels_are_those_of_the_go_operator() -> None:
+    kind = {"tailscale.com/parent-resource-type": "proxygroup"}
+    in_group = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"} | kind
+    assert (OWNER.labels, GROUP.labels) == (LABELS, in_group)
+
+
+@pytest.mark.parametrize(
+    ("labels", "owner"),
+    [
+        (LABELS, OWNER),
+        ({**LABELS, "app": "x"}, OWNER),
+        ({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
+        ({**LABELS, "tailscale.com/parent-resource-type": "proxygroup"}, Owner("proxygroup", Key("", "db"))),
+        ({**LABELS, "tailscale.com/managed": "True"}, None),
+        ({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
+        ({**LABELS, "tailscale.com/parent-resource": ""}, None),
+        ({**LABELS, "tailscale.com/proxy-group": "group"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_child_is_found_by_its_owner(labels: dict[str, str] | None, owner: Owner | None) -> None:
+    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=labels)
+    assert owner_of(child) == owner
+    assert list(by_owner(child)) == ([str(owner)] if owner else [])
+
+
+def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
+    made = obj(SERVICE, Key("tailscale", "ts-db"), labels={**LABELS, "tailscale.com/proxy-group": "group"})
+    assert (list(by_owner(made)), list(by_grouped_owner(made))) == ([], [str(OWNER)])
+    assert list(by_grouped_owner(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS))) == []
+    assert is_child(made, "tailscale")
+    assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
+
+
+def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operators_namespace() -> None:
+    child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
+    assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
+    assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    assert (is_child(child, "tailscale"), is_child(foreign, "tailscale")) == (True, False)
+    assert list(within("tailscale", by_owner)(foreign)) == []
+    assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
+
+
+def test_of_several_children_the_oldest_that_stays_counts_and_of_one_age_the_first_by_name() -> None:
+    old, older, new = (
+        obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
+        for name, day in (("b", 2), ("c", 1), ("a", 3))
+    )
+    assert first([new, old, deleting(older)]) == old
+    assert first([new, deleting(older)]) == new
+    assert first([deleting(older)]) == deleting(older)
+    assert first([]) is None
+    one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
+    assert first([other, one]) == first([one, other]) == one
+
+
+@pytest.mark.parametrize(
+    ("metadata", "data"),
+    [
+        ({"annotations": {"tailscale.com/desired-digest": "d"}}, {}),
+        ({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}, {}),
+        ({"labels": {"tailscale.com/managed": "true"}}, {}),
+        ({"labels": {"tailscale.com/parent-resource": "other"}}, {}),
+        ({}, {"device_id": "bg=="}),
+        ({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
+    ],
+)
+def test_an_object_of_an_operator_or_a_proxy_is_known(metadata: Object, data: Object) -> None:
+    assert is_marked(obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": data} if data else {}, **metadata))
+
+
+def test_a_strangers_object_and_a_configmap_with_what_proxies_write_are_no_operators() -> None:
+    others = {"labels": {"app": "db"}, "annotations": {"a": "b"}}
+    assert not is_marked(obj(SECRET, Key("tailscale", "a")))
+    assert not is_marked(obj(SECRET, Key("tailscale", "a"), {"data": {"password": "eA=="}}, **others))
+    assert not is_marked(obj(CONFIGMAP, Key("tailscale", "a"), {"data": {"device_id": "n"}}))
+
+
+LONG = "x" * 63
+NAMES = {
+    "db": ["ts-db-x7k2p", "ts-db-x7k2p-0", "ts-db-x7k2p-12", "ts-db-x7k2p-metrics"],
+    "db-main": ["ts-db-main-x7k2p"],
+    LONG: [f"ts-{'x' * 43}-x7k2p", f"{child_name(LONG, 'uid')}-0"],
+    f"{'x' * 42}-{LONG}": [f"ts-{'x' * 42}--x7k2p"],
+    "a.b": ["ts-a-b-x7k2p-0", child_name("a.b", "uid")],
+}
+
+
+@pytest.mark.parametrize(("parent", "names"), NAMES.items())
+def test_a_child_is_named_after_its_parent(parent: str, names: list[str]) -> None:
+    others = ["ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db"] if parent == "db" else []
+    found = [is_named_after(obj(SECRET, Key("tailscale", name)), parent) for name in [*names, *others]]
+    assert found == [True] * len(names) + [False] * len(others)
+
+
+def test_children_are_controlled_by_the_dnsconfig() -> None:
+    parent = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "name": "ts-dns", "uid": "1234-UID"}
+    found = owner_reference(DNSCONFIG, "ts-dns", "1234-UID")
+    assert found == {**parent, "controller": True, "blockOwnerDeletion": True}
+
+
+METRICS = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "db"}
+BY_GROUP = owner_reference(PROXYGROUP, "db", "former")
+
+
+@pytest.mark.parametrize(
+    ("labels", "references", "anothers"),
+    [
+        (GROUP.labels, [BY_GROUP], False),
+        (GROUP.labels, [], False),
+        ({}, [], False),
+        (METRICS, [], False),
+        (LABELS, [BY_GROUP], False),
+        (LABELS, [{**BY_GROUP, "controller": False}], True),
+        (LABELS, [], True),
+        ({**METRICS, "ts_proxy_parent_name": "other"}, [], True),
+        (GROUP.labels, [owner_reference(PROXYGROUP, "other", "u")], True),
+        (GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
+    ],
+)
+def test_a_child_of_another_parent_belongs_to_it(
+    labels: dict[str, str], references: list[Object], *, anothers: bool
+) -> None:
+    found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=labels, ownerReferences=references)
+    assert is_anothers(found, GROUP) is anothers
+
+
+def test_an_object_in_the_way_is_named() -> None:
+    found = obj(SERVICE, Key("tailscale", "db-metrics"))
+    assert in_the_way(found).startswith("Service tailscale/db-metrics is in the way: it is not the operator's")
+    assert "make this object under another name" in in_the_way(found)
+
+
+@pytest.mark.parametrize(
+    ("owner", "named"),
+    [
+        (Owner("ingress", Key("default", "web")), "Ingress default/web"),
+        (Owner("connector", Key("", "router")), "Connector router"),
+        (Owner("proxygroup", Key("", "pg")), "ProxyGroup pg"),
+        (Owner("recorder", Key("", "r")), "recorder r"),
+    ],
+)
+def test_a_child_is_told_by_its_parent(owner: Owner, named: str) -> None:
+    assert parent_title({"kind": "Secret", "metadata": {"name": "x", "labels": owner.labels}}) == named
+    assert parent_title({"kind": "Secret", "metadata": {"namespace": "tailscale", "name": "x"}}) == "Secret tailscale/x"
