@@ -1,5 +1,6 @@
 """What the reconcilers of proxies share: the auth keys of a proxy, its tailnet, and what is forgotten with it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -165,7 +166,10 @@ async def test_only_an_orphan_that_our_finalizer_came_too_late_for_goes_at_once(
         assert (await proxies.remove_orphan(SERVICE, OWNER) == Result(ORPHANED_FOR)) is stays
 
 
-async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets: Tailnets, proxies: Proxies) -> None:
+@pytest.mark.parametrize("waits", [False, True], ids=["done", "waiting for a deletion"])
+async def test_news_of_devices_stays_until_it_is_told(
+    sim: ClusterSim, tailnets: Tailnets, proxies: Proxies, waits: bool
+) -> None:
     sim.control.scopes = {"auth_keys"}
     with suppress(Pending):
         await tailnets.carry_out(FreeName(OWN, OWNER, "db", ("tag:k8s",)))
@@ -173,7 +177,8 @@ async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets:
     with pytest.raises(Conflict):  # the parent isn't there, so it has no status
         await proxies.report(OWNER, PARENT, Plan(status={"conditions": []}), failed)
     assert proxies.tailnet(OWN, OWNER, NO_CHILDREN).news
-    await proxies.report(OWNER, PARENT, Plan(), failed)
+    with suppress(Pending):
+        await proxies.report(OWNER, PARENT, Plan(error=Pending(asyncio.Future()) if waits else None), failed)
     assert not proxies.tailnet(OWN, OWNER, NO_CHILDREN).news
 
 

@@ -117,6 +117,7 @@ async def test_another_question_has_no_verdicts_yet() -> None:
         found = prober.follow(other)
         assert found
         assert found.cluster == (Verdict("example.org", SERVER), Verdict("ts.net", SERVER))
+        assert prober.follow(QUESTION) is None
 
 
 @in_virtual_time
