@@ -106,7 +106,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config: Any = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["rights"] = [*map(list, USED)]
-    elif config.getoption("all_rights") and (found := [*complaints(USED)]):
+    elif config.getoption("all_rights") and not session.testsfailed and (found := [*complaints(USED)]):
         config.get_terminal_writer().line("\n" + "\n".join(found), red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
