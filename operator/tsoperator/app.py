@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
@@ -19,24 +19,24 @@ from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
-from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
+from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
-from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts import reconciler as mounts
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
-from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
-from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
+from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.reconcilers.service.egress import BY_DESTINATION
-from tsoperator.reconcilers.service.reconciler import ServiceReconciler
-from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
+from tsoperator.reconcilers.service.reconciler import services
+from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
+from tsoperator.reconcilers.unsupported.reconciler import unsupported_kind
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
@@ -44,6 +44,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
@@ -93,7 +94,7 @@ _GATHER = EnqueueTimes(
     {
         DNSRecordsReconciler.name: Gathering(0.02),
         EgressPodReconciler.name: Gathering(0.1),
-        ProxyGroupReconciler.name: Gathering(0.05, 0.5),
+        "proxygroup": Gathering(0.05, 0.5),
         mounts.MountsReconciler.name: Gathering(mounts.DELAY),
     }
 )
@@ -185,17 +186,20 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
     client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
+    kinds: list[Kind[Any]] = [
+        services(proxies, client),
+        ingresses(proxies, applier.now),
+        connectors(proxies),
+        proxyclasses(cache, node_ports),
+        proxygroups(proxies),
+        tailnet_kind(cache, tailnets, factory),
+        *map(unsupported_kind, UNSUPPORTED),
+    ]
     return [
-        ServiceReconciler(proxies, applier, client),
-        IngressReconciler(proxies, applier, now=applier.now),
-        ConnectorReconciler(proxies, applier),
-        ProxyClassReconciler(cache, applier, node_ports),
-        ProxyGroupReconciler(proxies, applier),
+        *(KindReconciler(kind, cache, applier) for kind in kinds),
         DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
-        TailnetReconciler(cache, applier, tailnets, factory),
-        *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
 
 

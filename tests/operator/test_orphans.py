@@ -3,16 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from clustersim.faults import Ban
 from clustersim.objects import RESOURCES
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, Resource, is_deleting, key_of, resource_of
-from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
-from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
-from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
-from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.proxy.orphan import ORPHANED_FOR
+from tsoperator.reconcilers.connector.reconciler import connectors
+from tsoperator.reconcilers.ingress.reconciler import ingresses
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.sources import sources
@@ -89,12 +92,9 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
         ):
             acting = applier(world.api, cache, tailnets)
             proxies = Proxies(cache, acting, tailnets, settings(), lambda: made.now)
-            reconcilers: list[Reconciler] = [
-                ServiceReconciler(proxies, acting, world.api),
-                IngressReconciler(proxies, acting),
-                ConnectorReconciler(proxies, acting),
-            ]
-            made.reconciler = next(each for each in reconcilers if each.name == parent["kind"].lower())
+            kinds: list[Kind[Any]] = [services(proxies, world.api), ingresses(proxies), connectors(proxies)]
+            kind = next(each for each in kinds if each.name == parent["kind"].lower())
+            made.reconciler = KindReconciler(kind, cache, acting)
             await cache.synced()
             yield made
 

@@ -3,10 +3,11 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Protocol, TypeVar
 
 from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import (
@@ -28,16 +29,19 @@ from tsoperator.api.objects import (
 )
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import ORPHANED_FOR, Orphan, plan_orphan
 from tsoperator.proxy.secret import BY_DEVICE, device_of
-from tsoperator.proxy.workload import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
-from tsoperator.runtime.apply import Applier, Failed
+from tsoperator.proxy.workload import Children, Proxy, is_removed, login_url, proxy_login
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
-from tsoperator.runtime.plan import Plan, Refusal
-from tsoperator.runtime.result import DONE, Pending, Result
+from tsoperator.runtime.plan import Decision, Plan, Question, Refusal
+from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet
+from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tailnet.zones import Suffixes
 from tsoperator.tsclient.errors import ControlError
 
@@ -45,8 +49,39 @@ log = logging.getLogger(__name__)
 
 _PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
 
-ORPHANED_FOR = 3600.0
-"""Seconds for which a proxy outlives a parent that vanished, because a restore from a backup may bring it back."""
+Observed = TypeVar("Observed", bound="HasChildren")
+Facts_contra = TypeVar("Facts_contra", bound="HasChildren", contravariant=True)
+
+
+class HasChildren(Protocol):
+    """The facts about a parent."""
+
+    @property
+    def children(self) -> Children:
+        """The objects that the proxy has."""
+        ...
+
+
+class Decides(Protocol[Facts_contra]):
+    """The decisions about one kind of parents; a module of pure functions has them."""
+
+    def owner(self, key: Key, /) -> Owner:
+        """Return the owner of the children of the parent named *key*."""
+        ...
+
+    def wanted(self, parent: Object, observed: Facts_contra, settings: Settings, /) -> Proxy | Plan:
+        """Return the proxy that *parent* should have, or the plan of a parent that is to have none."""
+        ...
+
+    def plan(
+        self, parent: Object, wanted: Proxy | Plan, observed: Facts_contra, settings: Settings, keys: Keys | Refusal, /
+    ) -> Plan:
+        """Return what *parent* needs whose *wanted* proxy has these *keys*."""
+        ...
+
+    def failed(self, observed: Facts_contra, parent: Object, refusal: Refusal, /) -> Plan:
+        """Return the plan that reports a refusal on *parent*."""
+        ...
 
 
 class Proxies:
@@ -145,13 +180,13 @@ class Proxies:
         """Return the ProxyClass called *name*, if it is there."""
         return self.cache.get(PROXYCLASS, Key("", name))
 
-    async def auth_keys(self, parent: Object, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
-        """Return the auth keys that a *wanted* proxy of *parent* needs, minting them if necessary, or why not.
+    async def auth_keys(self, parent: Object, question: tuple[Proxy, Children]) -> Keys | Refusal:
+        """Return the auth keys that a wanted proxy of *parent* needs, or why it can't have them.
 
-        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError.
+        The *question* is about that proxy and the children that are there. Keys are minted if necessary. Raises
+        KubeError.
         """
-        if isinstance(wanted, Plan):
-            return NO_KEYS
+        wanted, children = question
         login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
         try:
             if login.in_need:
@@ -164,22 +199,52 @@ class Proxies:
                 return refusal
             raise
 
-    async def report(self, owner: Owner, parent: Object, plan: Plan, failed: Failed) -> Result:
-        """Report what *plan* says of *parent* as `Applier.report` does; forget its *owner* if *plan* releases it."""
-        try:
-            result = await self._applier.report(parent, plan, failed)
-        except Pending:  # raised when all is reported
-            self._tailnets.news_told(owner)
-            raise
-        self._tailnets.news_told(owner)
-        if plan.release:
-            self.forget(owner)
-        return result
+    def kind(
+        self,
+        name: str,
+        resource: Resource,
+        watches: Mapping[Resource, Mapper],
+        look: Callable[[Object], Observed],
+        decides: Decides[Observed],
+        *,
+        gone: Callable[[Key], Plan] | None = None,
+        said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
+    ) -> Kind[Observed]:
+        """Return the kind called *name* of objects whose proxies need auth keys, and are removed with them.
+
+        *said* is called after each report. The other arguments are those of Kind.
+        """
+
+        def facts(obj: Object) -> Observed:
+            self.found(decides.owner(key_of(obj)))
+            return look(obj)
+
+        def decision(obj: Object, observed: Observed) -> Decision:
+            wanted = decides.wanted(obj, observed, self.settings)
+            then = partial(decides.plan, obj, wanted, observed, self.settings)
+            return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
+
+        def reported(obj: Object, observed: Observed, plan: Plan) -> None:
+            self.reported(decides.owner(key_of(obj)), plan)
+            said(obj, observed)
+
+        def orphan(key: Key) -> Plan:
+            return plan_orphan(self.orphan(resource, decides.owner(key)))
+
+        return Kind(
+            name, resource, watches, facts, decision, decides.failed, gone or orphan, self.auth_keys, reported=reported
+        )
 
     def found(self, owner: Owner) -> None:
         """Note that *owner* is there."""
         self._orphaned.pop(owner, None)
         self._left_behind.pop(owner, None)
+
+    def reported(self, owner: Owner, plan: Plan) -> None:
+        """Note that the parent says what there is to say, and forget its *owner* if *plan* releases it."""
+        self._tailnets.news_told(owner)
+        if plan.release:
+            self.forget(owner)
 
     def forget(self, owner: Owner) -> None:
         """Forget what is remembered for *owner*, which has no proxy any more."""
@@ -196,35 +261,26 @@ class Proxies:
         if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
             self._orphaned[Owner(owner_type, key_of(parent))] = -math.inf
 
-    async def remove_orphan(self, resource: Resource, owner: Owner) -> Result:
-        """Remove, step by step, the proxy of *owner*, a *resource* that vanished without waiting for our finalizer.
+    def orphan(self, resource: Resource, owner: Owner) -> Orphan:
+        """Return what is left of the proxy of *owner*, a *resource* that vanished without waiting for our finalizer.
 
         The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist without our seeing it.
-        Raises KubeError, ControlError, Pending.
         """
-        children = self.children(owner)
-        if is_removed(children):
+        # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
+        found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)
+        if is_removed(found.children):
             self.forget(owner)
-            return DONE
+            return found
         if not self.cache.sees(resource, owner.key.namespace):
             self._orphaned.pop(owner, None)
             self._warn_unseen(owner.key.namespace)
-            return Result(ORPHANED_FOR)
+            return replace(found, due=ORPHANED_FOR)
         now = self._clock()
         left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
-        if left > 0:
-            return Result(left)
-        why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
-        self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
-        # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
-        plan = plan_removal(owner, children, OWN if resource.namespaced else None)
-        try:
-            await self._applier.apply({}, replace(plan, notes=[]))
-        except UnknownTailnet as error:
-            raise UnknownTailnet(f"{error}; {plan.way_out}") from error
-        for note in plan.notes:
-            log.warning("%s %s: %s", resource.kind, owner.key, note.message)
-        return Result(plan.requeue_after)
+        if left <= 0:
+            why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
+            self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
+        return replace(found, due=left)
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""

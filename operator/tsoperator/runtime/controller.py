@@ -261,7 +261,8 @@ def _asked_wait(error: Exception) -> float:
 
 
 def _text(error: Exception) -> str:
-    """Return the type and the words of *error* in one line, or those of each error in a group."""
+    """Return the type, the words and the notes of *error* in one line, or those of each error in a group."""
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    words = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+    return " ".join(words.split())

@@ -1,8 +1,8 @@
 """A Plan: what is to be done about one object, as a value."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.runtime.ownership import Owner
@@ -186,6 +186,20 @@ class Plan:
     way_out: str = ""
     outline: Outline | None = None
     whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A decision that needs an answer of a control server first.
+
+    *subject* is the matter of the question, and *then* returns the plan that follows from the answer.
+    """
+
+    subject: Any
+    then: Callable[[Any], Plan]
+
+
+Decision = Plan | Question
 
 
 def earliest(*seconds: float | None) -> float | None:

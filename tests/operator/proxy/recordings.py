@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from tsoperator.api.objects import Object
-from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.workload import Children, Proxy
@@ -100,11 +99,10 @@ def connector_plan(made: dict[str, Object], found: Children | None = None, proxy
     routes = ["10.40.0.0/14", "192.168.0.0/24"]
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))
-    parsed = Connector.parse(obj)
     observed = connectors.Observed(found or _children(made), proxy_class, TAILNET)
-    wanted = connectors.wanted(obj, parsed, observed, SETTINGS)
+    wanted = connectors.wanted(obj, observed, SETTINGS)
     assert isinstance(wanted, Proxy)
-    return connectors.plan(obj, wanted, parsed, observed, SETTINGS)
+    return connectors.plan(obj, wanted, observed, SETTINGS)
 
 
 RECORDED_CLASS = {

@@ -64,9 +64,9 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
 
 
-def owner(name: str) -> Owner:
-    """Return the owner of the children of the Connector *name*, which has no namespace."""
-    return Owner(PARENT_CONNECTOR, Key("", name))
+def owner(key: Key) -> Owner:
+    """Return the owner of the children of the Connector named *key*."""
+    return Owner(PARENT_CONNECTOR, key)
 
 
 def class_name(obj: Object) -> str:
@@ -121,14 +121,15 @@ def _hostname(connector: Connector) -> str:
     return connector.spec.hostname or f"{connector.metadata.name}-connector"
 
 
-def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that the Connector *obj*, parsed as *connector*, should have.
+def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that the Connector *obj* should have.
 
     Return a plan instead if the Connector is being deleted, or if its proxy can't be made: then a running proxy stays
     as it is.
     """
     if is_deleting(obj):
         return plan_deletion(obj, observed)
+    connector = Connector.parse(obj)
     if isinstance(connector, Invalid):
         return _refused(obj, INVALID, f"this Connector is invalid: {connector.message}")
     if wrong := violations(connector):
@@ -140,7 +141,7 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
     chosen = _chosen_class(obj, observed.proxy_class)
     if isinstance(chosen, ClassProblem):
         return Plan(whole=False) if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
-    spec, name = connector.spec, connector.metadata.name
+    spec, own = connector.spec, owner(key_of(obj))
     config = ProxyConfig(
         hostname=_hostname(connector),
         server_url=observed.tailnet.login_url,
@@ -149,9 +150,9 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
         accept_routes=accepts_routes(chosen),
     )
     return Proxy(
-        owner=owner(name),
+        owner=own,
         parent_uid=connector.metadata.uid,
-        key=proxy_key(owner(name), connector.metadata.uid, observed.children, settings),
+        key=proxy_key(own, connector.metadata.uid, observed.children, settings),
         pod=connected_networks(),
         config=config,
         tags=spec.tags or settings.proxy_tags,
@@ -163,39 +164,24 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
 
 
 def plan(
-    obj: Object,
-    wanted: Proxy | Plan,
-    connector: Connector | Invalid,
-    observed: Observed,
-    settings: Settings,
-    keys: Keys | Refusal = NO_KEYS,
+    obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what the Connector *obj*, parsed as *connector*, needs.
-
-    *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas.
-    """
-    made = _planned(obj, wanted, connector, observed, settings, keys)
+    """Return what the Connector *obj* needs; *wanted* is what `wanted` returned, *keys* are those of the replicas."""
+    made = _planned(obj, wanted, observed, settings, keys)
     told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
-def _planned(
-    obj: Object,
-    wanted: Proxy | Plan,
-    connector: Connector | Invalid,
-    observed: Observed,
-    settings: Settings,
-    keys: Keys | Refusal,
-) -> Plan:
-    if isinstance(wanted, Plan) or isinstance(connector, Invalid):
-        return wanted if isinstance(wanted, Plan) else Plan()
+def _planned(obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+    if isinstance(wanted, Plan):
+        return wanted
     if isinstance(keys, Refusal):
-        return failed(obj, keys)
+        return failed(observed, obj, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
-    status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
+    status = _status(obj, replica_devices(wanted, observed.children))
     if problem := proxy_problem(wanted, observed.children, keys):
         status["conditions"] = _conditions(obj, False, CREATING, problem)
     complete = replace(made, status=status)
@@ -206,7 +192,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     """Return the next step of removing what was made for the Connector *obj*."""
     if holds_nothing(obj, observed.children):
         return Plan()
-    step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
+    step = plan_removal(owner(key_of(obj)), observed.children, observed.tailnet.name)
     if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):
         told = _refused(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
@@ -216,7 +202,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return replace(step, status={**_NO_STATUS, **(obj.get("status") or {}), "conditions": waits})
 
 
-def failed(obj: Object, refusal: Refusal) -> Plan:
+def failed(_observed: Observed, obj: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on the Connector *obj* why nothing could be made for it, and tries again."""
     return replace(_refused(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 
@@ -243,8 +229,9 @@ def _routes(spec: ConnectorSpec) -> Sequence[str]:
     return [*asked, *((spec.app_connector.routes or ()) if spec.app_connector else ())]
 
 
-def _status(obj: Object, spec: ConnectorSpec, devices: Sequence[ReportedDevice]) -> Object:
-    """Return the status of a Connector whose proxy is made; the printer columns need the zero values, too."""
+def _status(obj: Object, devices: Sequence[ReportedDevice]) -> Object:
+    """Return the status of a valid Connector whose proxy is made; the printer columns need the zero values, too."""
+    spec = Connector.model_validate(obj).spec
     shown = [{"hostname": each.fqdn} | ({"tailnetIPs": list(each.ips)} if each.ips else {}) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}
     return {

@@ -187,7 +187,7 @@ def plan(
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(ingress, keys)
+        return failed(observed, ingress, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
@@ -218,7 +218,7 @@ def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = (
     return replace(step, status=_status(ingress, None)) if ours else step
 
 
-def failed(_ingress: Object, refusal: Refusal) -> Plan:
+def failed(_observed: Observed, _ingress: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event why nothing could be made for an Ingress, and tries again."""
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 

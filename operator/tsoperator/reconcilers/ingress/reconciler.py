@@ -1,8 +1,8 @@
-"""Looks, decides, acts and reports for one Ingress at a time."""
+"""Looks at Ingresses."""
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from tsoperator.api.names import PARENT_INGRESS
@@ -19,7 +19,6 @@ from tsoperator.api.objects import (
     STATEFULSET,
     Key,
     Object,
-    Resource,
     key_of,
 )
 from tsoperator.dns.clusternames import names_ingresses
@@ -30,10 +29,9 @@ from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.runtime.apply import Applier, utc_now
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import first, is_child, owned_keys
-from tsoperator.runtime.result import Result
 from tsoperator.tailnet.tailnet import OWN
 
 log = logging.getLogger(__name__)
@@ -48,54 +46,50 @@ def by_backend(ingress: Object) -> Iterable[str]:
     return {f"{namespace}/{name}" for name in backend_names(ingress)}
 
 
-class IngressReconciler:
-    """Makes Ingresses of our class and their proxies right."""
+def ingresses(
+    proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
+) -> Kind[desired.Observed]:
+    """Return the kind of Ingresses: those of our class and their proxies are made right.
 
-    name = "ingress"
+    *now* is the wall clock, and *clock* a monotonic one.
+    """
+    view = _View(proxies, now, clock)
+    watches = {
+        INGRESS: lambda ingress: (key_of(ingress),),
+        **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), view.parent_keys),
+        SERVICE: view.keys_of_service,
+        PROXYCLASS: view.keys_of_class,
+        DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
+        DNSCONFIG: view.keys_of_dnsconfig,
+    }
+    return proxies.kind("ingress", INGRESS, watches, view.look, desired, said=view.said)
 
-    def __init__(
-        self,
-        proxies: Proxies,
-        applier: Applier,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
+
+class _View:
+    """Looks at Ingresses, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
         self._proxies = proxies
-        self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
         self._now = now
         self._missed = Missed(clock)
         self._class_warning = ""
         self._named = False  # as the DNSConfig said when it last changed
-        self.watches: Mapping[Resource, Mapper] = {
-            INGRESS: lambda ingress: (key_of(ingress),),
-            **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
-            SERVICE: self._keys_of_service,
-            PROXYCLASS: self._keys_of_class,
-            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
-            DNSCONFIG: self._keys_of_dnsconfig,
-        }
+        self._cache.listen(INGRESS, self._end)
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the Ingress named *key*."""
-        ingress, owner = self._cache.get(INGRESS, key), desired.owner(key)
-        if ingress is None:
-            self._missed.forget(key)
-            return await self._proxies.remove_orphan(INGRESS, owner)
-        observed = self._observe(ingress)  # look
-        wanted = desired.wanted(ingress, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(ingress, wanted, observed.children)  # (mint auth keys)
-        plan = desired.plan(ingress, wanted, observed, self._settings, keys)  # ... decide
-        stored = await self._applier.act(ingress, plan, desired.failed)  # act
-        result = await self._proxies.report(owner, stored, plan, desired.failed)  # report
+    def said(self, ingress: Object, observed: desired.Observed) -> None:
+        """Forget that the certificate was missing, now that the Ingress has said that it came."""
         if observed.certificate is None or observed.certificate.certificate.is_there:
-            self._missed.forget(key)  # now that the Ingress has said so
-        return result
+            self._missed.forget(key_of(ingress))
 
-    def _observe(self, ingress: Object) -> desired.Observed:
+    def _end(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is None:
+            self._missed.forget(key_of(old))
+
+    def look(self, ingress: Object) -> desired.Observed:
+        """Gather the facts about *ingress*."""
         key, owner = key_of(ingress), desired.owner(key_of(ingress))
-        self._proxies.found(owner)
         if desired.is_ours(ingress, self._settings):
             self._warn_of_class()
         services = {
@@ -142,14 +136,14 @@ class IngressReconciler:
             log.warning("%s", warning)
         self._class_warning = warning
 
-    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+    def keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to the Ingresses that name it."""
         if is_child(service, self._settings.namespace):
-            return self._parent_keys(service)
+            return self.parent_keys(service)
         backend = str(key_of(service))
         return [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]
 
-    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+    def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]
         return [
             key_of(ingress)
@@ -160,12 +154,12 @@ class IngressReconciler:
     def _names_ingresses(self) -> bool:
         return names_ingresses(self._cache.all(DNSCONFIG))
 
-    def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
+    def keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
         """Map a DNSConfig to all Ingresses if Pods are to reach them from now on, or no longer."""
         named, self._named = self._named, self._names_ingresses()
         if named == self._named:
             return ()
         return [key_of(each) for each in self._cache.all(INGRESS) if desired.is_ours(each, self._settings)]
 
-    def _parent_keys(self, child: Object) -> Iterable[Key]:
+    def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

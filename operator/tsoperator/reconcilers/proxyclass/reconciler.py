@@ -1,51 +1,39 @@
-"""Looks, decides, acts and reports for one ProxyClass at a time."""
+"""Looks at ProxyClasses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from tsoperator.api.objects import CRD, PROXYCLASS, SERVICEMONITOR, Key, Object, Resource, is_deleting, key_of
+from tsoperator.api.objects import CRD, PROXYCLASS, SERVICEMONITOR, Key, Object, is_deleting, key_of
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.reconcilers.proxyclass import desired, ports
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.plan import Plan, Refusal
 
 
-class ProxyClassReconciler:
-    """Says whether ProxyClasses can be used; other reconcilers make the proxies that use them."""
+def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[desired.Observed]:
+    """Return the kind of ProxyClasses: each says whether it can be used. Other kinds make the proxies that use it."""
 
-    name = "proxyclass"
-
-    def __init__(self, cache: Cache, applier: Applier, node_ports: NodePorts) -> None:
-        self._cache = cache
-        self._applier = applier
-        self._node_ports = node_ports
-        self.watches: Mapping[Resource, Mapper] = {PROXYCLASS: self._keys_of_class, CRD: self._keys_with_monitors}
-
-    async def reconcile(self, key: Key) -> Result:
-        """Tell the user whether the ProxyClass named *key* can be used."""
-        obj = self._cache.get(PROXYCLASS, key)
-        if obj is None:
-            return DONE
-        observed = self._observe()  # look
-        plan = desired.plan(obj, ProxyClass.parse(obj), observed)  # decide
-        stored = await self._applier.act(obj, plan, desired.failed)  # act
-        return await self._applier.report(stored, plan, desired.failed)  # report
-
-    def _observe(self) -> desired.Observed:
-        crd = self._cache.get(CRD, Key("", str(SERVICEMONITOR)))
+    def look(_obj: Object) -> desired.Observed:
+        crd = cache.get(CRD, Key("", str(SERVICEMONITOR)))
         serves_monitors = crd is not None and not is_deleting(crd)
-        return desired.Observed(
-            self._cache.all(PROXYCLASS), serves_monitors, self._node_ports.range, self._node_ports.asked
-        )
+        return desired.Observed(cache.all(PROXYCLASS), serves_monitors, node_ports.range, node_ports.asked)
 
-    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+    def plan(obj: Object, observed: desired.Observed) -> Plan:
+        return desired.plan(obj, ProxyClass.parse(obj), observed)
+
+    def refused(_observed: desired.Observed, obj: Object, refusal: Refusal) -> Plan:
+        return desired.failed(obj, refusal)
+
+    def keys_of_class(proxy_class: Object) -> Iterable[Key]:
         """Map a class to itself; a class with node ports also maps to all other such classes, as they may clash."""
         if not ports.ranges(ProxyClass.parse(proxy_class)):
             return [key_of(proxy_class)]
-        others = (key_of(obj) for obj in self._cache.all(PROXYCLASS) if ports.ranges(ProxyClass.parse(obj)))
+        others = (key_of(obj) for obj in cache.all(PROXYCLASS) if ports.ranges(ProxyClass.parse(obj)))
         return {key_of(proxy_class), *others}
 
-    def _keys_with_monitors(self, _crd: Object) -> Iterable[Key]:
-        return [key_of(obj) for obj in self._cache.all(PROXYCLASS) if desired.asks_for_monitors(obj)]
+    def keys_with_monitors(_crd: Object) -> Iterable[Key]:
+        return [key_of(obj) for obj in cache.all(PROXYCLASS) if desired.asks_for_monitors(obj)]
+
+    watches = {PROXYCLASS: keys_of_class, CRD: keys_with_monitors}
+    return Kind("proxyclass", PROXYCLASS, watches, look, plan, refused)

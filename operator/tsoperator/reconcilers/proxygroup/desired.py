@@ -44,7 +44,8 @@ from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
-from tsoperator.runtime.ownership import in_the_way, is_anothers
+from tsoperator.runtime import unsupported
+from tsoperator.runtime.ownership import Owner, in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
 from tsoperator.settings import Settings
 
@@ -99,6 +100,16 @@ def group_type(group: Object) -> str:
     return str(_spec(group).get("type"))
 
 
+def is_other(group: Object) -> bool:
+    """Tell whether nothing is done yet for a ProxyGroup of this type."""
+    return group_type(group) in OTHER_TYPES
+
+
+def owner(key: Key) -> Owner:
+    """Return the owner of the children of the ProxyGroup named *key*."""
+    return group_owner(key.name)
+
+
 def class_name(group: Object, settings: Settings) -> str:
     """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
     return _text(group, "proxyClass") or settings.proxy_class
@@ -139,6 +150,8 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     Return a plan instead if the group is being deleted, or if its proxies can't be made: then running proxies stay as
     they are.
     """
+    if is_other(group):
+        return unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {group_type(group)}")
     if is_deleting(group):
         return plan_deletion(group, observed)
     parsed = ProxyGroup.parse(group)
@@ -171,7 +184,7 @@ def plan(
 ) -> Plan:
     """Return what *group* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
     made = _planned(group, wanted, observed, settings, keys)
-    told = [] if is_deleting(group) else ignored(group, VOCABULARY)
+    told = [] if is_deleting(group) or is_other(group) else ignored(group, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
@@ -213,6 +226,8 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on *group* why something could not be done for it, and tries again."""
+    if is_other(group):
+        return unsupported.failed(group, refusal)
     reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
     problem = Problem(refusal.reason or reason, refusal.message)
     return replace(_told(group, observed, problem), error=refusal.error)

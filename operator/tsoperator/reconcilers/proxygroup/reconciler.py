@@ -1,9 +1,8 @@
-"""Looks, decides, acts and reports for one ProxyGroup at a time."""
+"""Looks at ProxyGroups."""
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX, PARENT_PROXYGROUP
+from tsoperator.api.names import CONFIG_SUFFIX, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -30,58 +29,42 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
-from tsoperator.runtime import unsupported
-from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.plan import Plan
 
 
-class ProxyGroupReconciler:
-    """Makes ProxyGroups and their proxies right, and alone writes their ConfigMaps."""
+def proxygroups(proxies: Proxies) -> Kind[desired.Observed]:
+    """Return the kind of ProxyGroups: they and their proxies are made right, and their ConfigMaps are written here."""
+    view = _View(proxies)
+    owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
+    watches = {
+        PROXYGROUP: lambda group: (key_of(group),),
+        **dict.fromkeys(owned, view.parent_keys),
+        SERVICE: view.keys_of_service,
+        PROXYCLASS: view.keys_of_class,
+        TAILNET: view.keys_of_tailnet,
+        NODE: view.keys_of_node,
+        DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
+    }
+    return proxies.kind("proxygroup", PROXYGROUP, watches, view.look, desired, gone=view.gone)
 
-    name = "proxygroup"
 
-    def __init__(self, proxies: Proxies, applier: Applier) -> None:
+class _View:
+    """Looks at ProxyGroups, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies) -> None:
         self._proxies = proxies
-        self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
-        owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
-        self.watches: Mapping[Resource, Mapper] = {
-            PROXYGROUP: lambda group: (key_of(group),),
-            **dict.fromkeys(owned, self._parent_keys),
-            SERVICE: self._keys_of_service,
-            PROXYCLASS: self._keys_of_class,
-            TAILNET: self._keys_of_tailnet,
-            NODE: self._keys_of_node,
-            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
-        }
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the ProxyGroup named *key*."""
-        group, owner = self._cache.get(PROXYGROUP, key), group_owner(key.name)
-        if group is None:
-            self._proxies.forget(owner)  # the garbage collector removes what it owned
-            return DONE
-        if desired.group_type(group) in desired.OTHER_TYPES:
-            return await self._do_nothing(group)
-        observed = self._observe(group)  # look
-        wanted = desired.wanted(group, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(group, wanted, observed.children)  # (mint auth keys)
-        plan = desired.plan(group, wanted, observed, self._settings, keys)  # ... decide
-        failed = partial(desired.failed, observed)
-        stored = await self._applier.act(group, plan, failed)  # act
-        return await self._proxies.report(owner, stored, plan, failed)  # report
+    def gone(self, key: Key) -> Plan:
+        """Forget the group named *key*. The garbage collector removes what it owned."""
+        self._proxies.forget(group_owner(key.name))
+        return Plan()
 
-    async def _do_nothing(self, group: Object) -> Result:
-        """Say that nothing is done for a group of this type."""
-        kind = f"ProxyGroup of type {desired.group_type(group)}"
-        plan = unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, kind)
-        stored = await self._applier.act(group, plan, unsupported.failed)
-        return await self._applier.report(stored, plan, unsupported.failed)
-
-    def _observe(self, group: Object) -> desired.Observed:
+    def look(self, group: Object) -> desired.Observed:
+        """Gather the facts about *group*."""
         name = key_of(group).name
         owner = group_owner(name)
         named = self._named(name, replica_count(group))
@@ -131,23 +114,23 @@ class ProxyGroupReconciler:
             overdue=self._proxies.overdue(pods),
         )
 
-    def _parent_keys(self, child: Object) -> Iterable[Key]:
+    def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
 
-    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+    def keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""
-        return [*self._parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
+        return [*self.parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
 
-    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+    def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         groups = self._cache.all(PROXYGROUP)
         return [key_of(each) for each in groups if desired.class_name(each, self._settings) == name]
 
-    def _keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+    def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
         return [key_of(each) for each in self._cache.all(PROXYGROUP) if desired.tailnet_name(each) == name]
 
-    def _keys_of_node(self, node: Object) -> Iterable[Key]:
+    def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}

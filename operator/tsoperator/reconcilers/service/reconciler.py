@@ -1,4 +1,4 @@
-"""Looks, decides, acts and reports for one Service at a time."""
+"""Looks at Services."""
 
 import asyncio
 import time
@@ -37,6 +37,8 @@ from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
@@ -46,26 +48,55 @@ from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Plan, earliest
-from tsoperator.runtime.result import Result
+from tsoperator.runtime.plan import Decision, Plan, Question, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
 
-class ServiceReconciler:
-    """Makes egress Services, exposed Services, their proxies, and what they have at ProxyGroups right."""
+def services(
+    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
+) -> Kind[desired.Observed]:
+    """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
+    view, settings = _View(proxies, client, clock), proxies.settings
 
-    name = "service"
+    def decision(service: Object, observed: desired.Observed) -> Decision:
+        wanted = desired.wanted(service, observed, settings)
 
-    def __init__(
-        self, proxies: Proxies, applier: Applier, client: KubeClient, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        def then(keys: Keys | Refusal) -> Plan:
+            made = desired.plan(service, wanted, observed, settings, keys)
+            return await_newcomers(made, observed.places, settings)
+
+        return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
+
+    def refused(_observed: desired.Observed, service: Object, refusal: Refusal) -> Plan:
+        return desired.failed(service, refusal)
+
+    def reported(service: Object, _observed: desired.Observed, plan: Plan) -> None:
+        proxies.reported(desired.owner(key_of(service)), plan)
+
+    return Kind(
+        "service",
+        SERVICE,
+        view.watches,
+        view.look,
+        decision,
+        refused,
+        view.gone,
+        proxies.auth_keys,
+        view.rewritten,
+        reported,
+    )
+
+
+class _View:
+    """Looks at Services, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies, client: KubeClient, clock: Callable[[], float]) -> None:
         self._proxies = proxies
-        self._applier = applier
         self._client = client
         self._clock = clock
         self._rewrites = Rewrites()
@@ -92,23 +123,14 @@ class ServiceReconciler:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the Service named *key*."""
-        service, owner = self._cache.get(SERVICE, key), desired.owner(key)
-        if service is None:
-            return await self._remove_orphan(owner)
-        observed = await self._observe(service)  # look
-        wanted = desired.wanted(service, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(service, wanted, observed.children)  # (mint auth keys)
-        plan = desired.plan(service, wanted, observed, self._settings, keys)  # ... decide
-        plan = await_newcomers(plan, observed.places, self._settings)
-        stored = await self._applier.act(service, plan, desired.failed)  # act
+    def rewritten(self, service: Object, observed: desired.Observed, plan: Plan) -> None:
+        """Remember that *plan* has pointed *service* at its proxy, if it has."""
         if desired.rewrites(plan, service):
             goal = _goal(service, self._leads_to(service, observed))
-            self._rewrites.rewritten(key, service["metadata"]["resourceVersion"], goal)
-        return await self._proxies.report(owner, stored, plan, desired.failed)  # report
+            self._rewrites.rewritten(key_of(service), service["metadata"]["resourceVersion"], goal)
 
-    async def _observe(self, service: Object) -> desired.Observed:
+    async def look(self, service: Object) -> desired.Observed:
+        """Gather the facts about *service*."""
         owner, mode = desired.owner(key_of(service)), mode_of(service, self._settings)
         if mode is Mode.GROUP:
             await self._read_places()
@@ -175,21 +197,23 @@ class ServiceReconciler:
         self._rewrites.remember_writer(key, who)
         return replace(reverts, who=who)
 
-    async def _remove_orphan(self, owner: Owner) -> Result:
-        """Remove what was made for a Service that vanished without waiting for our finalizer.
+    def gone(self, key: Key) -> Plan:
+        """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
 
         What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
         the Service may be there. Then its clients are led to the Pods that take the place of others.
         """
-        self._rewrites.forget(owner.key)
-        self._view.forget(owner.key)
-        self._timers.ages(owner.key, (), self._clock())
-        places, is_gone = self._view.made_for(owner), self._cache.sees(SERVICE, owner.key.namespace)
-        kept = Plan(steps=upkeep(places, self._settings))
-        plan = Plan(steps=removal(places)) if is_gone else await_newcomers(kept, places, self._settings)
-        await self._applier.apply({}, plan)
-        orphan = await self._proxies.remove_orphan(SERVICE, owner)
-        return Result(earliest(orphan.requeue_after, plan.requeue_after))
+        owner = desired.owner(key)
+        self._rewrites.forget(key)
+        self._view.forget(key)
+        self._timers.ages(key, (), self._clock())
+        places, proxy = self._view.made_for(owner), plan_orphan(self._proxies.orphan(SERVICE, owner))
+        if self._cache.sees(SERVICE, key.namespace):
+            there = Plan(steps=removal(places))
+        else:
+            there = await_newcomers(Plan(steps=upkeep(places, self._settings)), places, self._settings)
+        again = earliest(there.requeue_after, proxy.requeue_after)
+        return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]

@@ -1,7 +1,7 @@
-"""Looks, decides, acts and reports for one Tailnet at a time."""
+"""Looks at Tailnets, and registers the tailnets that can be used."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -16,7 +16,6 @@ from tsoperator.api.objects import (
     TAILNET,
     Key,
     Object,
-    Resource,
     is_deleting,
     key_of,
     uid,
@@ -29,12 +28,10 @@ from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.reconcilers.tailnet import desired
 from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
 from tsoperator.reconcilers.tailnet.probe import probe
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_OWNER, Owner
 from tsoperator.runtime.plan import Plan, Refusal
-from tsoperator.runtime.result import DONE, Result
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
@@ -69,57 +66,75 @@ class _Judged:
     credentials: ClientCredentials | None = None
 
 
-class TailnetReconciler:
-    """Makes Tailnets usable: registers a tailnet for each whose credentials work, and keeps it while it is used."""
+def tailnet_kind(
+    cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float] = time.monotonic
+) -> Kind[Observed]:
+    """Return the kind of Tailnets: a tailnet is registered for each whose credentials work, and kept while it is used.
 
-    name = "tailnet"
+    *clock* counts seconds and never goes back.
+    """
+    view = _View(cache, tailnets, factory, clock)
 
-    def __init__(
-        self,
-        cache: Cache,
-        applier: Applier,
-        tailnets: Tailnets,
-        factory: TailnetFactory,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """*clock* counts seconds and never goes back."""
+    watches = {
+        TAILNET: lambda tailnet: (key_of(tailnet),),
+        SECRET_METADATA: view.keys_of_secret,
+        **dict.fromkeys(USERS, view.keys_of_user),
+    }
+    return Kind(
+        "tailnet",
+        TAILNET,
+        watches,
+        view.look,
+        desired.plan,
+        view.refused,
+        view.gone,
+        acted=view.register,
+        reported=view.reported,
+    )
+
+
+class _View:
+    """Looks at Tailnets, tries their credentials, and registers the tailnets that can be used."""
+
+    def __init__(self, cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float]) -> None:
         self._cache = cache
-        self._applier = applier
         self._tailnets = tailnets
         self._factory = factory
         self._clock = clock
         self._judged: dict[str, _Judged] = {}
         self._proved: dict[str, _Basis] = {}  # what was last found good
-        self.watches: Mapping[Resource, Mapper] = {
-            TAILNET: lambda tailnet: (key_of(tailnet),),
-            SECRET_METADATA: self._keys_of_secret,
-            **dict.fromkeys(USERS, self._keys_of_user),
-        }
+        self._held: set[str] = set()  # those whose finalizer was on them after the last look
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the tailnet usable that the Tailnet named *key* describes."""
-        obj = self._cache.get(TAILNET, key)
-        if obj is None:
-            return self._forget(key.name)
-        observed = await self._observe(obj)  # look
-        plan = desired.plan(obj, observed)  # decide
-        stored = await self._applier.act(obj, plan, self._failed)  # act ...
-        self._register(key.name, desired.refusal(plan))  # (the finalizer is on it now)
-        result = await self._applier.report(stored, plan, desired.failed)  # report
-        return result if not plan.release else self._forget(key.name)
+    def gone(self, key: Key) -> Plan:
+        """Forget the Tailnet named *key*."""
+        self._forget(key.name)
+        return Plan()
 
-    def _failed(self, obj: Object, refusal: Refusal) -> Plan:
-        """Return the plan that says why the Tailnet *obj* can't be held, and tell so whoever waits for it."""
-        self._tailnets.refuse(key_of(obj).name, refusal.message)
+    def refused(self, _observed: Observed, obj: Object, refusal: Refusal) -> Plan:
+        """Return the plan that reports a refusal on the Tailnet *obj*; if it can't be held, newcomers are refused."""
+        if key_of(obj).name not in self._held:
+            self._tailnets.refuse(key_of(obj).name, refusal.message)
         return desired.failed(obj, refusal)
 
-    def _forget(self, name: str) -> Result:
+    def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
+        """Register the tailnet that *obj* describes, as *plan* says of it. The finalizer is on *obj* now."""
+        self._held.add(key_of(obj).name)
+        self._register(key_of(obj).name, desired.refusal(plan))
+
+    def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
+        """Forget the Tailnet *obj* if *plan* releases it."""
+        if plan.release:
+            self._forget(key_of(obj).name)
+
+    def _forget(self, name: str) -> None:
         self._judged.pop(name, None)
         self._proved.pop(name, None)
+        self._held.discard(name)
         self._tailnets.unregister(name)
-        return DONE
 
-    async def _observe(self, obj: Object) -> Observed:
+    async def look(self, obj: Object) -> Observed:
+        """Gather the facts about the Tailnet *obj*; its credentials are tried if that is due."""
+        self._held.discard(key_of(obj).name)
         found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
         if desired.is_idle(obj, users):
@@ -239,10 +254,10 @@ class TailnetReconciler:
                 if device.id and not is_known:
                     yield device.id, device.fqdn or device.id
 
-    def _keys_of_secret(self, metadata: Object) -> Iterable[Key]:
+    def keys_of_secret(self, metadata: Object) -> Iterable[Key]:
         name = key_of(metadata).name
         return [key_of(obj) for obj in self._cache.all(TAILNET) if desired.secret_name(obj) == name]
 
-    def _keys_of_user(self, _user: Object) -> Iterable[Key]:
+    def keys_of_user(self, _user: Object) -> Iterable[Key]:
         """Map an object that can name a Tailnet to those that wait for their objects to go."""
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]

@@ -1,31 +1,22 @@
-"""Looks, decides and reports for one object at a time, of a kind that this version does nothing for."""
+"""The kinds that this version does nothing for: their users are told so, instead of being left without an answer."""
 
-from collections.abc import Mapping
-
-from tsoperator.api.objects import Key, Resource, key_of
+from tsoperator.api.objects import Object, Resource, key_of
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 from tsoperator.runtime import unsupported
-from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.plan import Plan, Refusal
 
 
-class UnsupportedReconciler:
-    """Tells the users of one kind that nothing is done for it, instead of leaving them without an answer."""
+def unsupported_kind(resource: Resource) -> Kind[None]:
+    """Return the kind of *resource*, for whose objects nothing is done."""
 
-    def __init__(self, cache: Cache, applier: Applier, resource: Resource) -> None:
-        self.name = resource.kind.lower()
-        self._cache = cache
-        self._applier = applier
-        self._resource = resource
-        self.watches: Mapping[Resource, Mapper] = {resource: lambda obj: (key_of(obj),)}
+    def look(_obj: Object) -> None:
+        """Look at nothing else."""
 
-    async def reconcile(self, key: Key) -> Result:
-        """Tell the user of the object named *key* that nothing is done for it."""
-        obj = self._cache.get(self._resource, key)
-        if obj is None:
-            return DONE
-        plan = unsupported.plan_nothing(obj, CONDITIONS[self._resource])  # decide: there is nothing else to look at
-        stored = await self._applier.act(obj, plan, unsupported.failed)  # act
-        return await self._applier.report(stored, plan, unsupported.failed)  # report
+    def plan(obj: Object, _observed: None) -> Plan:
+        return unsupported.plan_nothing(obj, CONDITIONS[resource])
+
+    def refused(_observed: None, obj: Object, refusal: Refusal) -> Plan:
+        return unsupported.failed(obj, refusal)
+
+    return Kind(resource.kind.lower(), resource, {resource: lambda obj: (key_of(obj),)}, look, plan, refused)

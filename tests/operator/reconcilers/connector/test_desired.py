@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
-from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.findings import Effect, Finding
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -51,12 +50,11 @@ def parsed(obj: Object) -> Connector:
 
 
 def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    made = Connector.parse(obj)
-    return desired.plan(obj, desired.wanted(obj, made, observed, of), made, observed, of, keys)
+    return desired.plan(obj, desired.wanted(obj, observed, of), observed, of, keys)
 
 
 def proxy(spec: Object, observed: Observed = NOTHING) -> Proxy:
-    made = desired.wanted(live_connector(spec), parsed(live_connector(spec)), observed, SETTINGS)
+    made = desired.wanted(live_connector(spec), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -228,10 +226,8 @@ def test_an_exit_node_may_say_a_default_route_itself() -> None:
 
 
 def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() -> None:
-    made = desired.wanted(live_connector(), Invalid("words"), NOTHING, SETTINGS)
-    assert isinstance(made, Plan)
-    assert (ready(made)[2], without_conditions(made)) == ("this Connector is invalid: words", ZEROS)
-    assert desired.plan(live_connector(), made, Invalid("words"), NOTHING, SETTINGS) == made
+    made = plan(live_connector({"replicas": "many"}))
+    assert (ready(made)[2][:28], without_conditions(made)) == ("this Connector is invalid: s", ZEROS)
 
 
 def plan_with_class(found: Object | None = None) -> Plan:
@@ -287,7 +283,7 @@ def test_a_tailnet_that_cannot_be_used_is_told() -> None:
 
 def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
-    made = desired.wanted(live_connector(EXIT), parsed(live_connector(EXIT)), observed, SETTINGS)
+    made = desired.wanted(live_connector(EXIT), observed, SETTINGS)
     assert isinstance(made, Proxy)
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
@@ -344,7 +340,7 @@ FIELDS = {
 def test_every_connector_has_a_plan(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
     made = Connector.parse(obj)
-    if isinstance(made, Connector) and isinstance(desired.wanted(obj, made, NOTHING, SETTINGS), Proxy):
+    if isinstance(made, Connector) and isinstance(desired.wanted(obj, NOTHING, SETTINGS), Proxy):
         assert len(children_of(plan(obj))) == 2 + made.spec.replicas
     assert plan(deleting(obj)).release == FINALIZER
 

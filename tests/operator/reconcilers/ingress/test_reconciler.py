@@ -15,9 +15,11 @@ from tsoperator.api.names import INGRESS_CONTROLLER
 from tsoperator.api.objects import INGRESS, INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.ingress.certificate import PATIENCE
-from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import KindReconciler
+from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 
@@ -184,7 +186,7 @@ class Ground:
 
     sim: ClusterSim
     cache: Cache
-    reconciler: IngressReconciler
+    reconciler: Reconciler
     clock: Clock
 
     async def reconcile(self, after: float = 0.0) -> float | None:
@@ -225,7 +227,8 @@ async def new_ground(*bans: Ban) -> AsyncIterator[Ground]:
         running_tailnets(tailnet, client, cache, settings()) as tailnets,
     ):
         acting, clock = applier(client, cache, tailnets), Clock()
-        reconciler = IngressReconciler(Proxies(cache, acting, tailnets, settings()), acting, clock=clock)
+        kind = ingresses(Proxies(cache, acting, tailnets, settings()), clock=clock)
+        reconciler = KindReconciler(kind, cache, acting)
         sim.store.create(kinds.SERVICE, backend())
         sim.store.create(kinds.INGRESS, ingress())
         for ban in bans:

@@ -26,8 +26,10 @@ from tsoperator.api.objects import (
 from tsoperator.group.egress import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import KindReconciler
+from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.ownership import owner_reference
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import device_object
@@ -260,7 +262,7 @@ class Hand(NamedTuple):
 
     client: KubeClient
     cache: Cache
-    reconciler: ProxyGroupReconciler
+    reconciler: Reconciler
 
 
 @asynccontextmanager
@@ -276,7 +278,8 @@ async def by_hand(*there: Object) -> AsyncIterator[Hand]:
         acting = applier(client, cache, tailnets)
         async with running(cache.follow(client)):
             await cache.synced()
-            yield Hand(client, cache, ProxyGroupReconciler(Proxies(cache, acting, tailnets, settings()), acting))
+            kind = proxygroups(Proxies(cache, acting, tailnets, settings()))
+            yield Hand(client, cache, KindReconciler(kind, cache, acting))
 
 
 async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -> None:

@@ -29,9 +29,10 @@ from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
+from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import Pace
@@ -81,7 +82,7 @@ async def running_services(world: World, pace: Pace | None = None, **changes: An
         suffixes = KnownSuffixes(cache, tailnets)
         proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.wanted)
         reconcilers: list[Reconciler] = [
-            ServiceReconciler(proxies, acting, client),
+            KindReconciler(services(proxies, client), cache, acting),
             DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.wanted),
         ]
         metrics = ControllerMetrics(CollectorRegistry())

@@ -29,9 +29,10 @@ from tsoperator.api.objects import (
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied
 from tsoperator.proxy.secret import by_device
-from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
+from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import DONE
 from tsoperator.sources import sources
@@ -74,7 +75,8 @@ class Ground:
         self.tailnets = Tailnets([], lambda name: True)
         factory = TailnetFactory(connect, self.client, self.cache, EventRecorder(self.client), settings())
         acting = applier(self.client, self.cache, self.tailnets)
-        self.reconciler = TailnetReconciler(self.cache, acting, self.tailnets, factory, self.clock)
+        kind = tailnet_kind(self.cache, self.tailnets, factory, self.clock)
+        self.reconciler = KindReconciler(kind, self.cache, acting)
 
     async def reason_after(self, seconds: float = 0) -> str:
         """Return the reason of the condition after a reconcile so many seconds later."""

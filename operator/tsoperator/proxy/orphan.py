@@ -1,0 +1,33 @@
+"""The proxy of a parent that vanished without waiting for our finalizer."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.proxy.workload import Children, is_removed, plan_removal
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Plan
+
+ORPHANED_FOR: Final = 3600.0
+"""Seconds for which a proxy outlives a parent that vanished, because a restore from a backup may bring it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """The *children* that an *owner* left behind when it vanished.
+
+    They may go in *due* seconds, as somebody may restore the owner until then. *tailnet* is that of plan_removal.
+    """
+
+    owner: Owner
+    children: Children
+    due: float = 0.0
+    tailnet: str | None = None
+
+
+def plan_orphan(orphan: Orphan) -> Plan:
+    """Return the next step of removing the proxy of an owner that is gone."""
+    if is_removed(orphan.children):
+        return Plan()
+    if orphan.due > 0:
+        return Plan(requeue_after=orphan.due)
+    return plan_removal(orphan.owner, orphan.children, orphan.tailnet)
