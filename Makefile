@@ -19,7 +19,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 test: .venv/.dev ## Run the tests: three minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(or $(ARGS),--all-rights)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) -m thorough $(ARGS)

@@ -51,6 +51,7 @@ from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.apply import utc_now
 from tsoperator.settings import Settings
 
+from tests.support.chartrights import USED
 from tests.support.cluster import kube_client
 from tests.support.objects import texts
 from tests.support.rbac import operators_rights
@@ -431,6 +432,7 @@ async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
             sim.health_proxy_url,
             simulation=sim,
         )
+    USED.update(sim.rights.used)
     assert not sim.rights.denied
 
 

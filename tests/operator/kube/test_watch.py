@@ -322,6 +322,7 @@ FOLLOWED = {
         ["Listed", "Changed a"] * 2,
     ),
     "a failure resumes the watch": (Script([ADDED, FAILURE], [], current="5"), ["1", "5"], ["Listed", "Changed a"]),
+    "a version that is no number": (Script([ADDED, FAILURE], [], current="a"), ["1", "5"], ["Listed", "Changed a"]),
 } | {
     f"a version that goes back is listed again, by {last['type']}": (
         Script([ADDED, last], [], current="4"),

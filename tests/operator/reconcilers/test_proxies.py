@@ -150,6 +150,28 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
     assert waits == [ORPHANED_FOR] * 3
 
 
+LAST_STATES = {
+    "held too late": (True, False, False),
+    "not held": (False, False, True),
+    "held, and somebody took our finalizer off": (True, True, True),
+}
+
+
+@pytest.mark.parametrize(("is_held", "is_deleted", "stays"), LAST_STATES.values(), ids=LAST_STATES)
+async def test_only_an_orphan_that_our_finalizer_came_too_late_for_goes_at_once(
+    sim: ClusterSim, client: KubeClient, proxies: Proxies, is_held: bool, is_deleted: bool, stays: bool
+) -> None:
+    sim.store.create(kinds.SECRET, whole_secret("ts-db-0", {}, OWNER.labels))
+    sim.store.create(kinds.SERVICE, HELD if is_held else PARENT)
+    async with running(proxies.cache.follow(client)):
+        await proxies.cache.synced()
+        if is_deleted:
+            sim.store.delete(kinds.SERVICE, *OWNER.key)
+        sim.store.disown(kinds.SERVICE, *OWNER.key)
+        await until(lambda: proxies.cache.get(SERVICE, OWNER.key) is None)
+        assert (proxies.orphan(SERVICE, OWNER).due == ORPHANED_FOR) is stays
+
+
 async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets: Tailnets, proxies: Proxies) -> None:
     sim.control.scopes = {"auth_keys"}
     with suppress(Pending):

@@ -438,12 +438,14 @@ async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: Ku
     assert sorted(notes.changes, key=str) == [("x", None), (None, "x"), (None, "x"), (None, "y")]
 
 
+@pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
 async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
-    sim: ClusterSim, client: KubeClient
+    sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
-    sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": {"team": "y"}}})
+    sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": change}})
     cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
-    assert (found(cache, "x"), found(cache, "y")) == ([], ["a"])
+    assert cache.get(CONFIGMAP, A) == sim.store.get(kinds.CONFIGMAP, *A)
+    assert (found(cache, "x"), found(cache, "y")) == (([], ["a"]) if change.get("team") else (["a"], []))

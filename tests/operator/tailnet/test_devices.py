@@ -71,6 +71,7 @@ async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Con
     await devices.refresh()
     assert devices.at("db.tail9999.ts.net") is not None
     assert devices.at("db") is None
+    assert not devices.has("n7")
     assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 

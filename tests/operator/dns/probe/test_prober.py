@@ -117,6 +117,7 @@ async def test_another_question_has_no_verdicts_yet() -> None:
         found = prober.follow(other)
         assert found
         assert found.cluster == (ServerVerdict("example.org", SERVER), ServerVerdict("ts.net", SERVER))
+        assert prober.follow(QUESTION) is None
 
 
 @in_virtual_time

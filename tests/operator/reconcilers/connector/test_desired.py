@@ -53,8 +53,8 @@ def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KE
     return desired.plan(obj, desired.wanted(obj, observed, of), observed, of, keys)
 
 
-def proxy(spec: Object) -> Proxy:
-    made = desired.wanted(live_connector(spec), NOTHING, SETTINGS)
+def proxy(spec: Object, observed: Observed = NOTHING) -> Proxy:
+    made = desired.wanted(live_connector(spec), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -250,6 +250,12 @@ def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> 
     assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
     changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
     assert plan_with_class(changing) == Plan(whole=False)
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_the_proxies_accept_routes_if_their_class_says_so(accepts: bool) -> None:
+    class_ = live_proxy_class("prod", {"tailscale": {"acceptRoutes": accepts}}, ready=True)
+    assert proxy({**EXIT, "proxyClass": "prod"}, Observed(Children(), class_)).config.accept_routes is accepts
 
 
 def test_a_connector_has_no_default_class() -> None:

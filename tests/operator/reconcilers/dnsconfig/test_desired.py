@@ -10,10 +10,11 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.dns.cluster.results import DNSObjects
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.nameserver import nameserver_labels
 from tsoperator.dns.probe.answers import ServerVerdict
-from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig import clusterdns, desired
+from tsoperator.reconcilers.dnsconfig.clusterdns import OVERWRITTEN
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.runtime.ownership import owner_reference
 from tsoperator.runtime.plan import Note, Plan, Refusal
@@ -473,6 +474,14 @@ def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
     assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
     alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
     assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
+
+
+@pytest.mark.parametrize("result", [None, Obstacle(OVERWRITTEN, "eks undoes it")], ids=["rarely", "often"])
+def test_a_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
+    going = deleting(held(live_dnsconfig()))
+    waiting = clusterdns.ClusterDNSPlan(result=result, overwritten="eks undoes it", again=7, is_held=True)
+    made = desired.plan(going, DNSConfig.parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
+    assert (made.release, made.requeue_after) == ("", 7)
 
 
 def test_what_the_clusters_dns_reads_is_looked_at_again_while_it_may_not_be_seen() -> None:
