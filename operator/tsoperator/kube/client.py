@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import POD, SERVICEACCOUNT, Key, Object, Resource, key_of
+from tsoperator.kube.config import pod_in_claims
 from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
 
 log = logging.getLogger(__name__)
@@ -260,6 +261,17 @@ class KubeClient:
         if not isinstance(status, dict):
             raise KubeError(f"POST {path}: not an API server's answer (no status)")
         return status
+
+    async def pod_of_token(self) -> str:
+        """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token.
+
+        The API server refuses a token that is bound to a Pod once that Pod is gone.
+        """
+        configuration = self._configuration
+        if configuration.cert_file:  # the API server prefers our certificate
+            return ""
+        token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        return pod_in_claims(token or "")
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
         accept = _METADATA_LIST if resource.metadata_only else _JSON

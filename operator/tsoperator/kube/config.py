@@ -1,5 +1,7 @@
 """Loads the address of the API server and our credentials, from a kubeconfig or the Pod's ServiceAccount."""
 
+import base64
+import json
 import os
 from pathlib import Path
 from typing import Final
@@ -47,6 +49,17 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
 def is_in_cluster(kubeconfig: str) -> bool:
     """Tell whether this process runs in a Pod of the cluster that it talks to; *kubeconfig* is empty then."""
     return not kubeconfig and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def pod_in_claims(token: str) -> str:
+    """Return the UID of the Pod that a ServiceAccount's *token* is bound to; empty if it is bound to none."""
+    try:
+        _, claims, _ = token.split(".")
+        return str(
+            json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["kubernetes.io"]["pod"]["uid"]
+        )
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _proxy_from_environment(url: str) -> str | None:
