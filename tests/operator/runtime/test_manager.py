@@ -22,7 +22,7 @@ from tests.support.cluster import kube_client, running, serving, until
 
 LEASE = Key("tailscale", "operator")
 DEVICE = Resource("", "", "devices", "Device")  # a kind that no API server has
-TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05)
+TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05, gone=1)
 
 
 def by_name(obj: Object) -> Iterable[Key]:
