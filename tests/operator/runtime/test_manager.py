@@ -192,6 +192,29 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
         await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
 
 
+class Looking(LeaderElector):
+    """Says when it looks who leads."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(client, LEASE, "a", TIMING)
+        self.looked = asyncio.Event()
+
+    async def look(self) -> None:
+        await super().look()
+        self.looked.set()
+
+
+async def test_a_process_looks_who_leads_before_it_is_ready_to(sim: ClusterSim, client: KubeClient) -> None:
+    elector = Looking(client)
+
+    async def before() -> None:
+        await elector.looked.wait()
+        assert holder(sim) == ""
+
+    async with running(new_manager(Noting()).run(client, elector, before)):
+        await until(lambda: holder(sim) == "a")
+
+
 async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeClient) -> None:
     mapped: list[Key] = []
     seen: list[int] = []
