@@ -153,16 +153,15 @@ class Manager:
         has ended. While it leads, the programs *beside* run as well as the reconcilers.
         """
         lead = partial(self._lead, beside)
+        if elector is not None:
+            await elector.look()  # before the lists, which take long where there is much
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._cache.follow(client, Pace(rest=self._rest)), name="watches")
-            looking = tasks.create_task(elector.look(), name="look at the Lease") if elector is not None else None
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
                 gc.freeze()  # objects of the cluster have no cycles: a search among 10,000 holds the loop for a second
                 if before is not None:
                     await before()
-                if looking is not None:
-                    await looking
                 if elector is None:
                     log.info("leading: without a Lease, so no other process may")
                     await lead()
