@@ -44,6 +44,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.holder import OwnPod
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
@@ -159,7 +160,7 @@ async def run(
             _log_start(settings, address)
             await manager.run(
                 client,
-                _elector(client, settings) if settings.leader_election else None,
+                await _elector(client, settings) if settings.leader_election else None,
                 before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
                 if settings.pod_name
                 else None,
@@ -279,9 +280,10 @@ def _credentials(settings: Settings) -> ClientCredentials:
     return CredentialFiles(settings.client_id_file, settings.client_secret_file)
 
 
-def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
+async def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
     identity = f"{settings.pod_name or socket.gethostname()}_{uuid.uuid4()}"
-    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity)
+    place = OwnPod(settings.pod_name, await client.pod_of_token()) if settings.pod_name else None
+    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity, place=place)
 
 
 def _unsynced(cache: Cache) -> str:

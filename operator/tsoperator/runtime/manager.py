@@ -153,6 +153,8 @@ class Manager:
         has ended. While it leads, the programs *beside* run as well as the reconcilers.
         """
         lead = partial(self._lead, beside)
+        if elector is not None:
+            await elector.look()  # before the lists, which take long where there is much
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._cache.follow(client, WatchPace(rest=self._rest)), name="watches")
             try:
