@@ -19,7 +19,7 @@ WORKERS := 3
 unexport PYTHONDONTWRITEBYTECODE
 
 test: .venv/.dev ## Run the tests: three minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(or $(ARGS),--all-rights)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) -m thorough $(ARGS)
@@ -67,7 +67,7 @@ bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root,
 
 bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; half an hour)
 	TESTBED_WORK=$(WORK)-bench \
-	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
+	$(BIN)/python -m tests.e2e.benchground --repeat 2 --results loadtest/results $(ARGS)
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops with FUZZ_PACKETS (50 million), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clustersim.rbac import Right
 from hypothesis import settings
 
+from tests.support.chartrights import USED, complaints
 from tests.support.cluster import client, sim
 from tests.support.operator import World, new_world
 from tests.support.patient import PatientLoop
@@ -43,6 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-api", action="append", default=[], type=Path, metavar="KUBECONFIG", help=words)
     words = f"of the tests marked `full`, run those in the share, one of {SHARES}, that this commit chooses"
     parser.addoption("--sample-of-full", metavar="COMMIT", help=words)
+    words = "fail if the loop tests, which must all run, use a right of the chart less, or more, than is listed"
+    parser.addoption("--all-rights", action="store_true", help=words)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -89,6 +93,22 @@ def pytest_collection_finish() -> None:
     """Collect garbage from now on, but never look again at what is here already."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collect the rights that the tests of a worker of -n have used."""
+    USED.update(Right(*each) for each in getattr(node, "workeroutput", {}).get("rights", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the first process which rights were used; there, compare them with those of the chart."""
+    config: Any = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["rights"] = [*map(list, USED)]
+    elif config.getoption("all_rights") and not session.testsfailed and (found := [*complaints(USED)]):
+        config.get_terminal_writer().line("\n" + "\n".join(found), red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,10 +1,13 @@
 """The tree is as the tools and the standard library need it."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +22,16 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HATCH = PYPROJECT["tool"]["hatch"]["build"]
 PACKAGES: list[str] = HATCH["targets"]["wheel"]["packages"]
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+OPERATOR = ROOT / "operator" / "tsoperator"
+OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in MODULES if OPERATOR in path.parents}
+"""The texts of the operator's modules by their paths."""
+MOST_LINES = 450
+LONGER = {"proxy/workload.py"}
+ONE_A_KIND = {"Ask", "Observed"}
+"""The classes that a reconciler may have under the same name as others: what a user wants, and the facts."""
+NAME_KINDS = {"app.py", "sources.py"}
+"""The modules that may import from the folder of a kind."""
 
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
@@ -42,6 +55,32 @@ def test_no_module_is_named_like_one_of_the_standard_library() -> None:
 
 def test_no_module_imports_relatively() -> None:
     assert not [path for path in MODULES if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
+
+
+def test_a_public_name_stands_for_one_class_of_the_operator() -> None:
+    nodes = (node for text in OPERATORS.values() for node in ast.walk(ast.parse(text)))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    assert {name for name, count in names.items() if count > 1} <= ONE_A_KIND
+
+
+def test_a_module_of_the_operator_is_read_in_one_sitting() -> None:
+    assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} <= LONGER
+
+
+def test_only_the_app_imports_from_the_folder_of_a_kind() -> None:
+    kinds = {f"tsoperator.reconcilers.{each.parent.name}." for each in OPERATOR.glob("reconcilers/*/__init__.py")}
+    imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path not in NAME_KINDS}
+    for kind in kinds:
+        users = {path for path, names in imported.items() if any(f"{name}.".startswith(kind) for name in names)}
+        assert not [path for path in users if not f"tsoperator/{path}".replace("/", ".").startswith(kind)]
+
+
+def imports(text: str) -> Iterator[str]:
+    """Yield the whole names that a module imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            where = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            yield from (f"{where}{each.name}" for each in node.names)
 
 
 def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> None:

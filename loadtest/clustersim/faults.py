@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from clustersim.errors import ApiError
 from clustersim.history import Subscription
 from clustersim.kinds import Target
-from clustersim.objects import Object
+from clustersim.objects import Object, Resource
 from clustersim.rbac import denied
 from clustersim.store import Store
 from clustersim.traffic import MUTATING
@@ -78,9 +78,12 @@ class Faults:
         for watch in self.watches:
             watch.close()
 
-    def silence_watches(self) -> None:
-        """Let the watches that are open now tell nothing more; whoever resumes one after `drop_watches` hears it."""
-        self.silent |= self.watches
+    def silence_watches(self, *resources: Resource) -> None:
+        """Let the watches of *resources*, by default all, that are open now tell nothing more.
+
+        Whoever resumes one after `drop_watches` hears it.
+        """
+        self.silent |= {each for each in self.watches if not resources or any(map(each.wants, resources))}
 
     def expire_history(self) -> None:
         """Forget the past and end every watch: to resume one is a 410."""

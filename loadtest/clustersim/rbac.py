@@ -1,8 +1,8 @@
 """Decides by the rules of Roles and ClusterRoles what a user may do."""
 
 import json
-from collections import defaultdict
 from itertools import product
+from typing import NamedTuple
 
 from clustersim.errors import ApiError, forbidden
 from clustersim.kinds import Target
@@ -11,14 +11,27 @@ from clustersim.objects import Object, namespace_of
 USER = "clustersim"
 """The user of the kubeconfig, whose token is the same word."""
 
-_ALL = ""  # in place of the name of an object
+
+class Right(NamedTuple):
+    """One verb on one resource, which may be a subresource, in a namespace, or everywhere if that is empty.
+
+    If *name* isn't empty, it is the right for the object of that name alone.
+    """
+
+    namespace: str
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
 
 
 class Rights:
     """The rights of `USER`, who may do everything as long as it has no role."""
 
     def __init__(self) -> None:
-        self._names: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+        self.granted: set[Right] = set()
+        self.used: set[Right] = set()
+        """The rights that let a request through."""
         self.denied: list[str] = []
         """What the user asked for and had no right to, in the API server's words."""
 
@@ -26,19 +39,20 @@ class Rights:
         """Give the rights of a Role in its namespace, those of a ClusterRole everywhere; wildcards have no effect."""
         for role in roles:
             for rule in role["rules"]:
-                names = rule.get("resourceNames") or (_ALL,)
-                for right in product(rule["apiGroups"], rule["resources"], rule["verbs"]):
-                    self._names[namespace_of(role), *right].update(names)
+                names = rule.get("resourceNames") or [""]
+                for right in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
+                    self.granted.add(Right(namespace_of(role), *right))
 
     def authorize(self, target: Target, verb: str) -> None:
         """Raise the 403 ApiError that a request of the user is answered with, if no rule allows it."""
-        if not self._names:
+        if not self.granted:
             return
         group, resource = target.resource.group, _resource(target)
-        for namespace in {"", target.namespace}:
-            names = self._names.get((namespace, group, resource, verb), ())
-            if _ALL in names or target.name in names:
-                return
+        places = product(("", target.namespace), ("", target.name))
+        needed = {Right(namespace, group, resource, verb, name) for namespace, name in places}
+        if allowed := self.granted & needed:
+            self.used |= allowed
+            return
         refusal = denied(target, verb)
         self.denied.append(refusal.message)
         raise refusal

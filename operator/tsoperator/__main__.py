@@ -18,11 +18,11 @@ from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
 from tsoperator.runtime.logs import start_logging
 from tsoperator.settings import InvalidSetting, Settings, read_settings
-from tsoperator.variables import described
+from tsoperator.variables import help_lines
 
 _EPILOG = f"""\
 environment (an empty variable counts as unset):
-{described()}
+{help_lines()}
 
 Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. HTTP_PROXY counts only outside of
 the cluster, for the health checks of ProxyGroups. The TLS library trusts the certificates in SSL_CERT_FILE.

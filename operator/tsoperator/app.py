@@ -22,8 +22,8 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
-from tsoperator.reconcilers.egresspod.desired import Answer
-from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
+from tsoperator.reconcilers.egresspod.desired import HealthAnswer
+from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
@@ -44,6 +44,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.holder import OwnPod
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
@@ -51,12 +52,12 @@ from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import ProxyDevices
+from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
@@ -105,7 +106,7 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 
 
 async def run(
-    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.Prober | None = None
+    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.DNSProber | None = None
 ) -> None:
     """Run the operator until cancelled.
 
@@ -128,7 +129,7 @@ async def run(
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
-            [Tailnet(own, client, cache, preflight)],
+            [KnownTailnet(own, client, cache, preflight)],
             lambda name: cache.get(TAILNET, Key("", name)) is not None,
             held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
         )
@@ -139,9 +140,9 @@ async def run(
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dns_prober or dnsprobes.Prober(ask)
+        dns_prober = dns_prober or dnsprobes.DNSProber(ask)
         registry.register(dns_prober)
-        prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
+        prober = GateProber(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
@@ -159,7 +160,7 @@ async def run(
             _log_start(settings, address)
             await manager.run(
                 client,
-                _elector(client, settings) if settings.leader_election else None,
+                await _elector(client, settings) if settings.leader_election else None,
                 before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
                 if settings.pod_name
                 else None,
@@ -177,15 +178,15 @@ class Parts(NamedTuple):
     tailnets: Tailnets
     suffixes: KnownSuffixes
     factory: TailnetFactory
-    prober: Prober
+    prober: GateProber
     node_ports: NodePorts
-    dns_prober: dnsprobes.Prober
+    dns_prober: dnsprobes.DNSProber
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
     client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
-    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client),
         ingresses(proxies, applier.now),
@@ -197,8 +198,8 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     ]
     return [
         *(KindReconciler(kind, cache, applier) for kind in kinds),
-        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.wanted),
-        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
+        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
+        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.current),
         EgressPodReconciler(cache, applier, client, prober, settings),
     ]
 
@@ -232,7 +233,7 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     """Return an empty cache, with the metrics of what it will hold."""
     cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
     registry.register(CacheMetrics(cache))
-    registry.register(ProxyDevices(cache))
+    registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
     return cache
@@ -268,7 +269,7 @@ def _probe_observer(registry: CollectorRegistry) -> Callable[[str], None]:
         ["result"],
         registry=registry,
     )
-    for each in Answer:
+    for each in HealthAnswer:
         counter.labels(each)
     return lambda result: counter.labels(result).inc()
 
@@ -279,11 +280,12 @@ def _credentials(settings: Settings) -> ClientCredentials:
     return CredentialFiles(settings.client_id_file, settings.client_secret_file)
 
 
-def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
+async def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
     identity = f"{settings.pod_name or socket.gethostname()}_{uuid.uuid4()}"
-    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity)
+    place = OwnPod(settings.pod_name, await client.pod_of_token()) if settings.pod_name else None
+    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity, place=place)
 
 
 def _unsynced(cache: Cache) -> str:
-    waiting = cache.unsynced()
+    waiting = cache.unsynced_selections()
     return f"not listed yet: {', '.join(waiting)}" if waiting else ""

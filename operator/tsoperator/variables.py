@@ -59,7 +59,7 @@ _INDENT: Final = 35
 _WIDTH: Final = 116
 
 
-def described() -> str:
+def help_lines() -> str:
     """Return the variables as lines of help, each with what it means in a second column."""
     return "\n".join(_entry(name, meaning) for name, meaning in VARIABLES.items())
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tsnameserver import __version__
 from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
+from tsoperator.runtime.holder import CONTAINER
 from tsoperator.runtime.predecessor import is_go
 
 from tests.charts import golden
@@ -153,6 +154,11 @@ def test_a_pod_is_known_as_ours_whatever_labels_the_values_give_it(render: Rende
 def test_no_name_makes_a_pod_of_the_go_operator_ours(render: Render, go_chart: Path) -> None:
     objects = render(*with_pod_label("app.kubernetes.io/name", "tailscale-operator"), chart=go_chart)
     assert is_go(the("Deployment", objects)["spec"]["template"])
+
+
+def test_a_leader_finds_its_container_in_its_pod_by_name(render: Render) -> None:
+    pod = the("Deployment", render(*CREDENTIALS))["spec"]["template"]["spec"]
+    assert [container["name"] for container in pod["containers"]] == [CONTAINER]
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clustersim.traffic import MUTATING
+from operatorbench.audit import entries
 from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import labels
 from tsoperator.kube.client import USER_AGENT
@@ -20,7 +21,6 @@ from tests.e2e.product import NAMESPACE, OPERATOR_USER
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.waiting import eventually
-from tests.support.audit import entries
 
 _BESIDE = ("leases", "events", "selfsubjectaccessreviews")  # what an operator may send before it is its turn
 

@@ -1,6 +1,7 @@
 """The cluster as a test speaks of it: objects applied, looked up and deleted by kubectl, commands run in Pods."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from tests.e2e.waiting import eventually
 
 Object = dict[str, Any]
 
+_REMOUNTED = "example.org/remounted-at"
 _CHILDREN = ("statefulsets", "services", "secrets")
 _PARENTS = {
     "Service": PARENT_SERVICE,
@@ -110,6 +112,19 @@ class Cluster:
         metadata = parent["metadata"]
         words = ["annotate", "--overwrite", parent["kind"], metadata["name"], *changes]
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
+
+    def remount(self, namespace: str, labels: Mapping[str, str]) -> None:
+        """Have the kubelet mount now what has changed in the ConfigMaps of the Pods that have all *labels*.
+
+        It does so when an annotation of a Pod changes, else once in 60 to 90 seconds.
+        """
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        change = f"{_REMOUNTED}={time.time_ns()}"
+        self.bed.kubectl("annotate", "--overwrite", "pods", f"--selector={selector}", change, *_within(namespace))
+
+    def remount_dns(self) -> None:
+        """Have the kubelet mount the Corefile of the cluster's DNS now, which loads it within some seconds."""
+        self.remount("kube-system", {"k8s-app": "kube-dns"})
 
     def patch(self, parent: Object, change: Object) -> None:
         """Merge *change* into a Service, an Ingress or a Connector."""

@@ -130,6 +130,7 @@ def _add_stub_domain(cluster: Cluster, ip: str) -> None:
     if stanza not in configmap["data"]["Corefile"]:
         configmap["data"]["Corefile"] += f"\n{stanza}"
         cluster.apply(configmap)
+        cluster.remount_dns()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Faults of an installation that tests make on purpose. Each is a context, at whose end it is mended again."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from clustersim.tailnet import Tailnet as Simulated
@@ -75,18 +75,29 @@ def missing_rule(cluster: Cluster, _namespace: str) -> Iterator[None]:
         yield
 
 
-def without_stub_domain(coredns: Object) -> str:
-    """Return the Corefile in a ConfigMap as it was before the stub domain of the fixture `nameserver`."""
+def without_stub_domain(corefile: str) -> str:
+    """Return a Corefile as it was before the stub domain of the fixture `nameserver`."""
     first, *_ = STANZA.read_text().splitlines()
-    return str(coredns["data"]["Corefile"]).partition(first)[0]
+    return corefile.partition(first)[0]
+
+
+@contextmanager
+def changed_corefile(cluster: Cluster, change: Callable[[str], str]) -> Iterator[None]:
+    """Have the cluster's DNS load what *change* makes of its Corefile, and at the end the Corefile of before."""
+    try:
+        with changed(cluster, "configmap", "coredns", "kube-system") as configmap:
+            configmap["data"]["Corefile"] = change(configmap["data"]["Corefile"])
+            cluster.apply(configmap)
+            cluster.remount_dns()
+            yield
+    finally:
+        cluster.remount_dns()
 
 
 @contextmanager
 def no_stub_domain(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """The cluster's DNS doesn't know the zone of the tailnet."""
-    with changed(cluster, "configmap", "coredns", "kube-system") as configmap:
-        configmap["data"]["Corefile"] = without_stub_domain(configmap)
-        cluster.apply(configmap)
+    with changed_corefile(cluster, without_stub_domain):
         yield
 
 
@@ -95,10 +106,8 @@ def wrong_stub_domain(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """The cluster's DNS asks for the zone of the tailnet where no nameserver is."""
     nameserver = cluster.get("service", "nameserver", NAMESPACE)
     assert nameserver
-    with changed(cluster, "configmap", "coredns", "kube-system") as configmap:
-        corefile = configmap["data"]["Corefile"].replace(nameserver["spec"]["clusterIP"], "10.96.255.254")
-        configmap["data"]["Corefile"] = corefile
-        cluster.apply(configmap)
+    address = nameserver["spec"]["clusterIP"]
+    with changed_corefile(cluster, lambda corefile: corefile.replace(address, "10.96.255.254")):
         yield
 
 

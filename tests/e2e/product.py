@@ -1,6 +1,7 @@
 """The product on the bed: images from the Dockerfile and of the proxy, and the chart."""
 
 import hashlib
+import json
 import shutil
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tsoperator.api.objects import Object
+from tsoperator.app import LEASE_NAME
 
 from tests.e2e.testbed import control, oci, registry, rootfs
 from tests.e2e.testbed.bed import Bed
@@ -76,6 +79,12 @@ def uninstall(bed: Bed) -> None:
         bed.helm("uninstall", RELEASE, "--namespace", NAMESPACE)
         words = ["wait", "pods", "--selector=app=operator", "--for=delete", "--timeout=60s"]
         bed.kubectl("--namespace", NAMESPACE, *words, timeout=70)
+
+
+def lease(bed: Bed) -> Object:
+    """Return the Lease of the operator that leads."""
+    found: Object = json.loads(bed.kubectl("-n", NAMESPACE, "get", "lease", LEASE_NAME, "-o", "json"))
+    return found
 
 
 def wait_ready(bed: Bed, seconds: int = 60) -> None:

@@ -63,9 +63,7 @@ def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
     """
     mark = f"mark{next(MARKS)}.example.org"
     block = f'{mark}:53 {{\n    template ANY ANY {{\n        answer "{mark}. 1 IN A {MARK}"\n    }}\n}}\n'
-    with faults.changed(cluster, "configmap", "coredns", "kube-system") as configmap:
-        configmap["data"]["Corefile"] = faults.without_stub_domain(configmap) + blocks + block
-        cluster.apply(configmap)
+    with faults.changed_corefile(cluster, lambda corefile: faults.without_stub_domain(corefile) + blocks + block):
         eventually(lambda: dig(cluster.bed, DNS_SERVICE, mark).data == (MARK,), "the new configuration")
         yield
     eventually(lambda: not dig(cluster.bed, DNS_SERVICE, mark).data, "the old configuration")

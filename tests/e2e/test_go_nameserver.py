@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 
 from tests.e2e import go_operator
 from tests.e2e.changeover import nameserver_runs
 from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
-from tests.e2e.product import ProductImages
+from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
@@ -36,11 +37,18 @@ def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
     cluster.apply(service)
     right = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
     eventually(lambda: nameserver_runs(cluster, go_nameserver), "the Go operator's nameserver")
+    eventually(lambda: right.data[0] in records(cluster), "the record")
+    cluster.remount(NAMESPACE, {"app": "nameserver"})
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     assert dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"  # it is theirs that answers
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")
+
+
+def records(cluster: Cluster) -> str:
+    """Return the records of the nameserver."""
+    return str((cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE) or {"data": {}})["data"].get(RECORDS_KEY, ""))
 
 
 def conditions(cluster: Cluster) -> dict[str, Object]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from operatorbench.audit import AuditLog
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.groups import await_group, await_served
@@ -12,7 +13,6 @@ from tests.e2e.product import OPERATOR_USER
 from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service, group_service, proxy_group
-from tests.support.audit import AuditLog
 from tests.support.manifests import connector
 
 # Not in CI's share of what is marked full: alone it would take as long as all the others.

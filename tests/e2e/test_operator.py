@@ -2,12 +2,14 @@
 
 import asyncio
 import signal
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
 from tsoperator.kube.client import KubeClient, WatchTimes
+from tsoperator.runtime.holder import noted
 
 from tests.e2e import product
 from tests.e2e.cluster import Answer, Cluster, dig, is_ready, pod_ip
@@ -19,15 +21,50 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
 BURST = 10
-LEASE = "tailscale-operator"
+KILLS = 5
+TAKEOVER = 4.0
+"""Seconds after a leader was killed until another one leads, nine times out of ten."""
 
 
 def leading_pod(cluster: Cluster) -> Object:
-    lease = cluster.get("lease", LEASE, NAMESPACE)
-    assert lease
-    pod = cluster.get("pod", lease["spec"]["holderIdentity"].partition("_")[0], NAMESPACE)
+    pod = cluster.get("pod", product.lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0], NAMESPACE)
     assert pod
     return pod
+
+
+@pytest.mark.full
+def test_a_killed_leader_is_followed_within_seconds(cluster: Cluster, say: Callable[[object], None]) -> None:
+    took = sorted(kill_leader(cluster) for _ in range(KILLS))
+    say(f"a killed leader is followed after {', '.join(f'{seconds:.1f}' for seconds in took)} s")
+    assert took[round(0.9 * (KILLS - 1))] <= TAKEOVER
+
+
+def kill_leader(cluster: Cluster) -> float:
+    """Kill the process of the leader, once it has noted where it runs, and return the seconds until another one leads.
+
+    The Pod is deleted after that, so that the kubelet puts no restart off.
+    """
+    product.wait_ready(cluster.bed)
+    lease = eventually(lambda: has_noted(cluster), "the leader's note in its Lease")
+    assert lease
+    pod = leading_pod(cluster)
+    victim = process_of(pod, "tsoperator")
+    start = time.monotonic()
+    victim.send(signal.SIGKILL)
+    before = lease["spec"]["holderIdentity"]
+    eventually(lambda: product.lease(cluster.bed)["spec"]["holderIdentity"] != before, "another leader")
+    took = time.monotonic() - start
+    cluster.delete("pod", pod["metadata"]["name"], NAMESPACE)
+    eventually(
+        lambda: cluster.get("pod", pod["metadata"]["name"], NAMESPACE) is None, "the end of the killed one's Pod"
+    )
+    return took
+
+
+def has_noted(cluster: Cluster) -> Object | None:
+    """Return the Lease if its present holder has noted its container there."""
+    lease = product.lease(cluster.bed)
+    return lease if noted(lease) is not None else None
 
 
 @pytest.mark.full

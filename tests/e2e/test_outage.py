@@ -14,7 +14,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
 TO_THE_POD = ("-p", "1053")
-OUTAGE = 8.0  # seconds; if it were longer, the operator would lose its Lease, and the end would take as long again
+OUTAGE = 6.0  # seconds; if it were longer, the operator would lose its Lease, and the end would take as long again
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
+from operatorbench.audit import entries
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.errors import BedError
-from tests.support.audit import entries
 from tests.support.rbac import Conduct, Denial, Permission, bound, permissions
 
 pytestmark = pytest.mark.verdict

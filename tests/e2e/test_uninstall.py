@@ -1,10 +1,12 @@
 """The chart uninstalled: what works goes on, what is deleted needn't wait for ever, and a new operator goes on."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import pytest
+import yaml
 from tsoperator.api.names import FINALIZER
 
 from tests.docs.pages import DOCS
@@ -60,14 +62,22 @@ def left(
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     eventually(lambda: is_held(cluster, lonely), "our finalizer")
     known = Left(service, lonely, pod, device_of(management, service), uids(cluster))
+    lease = product.lease(cluster.bed)
     try:
         product.uninstall(cluster.bed)
+        hold(cluster, lease)
         yield known
     finally:
         product.deploy(cluster.bed, images)
     for child in cluster.children(lonely):
         cluster.delete(child["kind"], child["metadata"]["name"], NAMESPACE)
     cluster.delete("proxyclass", NOWHERE["metadata"]["name"])
+
+
+def hold(cluster: Cluster, lease: Object) -> None:
+    """Put the Lease back as the leader left it, as if the leader's Role had gone before the leader could release it."""
+    metadata = {name: value for name, value in lease["metadata"].items() if name not in ("resourceVersion", "uid")}
+    cluster.bed.kubectl("replace", "-f", "-", stdin=yaml.safe_dump({**lease, "metadata": metadata}))
 
 
 def is_held(cluster: Cluster, obj: Object) -> bool:
@@ -110,6 +120,29 @@ def again(left: Left, cluster: Cluster, images: ProductImages) -> Object:
     before = cluster.proxy(left.service)
     product.deploy(cluster.bed, images)
     return before
+
+
+def test_an_operator_that_is_installed_again_leads_within_ten_seconds(
+    again: Object, cluster: Cluster, say: Callable[[object], None]
+) -> None:
+    leader = eventually(lambda: leading(cluster), "a leader in a Pod that is there", 20)
+    log = cluster.bed.kubectl("-n", NAMESPACE, "logs", "--timestamps", leader)
+    ready, leads = (time_of(words, log) for words in ("standing by: ", "leading: "))
+    idle = (leads - ready).total_seconds()
+    say(f"an operator that is installed again waits for {idle:.2f} s until it leads")
+    assert round(idle) <= 10
+
+
+def leading(cluster: Cluster) -> str:
+    """Return the name of the Pod that leads; empty if it isn't there."""
+    name = str(product.lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0])
+    return name if cluster.get("pod", name, NAMESPACE) else ""
+
+
+def time_of(words: str, log: str) -> datetime:
+    """Return the time of the first line with *words*."""
+    line = next(each for each in log.splitlines() if words in each)
+    return datetime.fromisoformat(line.partition(" ")[0])
 
 
 def test_an_operator_that_is_installed_again_goes_on(

@@ -19,7 +19,7 @@ LINES = {
     "qname=. qtype=A rcode=REFUSED": wire("."),
     "qname=ts.net. qtype=A rcode=BADVERS": wire("ts.net", use_edns=1),
     "qname=many.tail1234.ts.net. qtype=A rcode=NOERROR": wire("many.tail1234.ts.net", use_edns=0),
-    r"qname=a\046b\034\092\010\127~.ts.net. qtype=A rcode=NXDOMAIN": wire(r"a\.b\"\\\010\127\~.ts.net"),
+    r"qname=a\046b\034\092\010\032\127~.ts.net. qtype=A rcode=NXDOMAIN": wire(r"a\.b\"\\\010\032\127\~.ts.net"),
     "qname=- qtype=- rcode=FORMERR": DB[:4] + bytes(2) + DB[6:],
     "qname=- qtype=- rcode=NOTIMP": DB[:2] + b"\x78" + DB[3:],
     "qname=- qtype=- rcode=-": b"",
@@ -48,12 +48,12 @@ def test_each_response_can_be_logged_in_one_line(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_second_has_so_many_lines_and_the_next_says_how_many_were_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    times = [5.0] * 130 + [5.9, 6.0, 7.0]
+    times = [4.0] * 100 + [5.0] * 130 + [5.9, 6.0, 7.0]
     queries = QueryLog(1, clock=iter(times).__next__)
     for _ in times:
         queries.note("192.0.2.1", "udp", None)
     left_out = "31 more were left out: a second has 100 lines"
-    assert [message == left_out for message in caplog.messages] == [False] * 100 + [True, False, False]
+    assert [message == left_out for message in caplog.messages] == [False] * 200 + [True, False, False]
 
 
 @pytest.mark.parametrize(("every", "least", "most"), [(0, 0, 0), (1, 1000, 1000), (10, 70, 130)])

@@ -113,6 +113,14 @@ async def test_time_runs_anew_with_every_answer() -> None:
             assert await whole.ask() == ["100.64.0.1"]
 
 
+async def test_a_silent_connection_ends_in_time_while_others_come_and_go() -> None:
+    async with limited(idle=0.2) as server, connected(server) as silent, asyncio.timeout(10):
+        ended = asyncio.create_task(silent.reader.read())
+        while not ended.done():
+            async with connected(server) as other:
+                assert await other.ask() == ["100.64.0.1"]
+
+
 @pytest.mark.parametrize(
     "limits", [{"read": 0.1}, {"queries": 1, "close": 0.05}], ids=["for the rest of a query", "after its last answer"]
 )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from clustersim.sim import ClusterSim
 from tsnameserver import __version__
 from tsoperator import settings
 from tsoperator.__main__ import main
+from tsoperator.api.names import ANNOTATION_LEADER_CONTAINER
+from tsoperator.api.objects import Object, annotations
 from tsoperator.variables import VARIABLES
 
+from tests.support.cluster import until
 from tests.support.lanes import cases
 
 Environment = dict[str, str]
@@ -148,6 +152,39 @@ async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim,
     assert (code, holder(sim)) == (0, "")
     assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.leader")
     assert json.loads(log.splitlines()[-1])["msg"] == "stopped"
+
+
+@pytest.mark.thorough
+async def test_a_killed_leader_is_followed_as_soon_as_its_pod_shows_its_end(
+    sim: ClusterSim, environment: Environment
+) -> None:
+    sim.store.silent_nodes.add("here")  # its kubelet is this test
+    for name in ("first", "second"):
+        tell(sim, name, {"running": {}})
+    async with operator({**environment, "POD_NAME": "first"}) as first:
+        await first.says("leading: first_")
+        async with operator({**environment, "POD_NAME": "second"}) as second:
+            await second.says("standing by")
+            await until(lambda: ANNOTATION_LEADER_CONTAINER in annotations(lease(sim)))
+            first.child.kill()
+            now = f"{datetime.now(UTC):%FT%TZ}"
+            tell(sim, "first", {"terminated": {"containerID": "sim://first", "finishedAt": now}})
+            async with asyncio.timeout(6):
+                await second.says("leading: second_")
+            await second.stops()
+
+
+def lease(sim: ClusterSim) -> Object:
+    return sim.store.get(kinds.LEASE, "tailscale", "tailscale-operator")
+
+
+def tell(sim: ClusterSim, name: str, state: Object) -> None:
+    """Tell the *state* of the container in one of the operator's Pods, which is made if it isn't there."""
+    if sim.store.find(kinds.POD, "tailscale", name) is None:
+        spec = {"nodeName": "here", "containers": [{"name": "operator", "image": "operator"}]}
+        sim.store.create(kinds.POD, {"metadata": {"namespace": "tailscale", "name": name}, "spec": spec})
+    status = {"name": "operator", "containerID": f"sim://{name}", "state": state}
+    sim.store.merge(kinds.POD, "tailscale", name, {"status": {"containerStatuses": [status]}}, "status")
 
 
 @pytest.mark.thorough

@@ -182,9 +182,9 @@ async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(pare
         for verb in ("list", "watch"):
             left.world.sim.faults.forbid(Ban(resource_of(parent).plural, key_of(parent).namespace, verb))
         left.world.sim.faults.drop_watches()
-        await until(left.cache.refused)
+        await until(left.cache.refused_selections)
         assert [await left.reconcile(after) for after in (ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 2
         assert await left.left() == before
         left.world.sim.faults.clear()
-        await until(lambda: not left.cache.refused(), 30)
+        await until(lambda: not left.cache.refused_selections(), 30)
         assert await left.reconcile() == Result(ORPHANED_FOR)  # its hour begins when it is seen to be gone

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tsoperator.settings import InvalidSetting, Settings, cluster_dns, cluster_domain, read_settings
-from tsoperator.variables import VARIABLES, described
+from tsoperator.variables import VARIABLES, help_lines
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_the_clusters_dns_is_read_in_a_pod_that_asks_it(resolv_conf: str, server
     assert cluster_dns(resolv_conf, "tailscale") == servers
 
 
-LINES = described().splitlines()
+LINES = help_lines().splitlines()
 COLUMN, WIDTH = 35, 116
 
 

@@ -44,13 +44,14 @@ from tsoperator.app import run
 from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.dns.probe.answers import Reply
 from tsoperator.dns.probe.asking import Query
-from tsoperator.dns.probe.prober import Pace, Prober
+from tsoperator.dns.probe.prober import DNSProber, ProbePace
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.apply import utc_now
 from tsoperator.settings import Settings
 
+from tests.support.chartrights import USED
 from tests.support.cluster import kube_client
 from tests.support.objects import texts
 from tests.support.rbac import operators_rights
@@ -66,7 +67,7 @@ PATIENCE = 30.0
 
 _COMPONENT = "tailscale-operator"  # whose Events are the operator's
 _LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
-_PACE = Pace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
+_PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
 _TOGETHER = 0.01  # s for which changes are looked at together: each look has its price
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
@@ -431,6 +432,7 @@ async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
             sim.health_proxy_url,
             simulation=sim,
         )
+    USED.update(sim.rights.used)
     assert not sim.rights.denied
 
 
@@ -458,7 +460,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         }
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
-                prober = Prober(world.ask, _PACE)
+                prober = DNSProber(world.ask, _PACE)
                 operator = tasks.create_task(run(Settings(**chosen), world.now, prober), name="operator")
                 yield operator
                 operator.cancel()

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from operatorbench.audit import Entry
 from tsoperator.kube.client import USER_AGENT
-
-from tests.support.audit import Entry
 
 Object = dict[str, Any]
 

@@ -20,13 +20,13 @@ from clustersim.merge import merge_patch
 from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
+from operatorbench.audit import AuditLog
 from tsoperator.api.objects import POD, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
 
-from tests.support.audit import AuditLog
 from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 

@@ -13,10 +13,10 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.settings import Settings
-from tsoperator.tailnet.devices import Devices, Pace
+from tsoperator.tailnet.devices import Devices, ListPace
 from tsoperator.tailnet.preflight import Preflight, own_pod
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import OWN, KnownTailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
@@ -45,11 +45,11 @@ def tailnet_of(
     cache: Cache,
     settings: Settings,
     name: str = OWN,
-    pace: Pace | None = None,
-) -> Tailnet:
+    pace: ListPace | None = None,
+) -> KnownTailnet:
     """Return the tailnet that *client* reaches."""
     preflight = Preflight(client, EventRecorder(kube), own_pod(kube, settings), name)
-    return Tailnet(client, kube, cache, preflight, name, Devices(client, pace))
+    return KnownTailnet(client, kube, cache, preflight, name, Devices(client, pace))
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def running_tailnets(
     kube: KubeClient,
     cache: Cache,
     settings: Settings,
-    pace: Pace | None = None,
+    pace: ListPace | None = None,
     exists: Callable[[str], bool] = lambda name: False,
     held: Callable[[], Iterable[str]] = lambda: (),
 ) -> AsyncIterator[Tailnets]:

@@ -88,6 +88,7 @@ uint64_t slot_of(unsigned socket, unsigned id);
 unsigned socket_of(uint64_t slot);
 const struct query *take(uint8_t *into);
 void take_answer(uint64_t slot, const uint8_t *answer, size_t length, int stream);
+int take_truncated(uint64_t *slot);
 void forget_lost(int all);
 
 /* udp.c */
@@ -100,12 +101,11 @@ uint32_t own_drops(void);
 void open_tcp(void);
 unsigned send_tcp(unsigned wanted);
 unsigned receive_tcp(void);
-void retry_by_tcp(uint64_t slot);
 
 /* report.c */
 uint64_t clock_ns(void);
 void count_duration(uint64_t *histogram, uint64_t ns);
 void keep_example(const struct query *query, const uint8_t *answer, size_t length);
-void report(double seconds, int is_last);
+void report(double seconds, uint32_t drops, int is_last);
 
 #endif

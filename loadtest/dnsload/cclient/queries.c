@@ -8,6 +8,7 @@ enum { TYPE_CNAME = 5, TYPE_DNAME = 39, TYPE_RRSIG = 46 };
 struct run run;
 struct seen seen;
 static size_t next_query;
+static uint64_t truncated[IDS], truncated_head, truncated_tail; /* slots of queries that are to be asked again by TCP */
 
 unsigned socket_of(uint64_t slot) { return (unsigned)(slot / BATCH % run.sockets); }
 unsigned id_of(uint64_t slot) { return (unsigned)(slot / BATCH / run.sockets * BATCH + slot % BATCH); }
@@ -84,6 +85,19 @@ static int is_stray(const struct live *entry, const uint8_t *answer, size_t leng
     return !same_question(entry->query, answer, length) && same_question(entry->before, answer, length);
 }
 
+static void keep_truncated(uint64_t slot) {
+    if (truncated_head - truncated_tail == IDS) return; /* it will be lost */
+    truncated[truncated_head++ % IDS] = slot;
+    seen.counts[RETRIED]++;
+}
+
+/* Take the next slot whose query is to be asked again by TCP; returns whether there is one. */
+int take_truncated(uint64_t *slot) {
+    if (truncated_tail == truncated_head) return 0;
+    *slot = truncated[truncated_tail++ % IDS];
+    return 1;
+}
+
 /* Take an answer of at least 12 bytes. */
 void take_answer(uint64_t slot, const uint8_t *answer, size_t length, int stream) {
     struct live *entry = &run.live[slot];
@@ -96,7 +110,7 @@ void take_answer(uint64_t slot, const uint8_t *answer, size_t length, int stream
     run.last_answer = run.now;
     enum fault fault = fault_of(entry->query, answer, length, stream);
     if (fault == CUT && options.retry) {
-        retry_by_tcp(slot);
+        keep_truncated(slot);
         return;
     }
     if (fault > CUT) {

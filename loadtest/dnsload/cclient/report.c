@@ -74,9 +74,8 @@ static void print_examples(void) {
     printf("]");
 }
 
-/* SECONDS were those in which queries were sent. */
-void report(double seconds, int is_last) {
-    uint32_t drops = own_drops();
+/* SECONDS were those in which queries were sent; DROPS are the answers so far that the sockets had no room for. */
+void report(double seconds, uint32_t drops, int is_last) {
     double cpu = cpu_seconds();
     seen.counts[CLIENT_DROPS] = drops - drops_before;
     printf("{\"last\":%s,\"elapsed\":%.6f,\"seconds\":%.6f,\"cpu_seconds\":%.6f,\"idle_seconds\":%.6f",

@@ -65,14 +65,14 @@ static void run_all(void) {
             run.is_sending = elapsed < length || (run.out < all && elapsed < length + GRACE);
         }
         if (every && elapsed >= next_report) {
-            report((double)(ended - run.started) / 1e9, 0);
+            report((double)(ended - run.started) / 1e9, own_drops(), 0);
             next_report += every;
         }
     }
     if (!stopped) forget_lost(1);
     uint64_t due = run.stretches ? due_now() : 0;
     seen.counts[UNSENT] += due > run.out ? due - run.out : 0;
-    report((double)(ended - run.started) / 1e9, 1);
+    report((double)(ended - run.started) / 1e9, own_drops(), 1);
 }
 
 int main(int count, char **words) {

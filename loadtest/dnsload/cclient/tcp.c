@@ -17,7 +17,6 @@ struct connection {
 
 static struct connection *connections;
 static unsigned next_connection, retries;
-static uint64_t waiting[IDS], waiting_head, waiting_tail; /* slots that are to be retried */
 
 void open_tcp(void) {
     retries = options.retry && !run.connections ? RETRIES : 0;
@@ -115,12 +114,6 @@ static unsigned receive(struct connection *at, int is_retry) {
     return 1;
 }
 
-void retry_by_tcp(uint64_t slot) {
-    if (waiting_head - waiting_tail == IDS) return; /* it will be lost */
-    waiting[waiting_head++ % IDS] = slot;
-    seen.counts[RETRIED]++;
-}
-
 static void begin_retry(struct connection *at, uint64_t slot) {
     const struct live *entry = &run.live[slot];
     if (!entry->waiting) return; /* lost meanwhile */
@@ -135,9 +128,10 @@ static void begin_retry(struct connection *at, uint64_t slot) {
 
 unsigned receive_tcp(void) {
     unsigned got = 0;
+    uint64_t slot;
     for (unsigned i = 0; i < run.connections + retries; i++) {
         struct connection *at = &connections[i];
-        if (retries && at->socket < 0 && waiting_tail < waiting_head) begin_retry(at, waiting[waiting_tail++ % IDS]);
+        if (retries && at->socket < 0 && take_truncated(&slot)) begin_retry(at, slot);
         if (at->socket >= 0) got += receive(at, retries > 0);
     }
     return got;

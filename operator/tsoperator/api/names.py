@@ -98,6 +98,15 @@ ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"
 ANNOTATION_EGRESS_LEFT_OUT: Final = "tailscale.com/egress-left-out"
 """On an egress ConfigMap that is full: how many entries of Services it has no room for."""
 
+# Annotations of the Lease: the place that the leader runs in, and its identity, by which a standby knows whose place it
+# is.
+ANNOTATION_LEADER: Final = "tailscale.com/leader"
+ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
+ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
+ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
+ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
+"""For how many seconds the leader's Pod must be gone, and the Lease unchanged, until the leader has certainly ended."""
+
 FIELD_MANAGER: Final = "tsoperator"
 """The manager of the fields that we write. The API server takes it from the program's name in our requests."""
 

@@ -28,10 +28,10 @@ class Resource:
     kind: str
     namespaced: bool = True
     patchable: bool = True
-    """Whether the RBAC rules in existing installations let the operator patch the objects. It may replace them anyway.
-    """
+    """True if the RBAC rules in existing installations let the operator patch the objects. It may replace them
+    anyway."""
     metadata_only: bool = False
-    """Whether the API server is asked for nothing but the metadata of the objects, in lists and watches."""
+    """True if lists and watches ask the API server for nothing but the metadata of the objects."""
 
     @property
     def api_version(self) -> str:
@@ -40,7 +40,7 @@ class Resource:
 
     @property
     def is_custom(self) -> bool:
-        """Whether a CRD defines the kind. The groups of Kubernetes itself are one word, or end in ``.k8s.io``."""
+        """True if a CRD defines the kind. The groups of Kubernetes itself are one word, or end in ``.k8s.io``."""
         return "." in self.group and not self.group.endswith(".k8s.io")
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

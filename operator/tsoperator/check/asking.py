@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from tsoperator.check.findings import Finding, failed, ok
-from tsoperator.check.replicas import OUR_PODS, Answer, Replica, check_replicas, read_replica
+from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, check_replicas, read_replica
 from tsoperator.settings import cluster_domain
 
 _ANSWER: Final = 2.0  # s that one answer may take
@@ -104,7 +104,7 @@ def _ask_operator(installation: Installation, resolve: Resolve) -> Iterator[Find
     yield from check_replicas(installation.namespace, replicas)
 
 
-def _replica(installation: Installation, at: Endpoint) -> Replica:
+def _replica(installation: Installation, at: Endpoint) -> OperatorPod:
     """Ask the readiness probe and the metrics of one Pod."""
     kubectl = installation.kubectl
     try:
@@ -114,17 +114,17 @@ def _replica(installation: Installation, at: Endpoint) -> Replica:
             "it hasn't started yet, or a network policy keeps this Pod from it; see "
             f"`{kubectl} get pods -l {OUR_PODS}` and `{kubectl} logs -l {OUR_PODS}`"
         )
-        return Replica(str(at), f"no answer ({_words(error)})", cure)
+        return OperatorPod(str(at), f"no answer ({_words(error)})", cure)
     return read_replica(str(at), readyz, metrics, f"its log says more: `{kubectl} logs -l {OUR_PODS}`")
 
 
-def _get(at: Endpoint, path: str) -> Answer:
+def _get(at: Endpoint, path: str) -> Page:
     """Return an answer. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(*at, timeout=_ANSWER)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return Answer(response.status, response.read().decode(errors="replace"))
+        return Page(response.status, response.read().decode(errors="replace"))
     finally:
         connection.close()
 

@@ -33,7 +33,7 @@ LACKS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class OperatorPod:
     """One Pod of the operator.
 
     *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we can't read
@@ -57,14 +57,14 @@ class Replica:
         return any(each.value for each in self.values("tsoperator_leading"))
 
 
-class Answer(NamedTuple):
+class Page(NamedTuple):
     """The status and the text of an answer by HTTP."""
 
     status: int
     text: str
 
 
-def read_replica(at: str, readyz: Answer, metrics: Answer, cure: str) -> Replica:
+def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod:
     """Return what the Pod *at* says by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
     samples = parse_metrics(metrics.text) if metrics.status == 200 else []
     if readyz.status != 200:
@@ -72,7 +72,7 @@ def read_replica(at: str, readyz: Answer, metrics: Answer, cure: str) -> Replica
         wrong = f"not ready: {', '.join(why) or f'HTTP {readyz.status}'}"
     else:
         wrong = "" if samples else f"its port of metrics shows none (HTTP {metrics.status})"
-    return Replica(at, wrong, cure if wrong else "", samples)
+    return OperatorPod(at, wrong, cure if wrong else "", samples)
 
 
 def parse_metrics(page: str) -> list[Sample]:
@@ -83,7 +83,7 @@ def parse_metrics(page: str) -> list[Sample]:
         return []
 
 
-def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Finding]:
+def check_replicas(namespace: str, replicas: Sequence[OperatorPod]) -> Iterator[Finding]:
     """Check the operator's Pods in *namespace*, of which there is at least one."""
     for each in replicas:
         if each.is_ending:
@@ -104,7 +104,7 @@ def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Find
         yield from _proxies(namespace, leader)
 
 
-def _unread(namespace: str, replica: Replica) -> Finding:
+def _unread(namespace: str, replica: OperatorPod) -> Finding:
     return unseen(
         "leader",
         f"the metrics of the Pod {replica.at} can't be read, so whether it leads is unknown: {replica.unread}",
@@ -113,7 +113,7 @@ def _unread(namespace: str, replica: Replica) -> Finding:
     )
 
 
-def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[Replica]) -> Finding:
+def _leadership(namespace: str, leaders: Sequence[OperatorPod], replicas: Sequence[OperatorPod]) -> Finding:
     if len(leaders) == 1:
         return ok("leader", f"operator at {leaders[0].at} leads" + (", until it ends" if leaders[0].is_ending else ""))
     if leaders:
@@ -132,7 +132,7 @@ def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[R
     )
 
 
-def _preflight(namespace: str, leader: Replica) -> Iterator[Finding]:
+def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
     """Say what the leader has found when it looked whether its tailnets are set up."""
     looks = [*leader.values("tsoperator_preflight")]
     if not any(not each.labels["tailnet"] for each in looks):
@@ -158,7 +158,7 @@ def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
     return f"{cure}; `kubectl -n {namespace} get events --field-selector reason=PreflightFailed` says more"
 
 
-def _watches(leader: Replica) -> Iterator[Finding]:
+def _watches(leader: OperatorPod) -> Iterator[Finding]:
     """Say what the leader may not see."""
     for each in leader.values("tsoperator_watch_refused"):
         if each.value:
@@ -171,7 +171,7 @@ def _watches(leader: Replica) -> Iterator[Finding]:
             )
 
 
-def _proxies(namespace: str, leader: Replica) -> Iterator[Finding]:
+def _proxies(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
     """Say how many of the proxies serve."""
     counts = Counter[str]()
     waiting: list[str] = []

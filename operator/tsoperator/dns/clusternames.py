@@ -76,7 +76,7 @@ def naming(obj: Object, way: Way) -> Naming:
     if is_opted_out(obj):
         return NO_NAME
     if way is Way.FORWARDED:
-        return _forwarded(obj)
+        return _forwarded_naming(obj)
     if way is Way.TLS_SERVICE:
         key = key_of(obj)
         why = "TLS ends at its proxy, which takes connections from the tailnet only"
@@ -84,7 +84,7 @@ def naming(obj: Object, way: Way) -> Naming:
     return Naming(Leads.GROUP if way is Way.EGRESS_GROUP else Leads.PROXY)
 
 
-def _forwarded(service: Object) -> Naming:
+def _forwarded_naming(service: Object) -> Naming:
     spec = service["spec"]
     if spec.get("clusterIP", "") not in ("", "None"):
         return Naming(Leads.BACKEND)

@@ -85,7 +85,7 @@ def holding(claims: Iterable[Claim]) -> Claim:
 def egress_claim(service: Object, standing: Standing) -> Claim:
     """Return the claim of an egress *service* to the name for which it asks."""
     owner = Owner(PARENT_SERVICE, key_of(service))
-    return Claim(standing, _created(service), owner, forwarded_ports(service))
+    return Claim(standing, _creation_time(service), owner, forwarded_ports(service))
 
 
 def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
@@ -100,7 +100,7 @@ def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
         standing = Standing.HOLDS if parent is None or asked_name(parent) == name else Standing.LEFT
     source = parent or child
     ports = _ports(source) if way is Way.EGRESS_GROUP else None
-    return Claim(standing, _created(source), owner or _NOBODY, ports)
+    return Claim(standing, _creation_time(source), owner or _NOBODY, ports)
 
 
 def destination_name(service: Object) -> str:
@@ -168,6 +168,6 @@ def _ports(service: Object) -> Ports:
     )
 
 
-def _created(obj: Object) -> str:
+def _creation_time(obj: Object) -> str:
     created: str = obj["metadata"].get("creationTimestamp", "")
     return created

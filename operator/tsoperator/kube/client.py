@@ -15,11 +15,11 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 from pydantic_core import from_json, to_json
 
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import POD, SERVICEACCOUNT, Key, Object, Resource, key_of
+from tsoperator.kube.config import pod_of_token, tls_context
 from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
 
 log = logging.getLogger(__name__)
@@ -261,6 +261,10 @@ class KubeClient:
             raise KubeError(f"POST {path}: not an API server's answer (no status)")
         return status
 
+    async def pod_of_token(self) -> str:
+        """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token."""
+        return await pod_of_token(self._configuration)
+
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
         accept = _METADATA_LIST if resource.metadata_only else _JSON
         page = await self._call("GET", resource.path(namespace), query, accept=accept)
@@ -410,11 +414,7 @@ def _reaching(where: str) -> Iterator[None]:
 
 def _session(configuration: Configuration) -> aiohttp.ClientSession:
     """Return the connections to the API server: as many as there are watches and requests at the same time."""
-    try:
-        tls = RESTClientObject(configuration).ssl_context
-    except OSError as error:  # ssl.SSLError is one
-        raise KubeError(f"cannot use the certificates that lead to {configuration.host}: {error}") from error
-    connector = aiohttp.TCPConnector(limit=0, ssl=tls)
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls_context(configuration))
     return aiohttp.ClientSession(connector=connector, read_bufsize=_READ_AT_ONCE)
 
 

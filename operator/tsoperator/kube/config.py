@@ -1,7 +1,10 @@
 """Loads the address of the API server and our credentials, from a kubeconfig or the Pod's ServiceAccount."""
 
+import base64
+import json
 import os
 from pathlib import Path
+from ssl import SSLContext
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -9,6 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 
 from tsoperator.kube.errors import KubeError
 
@@ -47,6 +51,37 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
 def is_in_cluster(kubeconfig: str) -> bool:
     """Tell whether this process runs in a Pod of the cluster that it talks to; *kubeconfig* is empty then."""
     return not kubeconfig and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def tls_context(configuration: Configuration) -> SSLContext:
+    """Return the certificates that lead to the API server. Raises KubeError if they can't be used."""
+    try:
+        tls: SSLContext = RESTClientObject(configuration).ssl_context
+    except OSError as error:  # ssl.SSLError is one
+        raise KubeError(f"cannot use the certificates that lead to {configuration.host}: {error}") from error
+    return tls
+
+
+async def pod_of_token(configuration: Configuration) -> str:
+    """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token.
+
+    The API server refuses a token that is bound to a Pod once that Pod is gone.
+    """
+    if configuration.cert_file:  # the API server prefers our certificate
+        return ""
+    token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
+    return pod_in_claims(token or "")
+
+
+def pod_in_claims(token: str) -> str:
+    """Return the UID of the Pod that a ServiceAccount's *token* is bound to; empty if it is bound to none."""
+    try:
+        _, claims, _ = token.split(".")
+        return str(
+            json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["kubernetes.io"]["pod"]["uid"]
+        )
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _proxy_from_environment(url: str) -> str | None:

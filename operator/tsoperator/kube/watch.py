@@ -77,17 +77,17 @@ class Unserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class WatchDenied:
     """The API server does not let us see the objects now, for the reason *why*."""
 
     why: str
 
 
-Update = Listed | Watching | Changed | Deleted | Unserved | Refused
+Update = Listed | Watching | Changed | Deleted | Unserved | WatchDenied
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WatchPace:
     """The duration of a watch, and the pause before the next try, in seconds."""
 
     watch: int = 300
@@ -103,7 +103,7 @@ class Pace:
 async def updates(
     client: KubeClient,
     selection: Selection,
-    pace: Pace | None = None,
+    pace: WatchPace | None = None,
     slim: Callable[[Object], Object] = lambda obj: obj,
 ) -> AsyncIterator[Update]:
     """Yield the changes of the selected objects, and never end.
@@ -114,7 +114,7 @@ async def updates(
 
     *slim* returns the part to keep of an object that is listed. One that has changed is yielded as a whole.
     """
-    pace = pace or Pace()
+    pace = pace or WatchPace()
     failures, version = 0, ""
     broken = False  # the last watch ended with an error
     served = True
@@ -155,7 +155,7 @@ async def updates(
                 continue
             if isinstance(error, Denied):
                 version = ""  # once we have access again, we need all objects, not just the changes
-                yield Refused(str(error))
+                yield WatchDenied(str(error))
             if loop.time() - watching > pace.last_retry:  # the watch worked, although no event came
                 failures = 0
             failures += 1
@@ -181,7 +181,7 @@ async def _current_version(client: KubeClient, selection: Selection) -> str:
 
 
 def _watch(
-    client: KubeClient, selection: Selection, version: str, pace: Pace
+    client: KubeClient, selection: Selection, version: str, pace: WatchPace
 ) -> AbstractAsyncContextManager[AsyncIterator[Object]]:
     return client.watch(
         selection.resource,
@@ -212,7 +212,7 @@ async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
         return False
 
 
-def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) -> float:
+def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeError) -> float:
     """Log *error*, the last of so many *failures* in a row, and return how many seconds to wait."""
     denied = isinstance(error, Denied)
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.

@@ -9,7 +9,7 @@ from tsoperator.api.device import Device, lookup_name
 from tsoperator.api.names import DEFAULT_CONTROL_URL
 from tsoperator.api.objects import Object
 from tsoperator.api.policy import approval
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.replica import Replica
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import ForgetFailure, FreeName, Refusal, SetTags, Step, TakeName
@@ -30,7 +30,7 @@ class Failed:
     """A control server did not do what was *wanted*: the *finding* says so, and we ask again in *seconds*."""
 
     wanted: object
-    finding: Finding
+    finding: DeviceFinding
     seconds: float
 
 
@@ -74,7 +74,7 @@ class TailnetView:
     login_url: str = DEFAULT_CONTROL_URL
     devices: Mapping[str, Device] = field(default_factory=dict)
     failures: Mapping[tuple[str, str], Failed] = field(default_factory=dict)
-    news: Sequence[Finding] = ()
+    news: Sequence[DeviceFinding] = ()
     destination: Destination | None = None
     refusal: Refusal | None = None
     holders: Mapping[str, Holder] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class DevicePlan:
 
     before: Sequence[Step] = ()
     after: Sequence[Step] = ()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[DeviceFinding] = ()
 
 
 NO_DEVICES = DevicePlan()
@@ -138,7 +138,7 @@ def plan_devices(proxy: ProxyDevices, view: TailnetView, *, take_over_names: boo
 
 def _upkeep(
     device: Device, replica: Replica, proxy: ProxyDevices, view: TailnetView, take_over_names: bool
-) -> Iterator[tuple[list[Step], list[Finding]]]:
+) -> Iterator[tuple[list[Step], list[DeviceFinding]]]:
     """Yield what to ask for *device* and what to tell, for its tags and for its name."""
     tags, node_id = tuple(replica.tags), device.node_id
     needed: dict[str, tuple[Step, object]] = {}
@@ -154,7 +154,7 @@ def _upkeep(
             yield [ForgetFailure(view.name, proxy.owner, node_id, what)], []
 
 
-def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[Finding]]:
+def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[DeviceFinding]]:
     """Return *step* and the finding of an earlier failure; no step while it is too early to try the same again."""
     if failed is None or failed.wanted != wanted:
         return [step], []
@@ -163,13 +163,13 @@ def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tupl
     return [], [replace(failed.finding, requeue_after=failed.seconds)]
 
 
-def _unapproved(device: Device) -> list[Finding]:
+def _unapproved(device: Device) -> list[DeviceFinding]:
     if device.authorized:
         return []
-    return [Finding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)]
+    return [DeviceFinding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)]
 
 
-def _number(device: Device, hostname: str, holder: Holder | None) -> Finding:
+def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFinding:
     """Say that *device* has another name than *hostname*, which *holder* has; None if no device has it any more."""
     who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
@@ -181,7 +181,7 @@ def _number(device: Device, hostname: str, holder: Holder | None) -> Finding:
             f"choose another hostname, or {what} in the tailnet's admin console. With OPERATOR_TAKE_OVER_NAMES the "
             "operator takes over the names of dead devices"
         )
-    return Finding(Effect.NOTICE, "NameHeld", words, _LATER)
+    return DeviceFinding(Effect.NOTICE, "NameHeld", words, _LATER)
 
 
 def is_numbered(device: Device, hostname: str) -> bool:
@@ -191,7 +191,9 @@ def is_numbered(device: Device, hostname: str) -> bool:
     return device.hostname.lower() == stem == label and number.isascii() and number.isdigit()
 
 
-def destination_findings(destination: Destination | None, tags: Sequence[str], *, is_missed: bool) -> list[Finding]:
+def destination_findings(
+    destination: Destination | None, tags: Sequence[str], *, is_missed: bool
+) -> list[DeviceFinding]:
     """Say that the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
 
     *is_missed* tells whether the proxy itself doesn't find it.
@@ -200,14 +202,14 @@ def destination_findings(destination: Destination | None, tags: Sequence[str], *
         return []
     if destination.departed is not None:
         words = _departed(destination.text, destination.departed, destination.moved)
-        return [Finding(Effect.FAILED, "TargetGone", words, is_reason=True)]
+        return [DeviceFinding(Effect.FAILED, "TargetGone", words, is_reason=True)]
     if not is_missed:
         return []
     words = (
         f"the proxy finds no device {destination.text} in the tailnet: check the name, that the device is there, and "
         f"that the tailnet's policy lets {listed(tags)} reach it"
     )
-    return [Finding(Effect.FAILED, "TargetNotFound", words, is_reason=True)]
+    return [DeviceFinding(Effect.FAILED, "TargetNotFound", words, is_reason=True)]
 
 
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:

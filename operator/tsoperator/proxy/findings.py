@@ -24,7 +24,7 @@ class Effect(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DeviceFinding:
     """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s.
 
     With *is_reason* a condition that becomes false has this reason, too.
@@ -38,7 +38,7 @@ class Finding:
 
 
 def with_findings(
-    plan: Plan, findings: Sequence[Finding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
+    plan: Plan, findings: Sequence[DeviceFinding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
 
@@ -61,7 +61,7 @@ def with_findings(
     return replace(plan, status=status, notes=[*plan.notes, *notes], requeue_after=requeue_after)
 
 
-def _status(status: Object, findings: Sequence[Finding], condition: str, reasons: Mapping[Effect, str]) -> Object:
+def _status(status: Object, findings: Sequence[DeviceFinding], condition: str, reasons: Mapping[Effect, str]) -> Object:
     conditions = status.get("conditions") or []
     found = next((each for each in conditions if each["type"] == condition), None)
     lasting = [each for each in findings if each.effect >= Effect.NOTICE]

@@ -49,9 +49,6 @@ log = logging.getLogger(__name__)
 
 _PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
 
-Observed = TypeVar("Observed", bound="HasChildren")
-Facts_contra = TypeVar("Facts_contra", bound="HasChildren", contravariant=True)
-
 
 class HasChildren(Protocol):
     """The facts about a parent."""
@@ -60,6 +57,10 @@ class HasChildren(Protocol):
     def children(self) -> Children:
         """The objects that the proxy has."""
         ...
+
+
+Observed = TypeVar("Observed", bound=HasChildren)
+Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
 
 
 class Decides(Protocol[Facts_contra]):

@@ -16,11 +16,11 @@ from tsoperator.kube.watch import (
     Changed,
     Deleted,
     Listed,
-    Pace,
-    Refused,
     Selection,
     Update,
+    WatchDenied,
     Watching,
+    WatchPace,
     updates,
     version_number,
 )
@@ -122,11 +122,11 @@ class Cache:
         """
         self._kinds[resource].deletion_listeners.append(listener)
 
-    def unsynced(self) -> list[str]:
+    def unsynced_selections(self) -> list[str]:
         """Return the selections whose objects have not been listed yet."""
         return [str(part.source.selection) for part in self._parts() if not part.synced.is_set()]
 
-    def refused(self) -> list[Selection]:
+    def refused_selections(self) -> list[Selection]:
         """Return the selections whose objects the API server does not let us see now."""
         return [part.source.selection for part in self._parts() if part.refused]
 
@@ -139,7 +139,7 @@ class Cache:
         for part in self._parts():
             await part.synced.wait()
 
-    async def follow(self, client: KubeClient, pace: Pace | None = None) -> None:
+    async def follow(self, client: KubeClient, pace: WatchPace | None = None) -> None:
         """Keep everything up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts():
@@ -160,7 +160,7 @@ class CacheMetrics(Collector):
         refused = GaugeMetricFamily(
             "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
         )
-        for resource, namespace in {(str(each.resource), each.namespace) for each in self._cache.refused()}:
+        for resource, namespace in {(str(each.resource), each.namespace) for each in self._cache.refused_selections()}:
             refused.add_metric([resource, namespace], 1)
         yield refused
 
@@ -241,7 +241,7 @@ class _Part:
         self._kind = kind
         self._told = 0  # the version up to which the watch has yielded every change
 
-    async def follow(self, client: KubeClient, pace: Pace | None) -> None:
+    async def follow(self, client: KubeClient, pace: WatchPace | None) -> None:
         async for update in updates(client, self.source.selection, pace, self.source.slim):
             self._take(update)
             if self.known or self.source.optional:
@@ -266,7 +266,7 @@ class _Part:
                 self._hold_only(items)
             case Watching():
                 self._note_let_in()
-            case Refused(why):
+            case WatchDenied(why):
                 self._note_refused(why)
             case _:
                 self._note_let_in()

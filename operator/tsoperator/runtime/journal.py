@@ -111,7 +111,7 @@ class Journal:
     def planned(self, parent: Object, plan: Plan) -> None:
         """Log *plan* at DEBUG, in one line."""
         if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
-            log.debug("%s: plan: %s", _name(parent), _described(parent, plan), extra=_fields(parent))
+            log.debug("%s: plan: %s", _name(parent), _plan_in_words(parent, plan), extra=_fields(parent))
 
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
@@ -128,9 +128,9 @@ class Journal:
                 return
             known = self._begin(parent)
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
-        changes = [*_written(parent, plan, writes)] if writes else []
+        changes = [*_writes_in_words(parent, plan, writes)] if writes else []
         if plan.outline != known.outline and plan.outline is not None:
-            changes += _outlined(known.outline, plan.outline, is_made=is_made)
+            changes += _changes_in_words(known.outline, plan.outline, is_made=is_made)
             known.outline = plan.outline
         if changes:
             self._tell(parent, logging.INFO, "; ".join(changes))
@@ -165,7 +165,7 @@ class Journal:
             if is_true and was != TRUE and (kind in lost or plan.outline is None):
                 ready.append(kind)
                 lost -= {kind}
-            noted = _noted(plan, each)
+            noted = _noted_types(plan, each)
             if not is_true and was == TRUE and "Warning" not in noted:
                 lost |= {kind}
                 if not noted:
@@ -221,7 +221,7 @@ class Journal:
             self._known.pop((resource, key_of(old)), None)
 
 
-def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
+def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
     """Yield what was written, in words, but for what comes and goes with Pods."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
     if workloads:  # what else was made belongs to them
@@ -234,7 +234,7 @@ def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[st
                 yield f"{verb} {', '.join(those)}"
 
 
-def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
+def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
     """Yield what has changed about a proxy, in words. If it was there before this process, nothing has."""
     if before is None:
         if not is_made:
@@ -288,7 +288,7 @@ def _in_brackets(fields: Iterable[str]) -> str:
     return f" ({', '.join(told[:_MOST_FIELDS])}{more})" if told else ""
 
 
-def _described(parent: Object, plan: Plan) -> str:
+def _plan_in_words(parent: Object, plan: Plan) -> str:
     """Return *plan* for *parent* in one line, with names only."""
     parts = [f"hold {plan.hold}"] if plan.hold and parent and not has_finalizer(parent, plan.hold) else []
     parts += [_step(step) for step in plan.steps]
@@ -332,7 +332,7 @@ def _conditions(status: Object | None) -> Sequence[Object]:
     return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
 
-def _noted(plan: Plan, told: Object) -> set[str]:
+def _noted_types(plan: Plan, told: Object) -> set[str]:
     """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
 

@@ -1,13 +1,16 @@
 """Leader election by Lease: a leader that cannot renew has stopped before another starts.
 
-All timing uses the process's own monotonic clock. The times in the Lease are for people, and nothing compares them.
-The holder counts from the moment before it sent its last successful renewal. An observer counts from the moment after
-it saw the record change, which is later by the time that the network took. So, counted from one renewal:
+All timing uses the process's own monotonic clock. The times in the Lease are for people: nothing compares them with a
+clock of ours. The holder counts from the moment before it sent its last successful renewal. An observer counts from the
+moment after it saw the record change, which is later by the time that the network took. So, counted from one renewal:
 
-    0               renew_deadline           last resort              duration
-    |--- working ---|--- stopping the work ---|--- process is gone ---|--- another may lead
+    0               renew_deadline           last resort             gone                  duration
+    |--- working ---|--- stopping the work ---|--- process has ended ---|--- if the holder's --|--- another may lead
+                                                                         Pod is gone, another
+                                                                         may lead
 
-The record has the format of client-go, so this elector and client-go's can take over from each other.
+Another may lead earlier if the holder's Pod proves that the holder has ended: see `tsoperator.runtime.holder`. The
+record has the format of client-go, so this elector and client-go's can take over from each other.
 """
 
 import asyncio
@@ -17,12 +20,19 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
-from tsoperator.api.objects import LEASE, Key, Object, Resource
+from tsoperator.api.objects import LEASE, POD, Key, Object, Resource, annotations
 from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
+from tsoperator.runtime import holder
+from tsoperator.runtime.holder import LeaderPlace, OwnPod
 
 log = logging.getLogger(__name__)
+
+_LATE: Final = 1.0
+"""Seconds between two looks while a renewal is late."""
+_ROUNDING: Final = 0.01  # s by which a look is later than the moment that it waits for, so that it isn't before it
+_LONGEST_PAUSE: Final = 60.0  # s between two tries to find out where we run
 
 
 class LeadershipLost(Exception):
@@ -47,25 +57,30 @@ class LeaseClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of an elector, in seconds: ``retry_period < renew_deadline < duration``."""
+    """The times of an elector, in seconds: ``retry_period < renew_deadline < gone <= duration``.
+
+    After *gone*, another may lead if our Pod is gone. It is at least as long as the API server may go on accepting the
+    token of a Pod that is gone, which is 10 s (its ``TokenSuccessCacheTTL``).
+    """
 
     duration: float = 15.0
-    renew_deadline: float = 10.0
+    renew_deadline: float = 9.0
     retry_period: float = 2.0
+    gone: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 < self.retry_period < self.renew_deadline < self.duration:
-            raise ValueError(f"a lease needs 0 < retry_period < renew_deadline < duration, not {self}")
+        if not 0 < self.retry_period < self.renew_deadline < self.gone <= self.duration:
+            raise ValueError(f"a lease needs 0 < retry_period < renew_deadline < gone <= duration, not {self}")
 
     @property
     def call(self) -> float:
         """The seconds that a read and a write may take together, so that there is time for another try if one hangs."""
-        return self.renew_deadline / 2
+        return (self.renew_deadline - self.retry_period) / 2
 
     @property
     def last_resort(self) -> float:
-        """The time at which a process must end if its work goes on: halfway from *renew_deadline* to *duration*."""
-        return (self.renew_deadline + self.duration) / 2
+        """The time at which a process must end if its work goes on: halfway from *renew_deadline* to *gone*."""
+        return (self.renew_deadline + self.gone) / 2
 
 
 def _utc_now() -> datetime:
@@ -77,11 +92,21 @@ def end_process() -> None:
     os._exit(1)
 
 
+@dataclass(slots=True)
+class _Silence:
+    """A record of another, since when we know it as it is, and since when we know that its holder's Pod is gone."""
+
+    record: Object
+    since: float
+    gone_since: float = math.inf
+
+
 class LeaderElector:
     """Leads while it holds the Lease *key*.
 
-    *identity* is unique to the process, not just to the Pod: we take a record with this name for our own. *abort* is
-    called if the work has not stopped when another process may soon lead. It must not let the work go on.
+    *identity* is unique to the process, not just to the Pod: we take a record with this name for our own. *place* is
+    where this process runs: a Pod in the namespace of the Lease. *abort* is called if the work has not stopped when
+    another process may soon lead. It must not let the work go on.
     """
 
     def __init__(
@@ -90,17 +115,21 @@ class LeaderElector:
         key: Key,
         identity: str,
         timing: Timing | None = None,
+        place: OwnPod | None = None,
         wall: Callable[[], datetime] = _utc_now,
         abort: Callable[[], None] = end_process,
     ) -> None:
         self._client = client
         self._key = key
         self._identity = identity
+        self._place = place
         self._timing = timing or Timing()
         self._wall = wall
         self._abort = abort
         self._lease: Object | None = None  # as last read or written; None if it has to be read again
-        self._seen: tuple[Object, float] | None = None  # another's record, and when we first saw it like that
+        self._note: LeaderPlace | None = None  # of where we run, once we lead and know it
+        self._seen: _Silence | None = None
+        self._pause = self._timing.retry_period  # until the next look at another's record
         self._claimed = False  # the record may bear our name
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
@@ -111,6 +140,10 @@ class LeaderElector:
     def leading(self) -> bool:
         """Whether the work may be running."""
         return self._last_resort is not None
+
+    async def look(self) -> None:
+        """Look who leads, so that the time counts in which this process gets ready to lead."""
+        await self._bounded(self._try_to_look, self._timing.call)
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease and run *work* while we hold it; return when the work has ended and the lease is released.
@@ -134,9 +167,9 @@ class LeaderElector:
                 await self._release()
 
     async def _acquire(self) -> None:
-        self._lease = self._seen = None
+        self._lease = self._note = None
         while not await self._bounded(self._try_to_take, self._timing.call):  # noqa: ASYNC110 (no event tells us)
-            await asyncio.sleep(self._timing.retry_period)
+            await asyncio.sleep(self._pause)
 
     async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work* in this task, and renew the lease until the work has stopped.
@@ -145,11 +178,14 @@ class LeaderElector:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                renewing = group.create_task(self._renew(), name="renew the lease")
+                beside = [group.create_task(self._renew(), name="renew the lease")]
+                if self._place is not None:
+                    beside.append(group.create_task(self._find_note(self._place), name="find our place"))
                 try:
                     await work()
                 finally:
-                    renewing.cancel()
+                    for task in beside:
+                        task.cancel()
         except BaseExceptionGroup as errors:
             if len(errors.exceptions) > 1:
                 raise
@@ -163,6 +199,22 @@ class LeaderElector:
             await self._bounded(self._try_to_renew, min(self._timing.call, deadline - loop.time()))
         raise LeadershipLost(f"could not renew {self._key} for {self._timing.renew_deadline:g} s")
 
+    async def _find_note(self, place: OwnPod) -> None:
+        """Find out what to note in the Lease of where we run; renewals carry it from then on."""
+        pause = self._timing.retry_period
+        while True:
+            try:
+                async with asyncio.timeout(self._timing.call):
+                    pod = await self._client.get(POD, Key(self._key.namespace, place.pod))
+            except (KubeError, TimeoutError) as error:
+                log.debug("%s: our Pod can't be read: %r", self._key, error)
+            else:
+                self._note = holder.own_note(self._identity, place, pod, self._timing.gone)
+            if self._note is not None:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
     async def _bounded(self, attempt: Callable[[], Awaitable[bool]], seconds: float) -> bool:
         """Return what *attempt* returns, or False if the API server refuses or does not answer in time."""
         try:
@@ -173,15 +225,24 @@ class LeaderElector:
             self._lease = None
             return False
 
+    async def _try_to_look(self) -> bool:
+        """Look at the lease, and tell whether we may take it."""
+        self._pause = self._timing.retry_period
+        try:
+            self._lease = await self._client.get(LEASE, self._key)
+        except NotFound:
+            self._lease = None
+        return self._lease is None or await self._may_take(self._lease)
+
     async def _try_to_take(self) -> bool:
         """Take the lease if nobody holds it, and tell whether it is ours."""
-        try:
-            lease = await self._client.get(LEASE, self._key)
-        except NotFound:
-            lease = None
-        if lease is not None and not self._may_take(lease.get("spec") or {}):
+        if not await self._try_to_look():
+            who = _holder(self._lease or {})
+            if who != self._holder:
+                log.info("standing by: %s holds the Lease %s", who, self._key)
+                self._holder = who
             return False
-        await self._write(lease or self._new_lease())
+        await self._write(self._lease or self._new_lease())
         return True
 
     async def _try_to_renew(self) -> bool:
@@ -196,33 +257,52 @@ class LeaderElector:
                 lease = await self._client.get(LEASE, self._key)
             except NotFound:
                 raise LeadershipLost(f"{self._key} was deleted") from None
-        holder = _holder(lease)
-        if holder != self._identity:
-            raise LeadershipLost(f"{self._key} is held by {holder or 'nobody'}")
+        who = _holder(lease)
+        if who != self._identity:
+            raise LeadershipLost(f"{self._key} is held by {who or 'nobody'}")
         await self._write(lease)
         return True
 
-    def _may_take(self, spec: Object) -> bool:
-        """Tell whether the holder, if any, has been silent for as long as its record promises."""
-        holder = spec.get("holderIdentity")
-        if not holder or holder == self._identity:
+    async def _may_take(self, lease: Object) -> bool:
+        """Tell whether nobody holds *lease*, or its holder was silent for as long as it promises, or has ended."""
+        spec = lease.get("spec") or {}
+        who = _holder(lease)
+        if who in ("", self._identity):
             return True
-        if holder != self._holder:
-            log.info("standing by: %s holds the Lease %s", holder, self._key)
-            self._holder = holder
         now = asyncio.get_running_loop().time()
-        if self._seen is None or self._seen[0] != spec:
-            self._seen = (spec, now)
-        silence = now - self._seen[1]
-        return silence >= float(spec.get("leaseDurationSeconds") or self._timing.duration)
+        was_renewed = self._seen is not None and self._seen.record != spec
+        if self._seen is None or was_renewed:
+            self._seen = _Silence(spec, now)
+        if now - self._seen.since >= float(spec.get("leaseDurationSeconds") or self._timing.duration):
+            return True
+        note = holder.noted(lease)
+        if note is None or was_renewed:
+            return False
+        if why := await self._proof(note, self._seen):
+            log.info("taking over from %s: %s", who, why)
+        return bool(why)
+
+    async def _proof(self, note: LeaderPlace, seen: _Silence) -> str:
+        """Return why the holder whose renewal is late has certainly ended; empty if it may still lead."""
+        self._pause = _LATE
+        try:
+            pod = await self._client.get(POD, Key(self._key.namespace, note.pod))
+        except NotFound:
+            pod = None
+        now = asyncio.get_running_loop().time()
+        seen.gone_since = min(seen.gone_since, now) if holder.is_gone(note, pod) else math.inf
+        gone_for = max(now - seen.gone_since, 0)
+        if (remaining := note.gone_seconds - gone_for) > 0:
+            self._pause = min(_LATE, remaining + _ROUNDING)
+        return holder.proof(note, seen.record.get("renewTime") or "", pod, gone_for)
 
     async def _write(self, lease: Object) -> None:
-        """Write *lease*, as it was read, with our name and the time.
+        """Write *lease*, as it was read, with our name, our place, and the time.
 
         The renewal counts from before the write is sent.
         """
         sent = asyncio.get_running_loop().time()
-        new = {**lease, "spec": self._claim(lease.get("spec") or {})}
+        new = {**lease, "metadata": self._noting(lease), "spec": self._claim(lease.get("spec") or {})}
         self._claimed = True  # from here on: the write may succeed even if we get no answer
         if "resourceVersion" in lease["metadata"]:
             self._lease = await self._client.replace(LEASE, new)
@@ -245,6 +325,12 @@ class LeaderElector:
             new["acquireTime"] = now
             new["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
         return new
+
+    def _noting(self, lease: Object) -> Object:
+        """Return the metadata of *lease* with our note, if there is one yet, in place of another's."""
+        others = {name: value for name, value in annotations(lease).items() if name not in holder.NAMES}
+        ours = self._note.annotations() if self._note is not None else {}
+        return {**lease["metadata"], "annotations": {**others, **ours}}
 
     def _new_lease(self) -> Object:
         return {

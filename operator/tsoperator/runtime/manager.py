@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Pace
+from tsoperator.kube.watch import WatchPace
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.gathering import Gatherer, Gathering
@@ -153,8 +153,10 @@ class Manager:
         has ended. While it leads, the programs *beside* run as well as the reconcilers.
         """
         lead = partial(self._lead, beside)
+        if elector is not None:
+            await elector.look()  # before the lists, which take long where there is much
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(self._cache.follow(client, Pace(rest=self._rest)), name="watches")
+            following = tasks.create_task(self._cache.follow(client, WatchPace(rest=self._rest)), name="watches")
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
                 gc.freeze()  # objects of the cluster have no cycles: a search among 10,000 holds the loop for a second

@@ -15,7 +15,6 @@ from tsoperator.proxy.secret import Reissue, auth_key_of, device_id_of, reissue_
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import earliest
 from tsoperator.runtime.result import Pending
-from tsoperator.runtime.tokenbucket import TokenBucket
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Missing
@@ -23,6 +22,30 @@ from tsoperator.tsclient.errors import Missing
 log = logging.getLogger(__name__)
 
 _CONNECTED = 30.0  # s for which a device may still count as connected after its proxy has disconnected
+
+
+class TokenBucket:
+    """Limits a rate: it holds tokens for a burst, of which one comes back every *interval* seconds.
+
+    *now* is the time of any clock that never goes back. Each call of `wait` gives the size of the bucket, which is the
+    most tokens that it holds. A larger size than before adds no tokens at once.
+    """
+
+    def __init__(self, interval: float, size: int, now: float) -> None:
+        """Start full, with *size* tokens."""
+        self._interval = interval
+        self._tokens = float(size)
+        self._counted = now
+
+    def wait(self, size: int, now: float) -> float:
+        """Return the seconds until there is a token in the bucket of *size*, 0 if there is one."""
+        self._tokens = min(size, self._tokens + (now - self._counted) / self._interval)
+        self._counted = now
+        return max(0.0, (1 - self._tokens) * self._interval)
+
+    def take(self) -> None:
+        """Take a token. Call `wait` first, to see that there is one."""
+        self._tokens -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +158,7 @@ class AuthKeys:
         if (minted := parent.unstored.get(replica.ordinal)) and minted.key == key:
             del parent.unstored[replica.ordinal]
         if reissue_of(found) is Reissue.ASKED:
-            return await self._reissued(parent, replica, live, device)
+            return await self._reissued_key(parent, replica, live, device)
         if key or device:
             return key or None
         return await self._new_key(parent, replica, parent.devices.get(replica.ordinal, ""))
@@ -151,9 +174,9 @@ class AuthKeys:
         except NotFound:
             return None
 
-    async def _reissued(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
+    async def _reissued_key(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
         """Return a key to replace that in the *live* Secret: empty if the replica gets it later, None if not needed."""
-        if minted := _unstored(parent, replica):
+        if minted := _unstored_key(parent, replica):
             return minted.key
         now = self._clock()
         if device and await self._is_connected(parent, replica, device):
@@ -202,7 +225,7 @@ class AuthKeys:
 
         *device* is the device that the replica has lost, or empty. It is deleted before a new key is minted.
         """
-        if minted := _unstored(parent, replica):
+        if minted := _unstored_key(parent, replica):
             return minted.key
 
         async def mint() -> str:
@@ -218,7 +241,7 @@ class AuthKeys:
         return key
 
 
-def _unstored(parent: _Parent, replica: Replica) -> _Minted | None:
+def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
     """Return the key that was minted for a replica and could not be stored, if its tags are still the right ones."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

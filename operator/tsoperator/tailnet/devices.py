@@ -32,7 +32,7 @@ Listener = Callable[[Device | None, Device | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ListPace:
     """The number of seconds between two reads of the list.
 
     *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long as
@@ -47,14 +47,14 @@ class Pace:
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
-class Names(NamedTuple):
+class DeviceNames(NamedTuple):
     """The *domains* of the devices' names, empty where a name has none, and the names of devices *shared* by others."""
 
     domains: frozenset[str]
     shared: frozenset[str]
 
 
-class ProxyDevices(Collector):
+class DeviceGauges(Collector):
     """Counts the devices of proxies that have written their device's ID to their Secret."""
 
     def __init__(self, cache: Cache) -> None:
@@ -79,16 +79,16 @@ class Devices:
     One list serves all proxies. It is read in the background, so that looking a device up never waits.
     """
 
-    def __init__(self, tailnet: TailnetClient, pace: Pace | None = None, time_slice: float = SECONDS) -> None:
+    def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
         """An update of the table holds the event loop for *time_slice* seconds at a time."""
         self._tailnet = tailnet
         self._time_slice = time_slice
-        self._pace = pace or Pace()
+        self._pace = pace or ListPace()
         self._by_id: dict[str, Device] = {}
         self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
         self._domains: Counter[str] = Counter()  # of the devices that are this tailnet's own
         self._shared: Counter[str] = Counter()  # the lookup names of devices that other tailnets share with it
-        self._told: Names | None = None  # the names that the listeners know
+        self._told: DeviceNames | None = None  # the names that the listeners know
         self._name_listeners: list[Callable[[], None]] = []
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
         self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
@@ -109,7 +109,7 @@ class Devices:
         """Call *listener* when `names` or `is_pending` returns something else."""
         self._name_listeners.append(listener)
 
-    def names(self) -> "Names | None":
+    def names(self) -> "DeviceNames | None":
         """Return what the names of the devices were at the last read; None before the first one."""
         return self._told
 
@@ -262,7 +262,7 @@ class Devices:
             await time_slice.pause()
 
     def _tell_names(self) -> None:
-        names = Names(frozenset(self._domains), frozenset(self._shared))
+        names = DeviceNames(frozenset(self._domains), frozenset(self._shared))
         if names != self._told:
             self._told = names
             self._call_name_listeners()

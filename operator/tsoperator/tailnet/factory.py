@@ -13,7 +13,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
 from tsoperator.tailnet.preflight import Preflight
-from tsoperator.tailnet.tailnet import Tailnet
+from tsoperator.tailnet.tailnet import KnownTailnet
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import NoToken
 from tsoperator.tsclient.oauth import ClientCredentials, Jwt, MintedIdentity
@@ -32,13 +32,13 @@ class TailnetFactory:
     events: EventRecorder
     settings: Settings
 
-    def tailnet(self, name: str, client: TailnetClient) -> Tailnet:
+    def tailnet(self, name: str, client: TailnetClient) -> KnownTailnet:
         """Return the tailnet that the Tailnet called *name* describes, which *client* reaches."""
 
         async def subject() -> Object | None:
             return self.cache.get(TAILNET, Key("", name))
 
-        return Tailnet(client, self.kube, self.cache, Preflight(client, self.events, subject, name), name)
+        return KnownTailnet(client, self.kube, self.cache, Preflight(client, self.events, subject, name), name)
 
     def identity(self, client_id: str, audience: str) -> MintedIdentity:
         """Return the identity that our ServiceAccount has for *audience*."""

@@ -15,7 +15,7 @@ from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, R
 from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.tailnet.tailnet import OWN, Tailnets
-from tsoperator.tailnet.zones import Listed, Reported, Suffixes, known_suffixes
+from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suffixes
 
 _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 
@@ -47,7 +47,7 @@ class KnownSuffixes:
         cache.listen(SERVICE, self._look_for_shared)
         tailnets.listen_to_names(self._tell)
 
-    def wanted(self) -> Suffixes:
+    def current(self) -> Suffixes:
         """Return what is known now, and let the lists be read soon that have shown no device yet."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()
@@ -72,14 +72,14 @@ class KnownSuffixes:
         names = [OWN, *(key_of(each).name for each in self._cache.all(TAILNET))]
         return known_suffixes(map(self._listed, names), self._reported, self._leads_to)
 
-    def _listed(self, name: str) -> Listed:
+    def _listed(self, name: str) -> TailnetNames:
         """Return what the tailnet called *name* lists; nothing if it can't be used."""
         pending = self._due is not None and self._now() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
-            return Listed("", pending=pending)
+            return TailnetNames("", pending=pending)
         names = tailnet.devices.names()
-        return Listed(tailnet.client.url, *names) if names else Listed(tailnet.client.url, pending=pending)
+        return TailnetNames(tailnet.client.url, *names) if names else TailnetNames(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
         """Tell of a change if the Service led, or leads now, to a device that another tailnet shares."""

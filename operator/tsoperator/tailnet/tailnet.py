@@ -35,7 +35,7 @@ class UnknownTailnet(ControlError):
     """There is no such Tailnet, or it can't be used."""
 
 
-class Tailnet:
+class KnownTailnet:
     """One tailnet, for the proxies that join it."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Tailnets:
 
     def __init__(
         self,
-        tailnets: Iterable[Tailnet],
+        tailnets: Iterable[KnownTailnet],
         exists: Callable[[str], bool] = lambda name: False,
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
@@ -154,7 +154,7 @@ class Tailnets:
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
 
-    def at(self, name: str) -> Tailnet:
+    def at(self, name: str) -> KnownTailnet:
         """Return the tailnet called *name*, `OWN` for the operator's.
 
         Raises UnknownTailnet if there is none that can be used, and Pending if nobody has looked at it yet.
@@ -172,7 +172,7 @@ class Tailnets:
         why = self._refusals.get(name)
         return f"Tailnet {name!r} can't be used: {why}" if why else ""
 
-    def registered(self, name: str) -> Tailnet | None:
+    def registered(self, name: str) -> KnownTailnet | None:
         """Return the tailnet that is registered as *name*."""
         return self._tailnets.get(name)
 
@@ -181,7 +181,7 @@ class Tailnets:
         found = self._tailnets.get(name)
         return found.devices.is_pending() if found else name != OWN and name not in self._refusals
 
-    def all_registered(self) -> list[Tailnet]:
+    def all_registered(self) -> list[KnownTailnet]:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]
 
@@ -208,12 +208,12 @@ class Tailnets:
         """Return what was last found missing in each tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}
 
-    def register(self, tailnet: Tailnet) -> None:
+    def register(self, tailnet: KnownTailnet) -> None:
         """Follow *tailnet* from now on, in place of the one that has its name."""
         self._end(tailnet.name)
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
-            tailnet.devices.listen(_telling(tailnet.name, listener))
+            tailnet.devices.listen(_object_listener(tailnet.name, listener))
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
@@ -247,12 +247,12 @@ class Tailnets:
                 self._tasks = None
                 self._running.clear()
 
-    def _start(self, tailnet: Tailnet) -> None:
+    def _start(self, tailnet: KnownTailnet) -> None:
         if self._tasks is not None:
             following = tailnet.run() if tailnet.name == OWN else self._follow(tailnet)
             self._running[tailnet.name] = self._tasks.create_task(following, name=f"tailnet {tailnet.name}")
 
-    async def _follow(self, tailnet: Tailnet) -> None:
+    async def _follow(self, tailnet: KnownTailnet) -> None:
         """Follow *tailnet* until cancelled, whatever goes wrong with it: the others must go on."""
         while True:
             try:
@@ -301,7 +301,7 @@ class Tailnets:
                 return
         self._check_that_it_is_gone(step, asked)
 
-    def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[Tailnet]) -> None:
+    def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[KnownTailnet]) -> None:
         """Check that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
 
         Nobody knows in which one it was. So the one that the parent names counts, if all others have been asked, too.
@@ -321,7 +321,7 @@ class Tailnets:
             )
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `Tailnet.view` returned last to *owner*, because *owner* has reported them."""
+        """Forget the news that `KnownTailnet.view` returned last to *owner*, because *owner* has reported them."""
         for each in self._tailnets.values():
             each.news_told(owner)
 
@@ -337,7 +337,7 @@ class Tailnets:
             return
         self._listeners.append(listener)
         for each in self._tailnets.values():
-            each.devices.listen(_telling(each.name, listener))
+            each.devices.listen(_object_listener(each.name, listener))
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
         """Call *listener* when a tailnet comes or goes, and when the names of a tailnet's devices change."""
@@ -363,7 +363,7 @@ def device_object(tailnet: str, device: Device) -> Object:
     return {"kind": DEVICE.kind, "metadata": metadata, "aliases": sorted(lookup_names(device))}
 
 
-def _await_lists(tailnets: Iterable[Tailnet]) -> None:
+def _await_lists(tailnets: Iterable[KnownTailnet]) -> None:
     """Let the lists of devices be read. Raises Pending if one has not been read yet."""
     unread = [each.devices.first_try() for each in tailnets if each.devices.is_pending()]
     if unread:
@@ -382,7 +382,7 @@ def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
     return _has(devices, wanted) or devices.has_domain_of(wanted.values()) or any(map(_is_headscales, wanted))
 
 
-def _may_have(tailnet: Tailnet, step: DeleteDevice) -> bool:
+def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
     """Tell whether *tailnet* may be asked for the device of *step*: no other one at its server has the same ID."""
     if tailnet.client.url == step.url:
         return True
@@ -392,7 +392,7 @@ def _may_have(tailnet: Tailnet, step: DeleteDevice) -> bool:
     return known is not None and bool(step.name) and lookup_name(known.name) == lookup_name(step.name)
 
 
-def _was_in(tailnet: Tailnet, step: DeleteDevice) -> bool:
+def _was_in(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
     """Tell whether the device of *step* was certainly in *tailnet*, which doesn't have it any more. Raises Pending.
 
     Headscale has one tailnet at a URL. Tailscale has many, but each MagicDNS domain belongs to one of them.
@@ -408,7 +408,7 @@ def _is_headscales(device_id: str) -> bool:
     return device_id.isdecimal()
 
 
-def _telling(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:
+def _object_listener(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:
     def tell(old: Device | None, new: Device | None) -> None:
         listener(*(device_object(tailnet, each) if each else None for each in (old, new)))
 

@@ -10,7 +10,7 @@ from typing import Final
 from tsoperator.api.device import Device
 from tsoperator.api.objects import SECRET
 from tsoperator.proxy.devices import NAME, TAGS, TWO_HOSTNAMES, Failed, Holder, listed
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.secret import BY_DEVICE
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
@@ -29,7 +29,7 @@ DEAD_FOR: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryPauses:
     """Seconds until the control server is asked again.
 
     *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the policy
@@ -45,7 +45,7 @@ class _Failure:
     """A change that failed. *wanted* is what we asked for; we may ask again at *until*, by the event loop's clock."""
 
     wanted: object
-    finding: Finding
+    finding: DeviceFinding
     until: float
 
 
@@ -57,7 +57,7 @@ class _Memory:
     change, `TAGS` or `NAME`.
     """
 
-    news: list[Finding] = field(default_factory=list)
+    news: list[DeviceFinding] = field(default_factory=list)
     shown: int = 0
     failures: dict[tuple[str, str], _Failure] = field(default_factory=dict)
 
@@ -76,14 +76,14 @@ class DeviceUpkeep:
         devices: Devices,
         calls: Calls,
         cache: Cache,
-        retry: Retry | None = None,
+        retry: RetryPauses | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._tailnet = tailnet
         self._devices = devices
         self._calls = calls
         self._cache = cache
-        self._retry = retry or Retry()
+        self._retry = retry or RetryPauses()
         self._now = now
         self._memories: dict[Owner, _Memory] = {}
 
@@ -94,7 +94,7 @@ class DeviceUpkeep:
         found = there.failures if there else {}
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
-    def news(self, owner: Owner) -> Sequence[Finding]:
+    def news(self, owner: Owner) -> Sequence[DeviceFinding]:
         """Return what was done for the devices of *owner*. This news stays until `news_told` is called."""
         there = self._memories.get(owner)
         if there is None:
@@ -133,7 +133,7 @@ class DeviceUpkeep:
                     await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
                 except ControlError as error:  # the proxy gets another name then
                     words = f"the name {hostname} may be that of a dead device, which could not be looked for"
-                    finding = _because(Finding(Effect.WARNING, "NameNotTakenOver", words), error)
+                    finding = _because(DeviceFinding(Effect.WARNING, "NameNotTakenOver", words), error)
                     log.debug("%s", finding.message)
                     self._memories.setdefault(owner, _Memory()).news.append(finding)
             case SetTags(_, owner, device, tags):
@@ -152,8 +152,8 @@ class DeviceUpkeep:
         owner: Owner,
         about: tuple[str, str],
         wanted: object,
-        change: Callable[[], Awaitable[Finding | None]],
-        failing: Finding,
+        change: Callable[[], Awaitable[DeviceFinding | None]],
+        failing: DeviceFinding,
     ) -> None:
         """Begin a *change* of a device. Remember what it finds, or *failing* with the reason if it fails."""
 
@@ -176,7 +176,7 @@ class DeviceUpkeep:
         self._calls.start(owner, about, wanted, attempt, give_up)
 
     def _remember(
-        self, owner: Owner, about: tuple[str, str], wanted: object, found: Finding | None, seconds: float = 0.0
+        self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
         """Remember what was *found*, and enqueue the parent unless it knows of that failure already.
 
@@ -210,7 +210,7 @@ class DeviceUpkeep:
         self._devices.drop(device)
         return was_there
 
-    async def _set_tags(self, step: SetTags) -> Finding | None:
+    async def _set_tags(self, step: SetTags) -> DeviceFinding | None:
         device = self._devices.known(step.device)
         await self._tailnet.set_tags(step.device, step.tags)
         if device is None:
@@ -218,13 +218,13 @@ class DeviceUpkeep:
         self._devices.put(replace(device, tags=step.tags))
         change = f"has the tags {listed(step.tags)} now, and had {listed(device.tags)}"
         log.debug("device %s %s", device.name, change)
-        return Finding(Effect.NEWS, "TagsChanged", f"device {device.name} {change}")
+        return DeviceFinding(Effect.NEWS, "TagsChanged", f"device {device.name} {change}")
 
-    def _tags_refused(self, node_id: str, tags: Iterable[str]) -> Finding:
+    def _tags_refused(self, node_id: str, tags: Iterable[str]) -> DeviceFinding:
         device = self._devices.known(node_id)
         name, old = (device.name, device.tags) if device else (node_id, ())
         words = f"device {name} keeps the tags {listed(old)}: it could not be given {listed(tags)}"
-        return Finding(Effect.FAILED, "TagsRefused", words)
+        return DeviceFinding(Effect.FAILED, "TagsRefused", words)
 
     async def _free(self, step: FreeName) -> None:
         """Free the name that a new proxy is about to ask for, if a dead device has it."""
@@ -234,7 +234,7 @@ class DeviceUpkeep:
         if found is not None and found.effect is Effect.NEWS:  # a notice is told once the proxy has another name
             self._memories.setdefault(step.owner, _Memory()).news.append(found)
 
-    async def _take_name(self, step: TakeName) -> Finding | None:
+    async def _take_name(self, step: TakeName) -> DeviceFinding | None:
         """Give a device the name that it asked for, if that is free or can be freed."""
         holder = self._devices.at(step.hostname)
         found = await self._remove(holder, step.hostname, step.tags) if holder else None
@@ -242,16 +242,16 @@ class DeviceUpkeep:
             return found
         renamed = await self._rename(step.device, step.hostname)
         log.debug("%s", renamed)
-        return Finding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
+        return DeviceFinding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
 
-    async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding | None:
+    async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> DeviceFinding | None:
         """Delete *holder*, which has the name *hostname*, if it is dead.
 
         Return news of the deletion, a notice that says why the device is kept, or None if it was gone already.
         """
         if self.holder(holder).parent:
             words = f"the name {hostname} is held by {self.holder(holder)}; to have it, {TWO_HOSTNAMES}"
-            return Finding(Effect.NOTICE, "NameHeld", words, self._retry.later)
+            return DeviceFinding(Effect.NOTICE, "NameHeld", words, self._retry.later)
         if not (why := self._why_kept(holder, tags)):
             try:
                 live = await self._tailnet.device(holder.node_id)  # the list is seconds old, or minutes
@@ -263,12 +263,12 @@ class DeviceUpkeep:
         if why:
             words = f"the name {hostname} is held by {Holder(holder)}, which {why}"
             words = f"{words}; to have it, delete that device or choose another hostname"
-            return Finding(Effect.NOTICE, "NameHeld", words, self._retry.later)
+            return DeviceFinding(Effect.NOTICE, "NameHeld", words, self._retry.later)
         await self._tailnet.delete_device(holder.node_id)
         self._devices.drop(holder.node_id)
         words = f"device {holder.name} ({holder.node_id}), which was offline, was deleted for its name {hostname}"
         log.debug("%s", words)
-        return Finding(Effect.NEWS, "NameTakenOver", words)
+        return DeviceFinding(Effect.NEWS, "NameTakenOver", words)
 
     def holder(self, device: Device) -> Holder:
         """Return *device*, which has a name that another one asked for, with the object whose proxy it is."""
@@ -299,10 +299,10 @@ class DeviceUpkeep:
         return f"device {old.name if old else node_id} has the name {renamed.name} now"
 
 
-def _name_refused(step: TakeName, device: Device | None) -> Finding:
+def _name_refused(step: TakeName, device: Device | None) -> DeviceFinding:
     words = f"device {device.name if device else step.device} could not be given the name {step.hostname}"
-    return Finding(Effect.NOTICE, "NameNotTakenOver", words)
+    return DeviceFinding(Effect.NOTICE, "NameNotTakenOver", words)
 
 
-def _because(finding: Finding, error: ControlError) -> Finding:
+def _because(finding: DeviceFinding, error: ControlError) -> DeviceFinding:
     return replace(finding, message=f"{finding.message}: {explain(error).message}")

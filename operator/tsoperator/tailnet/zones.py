@@ -41,7 +41,7 @@ NO_SUFFIXES: Final = Suffixes()
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TailnetNames:
     """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
 
     *shared* are the names of the devices that other tailnets share with it, which don't count among the others.
@@ -62,7 +62,9 @@ class Reported(NamedTuple):
 
 
 def known_suffixes(
-    tailnets: Iterable[Listed], reported: Collection[Reported], leads_to: Callable[[str], bool] = lambda name: False
+    tailnets: Iterable[TailnetNames],
+    reported: Collection[Reported],
+    leads_to: Callable[[str], bool] = lambda name: False,
 ) -> Suffixes:
     """Return the suffixes of *tailnets*, which are all that there are.
 

@@ -54,7 +54,7 @@ def _details(value: Any) -> Any:
     return value if isinstance(value, list) and all(isinstance(item, dict) for item in value) else []
 
 
-class Problem(BaseModel):
+class ErrorBody(BaseModel):
     """An error body: Tailscale's ``message``, Headscale's ``message`` and ``data``, OAuth's ``error``."""
 
     message: str = ""

@@ -32,7 +32,7 @@ from tsoperator.tsclient.errors import (
     Unavailable,
     UnexpectedAnswer,
 )
-from tsoperator.tsclient.models import Problem
+from tsoperator.tsclient.models import ErrorBody
 
 log = logging.getLogger(__name__)
 
@@ -321,8 +321,8 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _problem(body: bytes) -> Problem | None:
+def _problem(body: bytes) -> ErrorBody | None:
     try:
-        return Problem.model_validate_json(body)
+        return ErrorBody.model_validate_json(body)
     except ValidationError:
         return None

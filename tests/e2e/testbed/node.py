@@ -19,7 +19,6 @@ from tests.e2e.testbed.parts import named, program
 from tests.e2e.testbed.registry import PAUSE, PORT
 
 SOCKET = "/run/containerd/containerd.sock"  # in the isolation's own /run
-SYNC = "5s"
 TAINT = {"key": "example.org/second-node", "effect": "NoSchedule"}
 """Of a further node: no Pod is on it that doesn't tolerate this."""
 
@@ -168,8 +167,6 @@ def _kubelet(folder: Path, ca: Path, logs: Path) -> dict[str, Any]:
         "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
-        # Mounted ConfigMaps follow within seconds: the tests edit the Corefile.
-        "syncFrequency": SYNC,
         "maxPods": 500,
         "serializeImagePulls": False,
         "registryPullQPS": 0,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import dns.flags
 import dns.rcode
 import dns.rrset
 import pytest
-from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, encoded, steady
+from dnsload.client import JUNK, PORTLESS, SOURCES, Load, Query, Seen, compile_client, encoded, steady
 from dnsload.errors import ClientError
 from dnsload.targets import Target
 
@@ -135,19 +136,32 @@ async def test_an_answer_that_is_too_short_answers_nothing(program: Path) -> Non
     assert (seen.tally.lost, seen.tally.unexpected) == (4, 4)
 
 
-async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(program: Path) -> None:
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Path:
+    """The client with 256 IDs, so that it comes back to the first one soon, on a slow machine, too."""
+    folder = shutil.copytree(SOURCES, tmp_path / "sources")
+    header = folder / "client.h"
+    text = header.read_text()
+    assert "IDS = 1023 * BATCH" in text
+    header.write_text(text.replace("IDS = 1023 * BATCH", "IDS = 4 * BATCH"))
+    return compile_client(tmp_path, folder)
+
+
+@NEEDS_CC
+async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(forgetful: Path) -> None:
     others = [Query(packet(bytes((1, letter)) + NAME[2:])) for letter in b"bcde"]
     with silent_server() as silent:
-        load = Load(1.0, steady(110_000), patience=0.05)
-        running = asyncio.create_task(asked(program, Target(*silent.getsockname()), load, RIGHT, *others))
+        load = Load(1.0, steady(400), patience=0.4)
+        running = asyncio.create_task(asked(forgetful, Target(*silent.getsockname()), load, RIGHT, *others))
         asker = await asyncio.to_thread(lambda: silent.recvfrom(512)[1])
         while not running.done():
             silent.sendto(answer_well(0, RIGHT.packet) or b"", asker)
             await asyncio.sleep(0.001)
     (seen,) = await running
-    assert seen.tally.sent > 65472  # the first ID was used again
+    assert 256 < seen.tally.sent < 512  # the first ID was used twice
     assert seen.tally.unexpected > 0
-    assert (seen.tally.wrong, seen.tally.right) == (0, 1)
+    assert seen.tally.wrong == 0
+    assert seen.tally.right <= 1  # none on a machine that stalls for longer than the patience
 
 
 async def test_what_cannot_be_sent_in_time_is_unsent(program: Path) -> None:

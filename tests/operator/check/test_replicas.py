@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 from tsoperator.check.findings import Finding
-from tsoperator.check.replicas import Replica, check_replicas, parse_metrics
+from tsoperator.check.replicas import OperatorPod, check_replicas, parse_metrics
 
 LEADS = "tsoperator_leading 1.0"
 STANDS_BY = "tsoperator_leading 0.0"
 SET_UP = 'tsoperator_preflight{check="api",tailnet=""} 1.0'
 
 
-def replica(*lines: str, at: str = "a", wrong: str = "") -> Replica:
-    return Replica(at, wrong, samples=parse_metrics("".join(f"{line}\n" for line in lines)))
+def replica(*lines: str, at: str = "a", wrong: str = "") -> OperatorPod:
+    return OperatorPod(at, wrong, samples=parse_metrics("".join(f"{line}\n" for line in lines)))
 
 
-def wrong(*replicas: Replica) -> list[Finding]:
+def wrong(*replicas: OperatorPod) -> list[Finding]:
     return [each for each in check_replicas("tailscale", replicas) if each.verdict != "ok"]
 
 
@@ -99,16 +99,16 @@ def test_leadership_may_move_during_a_check(leaders: int) -> None:
 @pytest.mark.parametrize(
     ("replicas", "verdicts"),
     [
-        ([Replica("a", unread="403")], ["can't look"]),
-        ([Replica("a", unread="403"), replica(STANDS_BY)], ["can't look"]),
-        ([Replica("a", unread="403"), replica(LEADS, SET_UP)], []),
-        ([Replica("a", wrong="it is not ready", unread="503")], ["FAILED", "can't look"]),
+        ([OperatorPod("a", unread="403")], ["can't look"]),
+        ([OperatorPod("a", unread="403"), replica(STANDS_BY)], ["can't look"]),
+        ([OperatorPod("a", unread="403"), replica(LEADS, SET_UP)], []),
+        ([OperatorPod("a", wrong="it is not ready", unread="503")], ["FAILED", "can't look"]),
     ],
 )
-def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[Replica], verdicts: list[str]) -> None:
+def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[OperatorPod], verdicts: list[str]) -> None:
     assert [each.verdict.value for each in wrong(*replicas)] == verdicts
 
 
 def test_pods_without_metrics_are_told_once() -> None:
-    (found,) = wrong(Replica("a", "no answer", "look at it"))
+    (found,) = wrong(OperatorPod("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

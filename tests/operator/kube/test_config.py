@@ -1,4 +1,5 @@
 import base64
+import json
 import os
 from pathlib import Path
 
@@ -70,6 +71,37 @@ async def test_a_request_has_the_token_and_is_the_callers_to_send_again(tmp_path
             with pytest.raises(StatusError, match="503"):
                 await client.get(SERVICE, Key("default", "a"))
     assert seen == ["Bearer secret"]
+
+
+def token(claims: object) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
+
+
+BOUND = token({"kubernetes.io": {"namespace": "tailscale", "pod": {"name": "operator-0", "uid": "1234"}}})
+
+
+@pytest.mark.parametrize(
+    ("user", "uid"),
+    [
+        ({"token": BOUND}, "1234"),
+        ({"token": token({"kubernetes.io": {"serviceaccount": {"name": "operator"}}})}, ""),
+        ({"token": token({"kubernetes.io": None})}, ""),
+        ({"token": token([])}, ""),
+        ({"token": "secret"}, ""),
+        ({"token": "a.b.c"}, ""),
+        ({}, ""),
+    ],
+    ids=["bound", "of an account alone", "null", "a list", "no JWT", "no JSON", "none"],
+)
+@pytest.mark.parametrize("with_certificate", [False, True])
+async def test_the_pod_is_known_that_a_token_is_bound_to(
+    user: dict[str, str], uid: str, with_certificate: bool, tmp_path: Path
+) -> None:
+    configuration = await load_configuration(written(tmp_path, yaml.safe_dump(kubeconfig("http://[::1]", **user))))
+    async with KubeClient(configuration) as client:
+        if with_certificate:
+            configuration.cert_file = str(tmp_path / "certificate")
+        assert await client.pod_of_token() == (uid if not with_certificate else "")
 
 
 NO_CONTEXT = yaml.safe_dump({**kubeconfig("https://192.0.2.1"), "contexts": []}).encode()

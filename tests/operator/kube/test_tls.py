@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from tsoperator.api.objects import CONFIGMAP, Object
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
-from tsoperator.kube.watch import Changed, Pace, Selection, updates
+from tsoperator.kube.watch import Changed, Selection, WatchPace, updates
 from tsoperator.tsclient.errors import Unavailable
 from tsoperator.tsclient.transport import Request, Retry, Transport
 
@@ -90,7 +90,7 @@ def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: P
     api, seen = Api(), list[int]()
 
     async def follow(url: str) -> None:
-        pace = Pace(first_retry=0.01, last_retry=0.01, rest=api.rest)
+        pace = WatchPace(first_retry=0.01, last_retry=0.01, rest=api.rest)
         async with kube_client(tmp_path, url) as client:
             async for update in updates(client, Selection(CONFIGMAP), pace):
                 if isinstance(update, Changed):

@@ -20,11 +20,11 @@ from clustersim.objects import Resource
 from clustersim.sim import ClusterSim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, Watching, updates
+from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Update, WatchDenied, Watching, WatchPace, updates
 
 from tests.support.cluster import Handler, kube_client, running, serving, until
 
-PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, refused=0.16, jitter=lambda: 1.0)
+PACE = WatchPace(first_retry=0.02, last_retry=0.08, unserved=0.02, refused=0.16, jitter=lambda: 1.0)
 CONFIGMAPS = Selection(CONFIGMAP, "default")
 
 
@@ -34,7 +34,7 @@ def configmap(name: str, **labels: str) -> Object:
 
 @asynccontextmanager
 async def following(
-    client: KubeClient, selection: Selection = CONFIGMAPS, pace: Pace = PACE, *, watches: bool = False
+    client: KubeClient, selection: Selection = CONFIGMAPS, pace: WatchPace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[str]]:
     """Yield a list that the updates are added to in words, and that *watches* begin, too."""
     seen: list[str] = []
@@ -55,7 +55,7 @@ def words(update: Update) -> str:
             told = [obj["metadata"]["name"] for obj in items]
         case Changed(obj) | Deleted(obj):
             told = [obj["metadata"]["name"]]
-        case Refused(why):
+        case WatchDenied(why):
             told = [why]
         case _:
             told = []
@@ -119,7 +119,7 @@ async def test_a_list_is_held_no_longer_than_it_is_told(sim: ClusterSim, client:
 async def test_short_watches_of_a_single_object_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     selection = Selection(CONFIGMAP, "default", field_selector="metadata.name=b")
-    async with following(client, selection, Pace(watch=1, first_retry=0.02)) as seen:
+    async with following(client, selection, WatchPace(watch=1, first_retry=0.02)) as seen:
         await watches(sim, 2)
         for name in "cb":
             sim.store.create(kinds.CONFIGMAP, configmap(name))
@@ -242,7 +242,7 @@ async def test_a_follower_that_is_shut_out_is_told_so_and_lists_again_once_let_i
         sim.faults.clear()
         await until(lambda: seen[-1] == "Listed")
     first, *refused, last = seen
-    assert (first, last, {update.split()[0] for update in refused}) == ("Listed a", "Listed", {"Refused"})
+    assert (first, last, {update.split()[0] for update in refused}) == ("Listed a", "Listed", {"WatchDenied"})
     assert 'cannot watch resource "configmaps"' in refused[0]
     assert 'cannot list resource "configmaps"' in refused[-1]
 
@@ -251,7 +251,7 @@ async def test_a_follower_that_may_only_list_is_let_in_when_a_watch_is(sim: Clus
     sim.faults.forbid(Ban("configmaps", "default", "watch"))
     async with following(client, watches=True) as seen:
         await until(lambda: len(seen) >= 6)
-        assert [update.split()[0] for update in seen[:6]] == ["Listed", "Refused"] * 3
+        assert [update.split()[0] for update in seen[:6]] == ["Listed", "WatchDenied"] * 3
         sim.faults.clear()
         await until(lambda: "Watching" in seen)
     assert seen[-2:] == ["Listed", "Watching"]
@@ -322,6 +322,7 @@ FOLLOWED = {
         ["Listed", "Changed a"] * 2,
     ),
     "a failure resumes the watch": (Script([ADDED, FAILURE], [], current="5"), ["1", "5"], ["Listed", "Changed a"]),
+    "a version that is no number": (Script([ADDED, FAILURE], [], current="a"), ["1", "5"], ["Listed", "Changed a"]),
 } | {
     f"a version that goes back is listed again, by {last['type']}": (
         Script([ADDED, last], [], current="4"),

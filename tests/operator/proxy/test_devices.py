@@ -21,7 +21,7 @@ from tsoperator.proxy.devices import (
     misses_destination,
     plan_devices,
 )
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.replica import Replica
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import ForgetFailure, FreeName, SetTags, Step, TakeName
@@ -34,7 +34,7 @@ OTHERS = ("tag:a",)
 THIRD = ("tag:b",)
 DEVICE = Device("n1", FQDN, "db", ("100.64.0.9", "fd7a:115c:a1e0::9"), OURS)
 NUMBERED = replace(DEVICE, name="db-1.tail1234.ts.net")
-TAGGED = Finding(Effect.NEWS, "TagsChanged", "other tags")
+TAGGED = DeviceFinding(Effect.NEWS, "TagsChanged", "other tags")
 SET_TAGS = SetTags("staging", OWNER, "n1", OTHERS)
 TAKE_NAME = TakeName("staging", OWNER, "n1", "db", OURS)
 FREE_NAME = FreeName("staging", OWNER, "db", OURS)
@@ -49,7 +49,7 @@ def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> ProxyDevi
     return ProxyDevices(OWNER, replicas, dict(enumerate(reported)))
 
 
-def view(*devices: Device, failures: Failures | None = None, news: Sequence[Finding] = ()) -> TailnetView:
+def view(*devices: Device, failures: Failures | None = None, news: Sequence[DeviceFinding] = ()) -> TailnetView:
     found = {device.node_id: device for device in devices}
     return TailnetView("staging", devices=found, failures=failures or {}, news=news)
 
@@ -126,8 +126,8 @@ def test_of_devices_that_share_a_hostname_none_takes_the_name_and_none_is_told(*
     assert plan_devices(sharing, view(NUMBERED), take_over_names=take_over) == DevicePlan([], [SET_TAGS], [])
 
 
-TAGS_REFUSED = Finding(Effect.FAILED, "TagsRefused", "not permitted")
-NAME_HELD = Finding(Effect.NOTICE, "NameHeld", "held by another")
+TAGS_REFUSED = DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted")
+NAME_HELD = DeviceFinding(Effect.NOTICE, "NameHeld", "held by another")
 
 
 def failed_tags(seconds: float) -> Failures:
@@ -139,7 +139,7 @@ def failed_name(seconds: float) -> Failures:
 
 
 SECOND = replace(DEVICE, node_id="n2")
-FAILURES: dict[str, tuple[ProxyDevices, Device, Failures, list[Step], list[Finding]]] = {
+FAILURES: dict[str, tuple[ProxyDevices, Device, Failures, list[Step], list[DeviceFinding]]] = {
     "tags": (proxy("n1", tags=OTHERS), DEVICE, failed_tags(595), [], [replace(TAGS_REFUSED, requeue_after=595)]),
     "name": (proxy("n1"), NUMBERED, failed_name(595), [], [replace(NAME_HELD, requeue_after=595)]),
     "tags, long ago": (proxy("n1", tags=OTHERS), DEVICE, failed_tags(0), [SET_TAGS], [TAGS_REFUSED]),
@@ -154,7 +154,7 @@ FAILURES: dict[str, tuple[ProxyDevices, Device, Failures, list[Step], list[Findi
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_told_and_left_alone_for_a_while(
-    wanted: ProxyDevices, device: Device, failures: Failures, steps: list[Step], findings: list[Finding]
+    wanted: ProxyDevices, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 
@@ -209,7 +209,7 @@ MOVES = {
 @pytest.mark.parametrize(("text", "now", "words"), MOVES.values(), ids=MOVES)
 def test_a_destination_that_moves_is_told(text: str, now: Device | None, words: str, *, missed: bool) -> None:
     (found,) = destination_findings(Destination(text, None, DEVICE, now), OURS, is_missed=missed)
-    assert replace(found, message="") == Finding(Effect.FAILED, "TargetGone", "", is_reason=True)
+    assert replace(found, message="") == DeviceFinding(Effect.FAILED, "TargetGone", "", is_reason=True)
     assert words in found.message
 
 

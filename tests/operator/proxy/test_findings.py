@@ -1,18 +1,18 @@
 import pytest
 from tsoperator.api.conditions import condition
-from tsoperator.proxy.findings import Effect, Finding, with_findings
+from tsoperator.proxy.findings import DeviceFinding, Effect, with_findings
 from tsoperator.runtime.plan import Note, Plan
 
 from tests.support.objects import status_of
 
 READY = "TailscaleProxyReady"
 REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
-NEWS = Finding(Effect.NEWS, "TagsChanged", "other tags")
-WARNING = Finding(Effect.WARNING, "NameNotTakenOver", "not looked for")
-NOTICE = Finding(Effect.NOTICE, "NameHeld", "held by another", requeue_after=600)
-PENDING = Finding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", requeue_after=30)
-GONE = Finding(Effect.FAILED, "TargetNotFound", "no such device", is_reason=True)
-FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
+NEWS = DeviceFinding(Effect.NEWS, "TagsChanged", "other tags")
+WARNING = DeviceFinding(Effect.WARNING, "NameNotTakenOver", "not looked for")
+NOTICE = DeviceFinding(Effect.NOTICE, "NameHeld", "held by another", requeue_after=600)
+PENDING = DeviceFinding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", requeue_after=30)
+GONE = DeviceFinding(Effect.FAILED, "TargetNotFound", "no such device", is_reason=True)
+FAILED = DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
 
 
 CREATED = ("True", "ProxyCreated", "ProxyCreated")
@@ -36,7 +36,7 @@ OTHER = ("False", "Other", "no hostname")
     ],
 )
 def test_lasting_findings_are_told_in_the_condition_by_the_worst(
-    before: tuple[str, str, str], findings: list[Finding], shown: tuple[str, str, str]
+    before: tuple[str, str, str], findings: list[DeviceFinding], shown: tuple[str, str, str]
 ) -> None:
     status = {"conditions": [condition(READY, *before)], "loadBalancer": {}}
     plan = with_findings(Plan(status=status), findings, condition=READY, reasons=REASONS)

@@ -16,7 +16,7 @@ from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
-from tsoperator.kube.watch import Pace
+from tsoperator.kube.watch import WatchPace
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.orphan import ORPHANED_FOR, plan_orphan
 from tsoperator.proxy.proxypod import egress_to_ip
@@ -137,7 +137,7 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
     def is_seen() -> bool:
         return cache.sees(SERVICE, OWNER.key.namespace)
 
-    async with running(cache.follow(client, Pace(first_retry=0.01, refused=0.01))):
+    async with running(cache.follow(client, WatchPace(first_retry=0.01, refused=0.01))):
         await cache.synced()
         waits = [proxies.orphan(SERVICE, OWNER).due]
         for seen in (False, True):
@@ -147,6 +147,28 @@ async def test_an_orphans_hour_starts_again_when_its_namespace_is_seen_again(
             clock.now += ORPHANED_FOR
             waits.append(proxies.orphan(SERVICE, OWNER).due)
     assert waits == [ORPHANED_FOR] * 3
+
+
+LAST_STATES = {
+    "held too late": (True, False, False),
+    "not held": (False, False, True),
+    "held, and somebody took our finalizer off": (True, True, True),
+}
+
+
+@pytest.mark.parametrize(("is_held", "is_deleted", "stays"), LAST_STATES.values(), ids=LAST_STATES)
+async def test_only_an_orphan_that_our_finalizer_came_too_late_for_goes_at_once(
+    sim: ClusterSim, client: KubeClient, proxies: Proxies, is_held: bool, is_deleted: bool, stays: bool
+) -> None:
+    sim.store.create(kinds.SECRET, whole_secret("ts-db-0", {}, OWNER.labels))
+    sim.store.create(kinds.SERVICE, HELD if is_held else PARENT)
+    async with running(proxies.cache.follow(client)):
+        await proxies.cache.synced()
+        if is_deleted:
+            sim.store.delete(kinds.SERVICE, *OWNER.key)
+        sim.store.disown(kinds.SERVICE, *OWNER.key)
+        await until(lambda: proxies.cache.get(SERVICE, OWNER.key) is None)
+        assert (proxies.orphan(SERVICE, OWNER).due == ORPHANED_FOR) is stays
 
 
 async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets: Tailnets, proxies: Proxies) -> None:

@@ -1,16 +1,19 @@
-"""An API server that knows one Lease, and links to it that lose and delay what goes over them."""
+"""An API server that knows one Lease and Pods, and links to it that lose and delay what goes over them."""
 
 import asyncio
 import copy
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import NamedTuple
 
-from tsoperator.api.objects import LEASE, Key, Object, Resource
-from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Unreachable
+from tsoperator.api.objects import LEASE, POD, Key, Object, Resource
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, KubeError, NotFound, Unreachable
 
-from tests.support.virtual_time import now
+from tests.support.virtual_time import now, wall
 
 KEY = Key("tailscale", "operator")
+TOKEN_CACHE = 10.0
+"""Seconds for which the API server goes on accepting the token of a Pod that is gone."""
 
 
 class LeaseServer:
@@ -18,6 +21,9 @@ class LeaseServer:
 
     def __init__(self) -> None:
         self.lease: Object | None = None
+        self.pods: dict[str, Object] = {}
+        self.pods_read: list[float] = []
+        self._pods_ended: dict[str, float] = {}
         self.writes: list[tuple[float, Object]] = []
         self._version = 0
 
@@ -27,11 +33,25 @@ class LeaseServer:
         spec: Object = self.lease["spec"]
         return spec
 
-    def get(self, key: Key) -> Object:
-        assert key == KEY
+    def get(self, resource: Resource, key: Key) -> Object:
+        if resource == POD:
+            self.pods_read.append(now())
+            if key.name not in self.pods:
+                raise NotFound(404, "NotFound", "no such pod")
+            return copy.deepcopy(self.pods[key.name])
+        assert (resource, key) == (LEASE, KEY)
         if self.lease is None:
             raise NotFound(404, "NotFound", "no such lease")
         return copy.deepcopy(self.lease)
+
+    def remove_pod(self, name: str) -> None:
+        """Remove a Pod, whatever its processes do."""
+        self._pods_ended[self.pods.pop(name)["metadata"]["uid"]] = now()
+
+    def authenticate(self, uid: str) -> None:
+        """Refuse a token that is bound to the Pod with *uid* if that Pod has been gone for long enough."""
+        if uid in self._pods_ended and now() >= self._pods_ended[uid] + TOKEN_CACHE:
+            raise Denied(401, "Unauthorized", "Unauthorized")
 
     def create(self, obj: Object) -> Object:
         if self.lease is not None:
@@ -67,6 +87,50 @@ class LeaseServer:
         self.put({"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": record})
 
 
+class OperatorPod:
+    """A Pod of the operator. The clock of its node is *skew* seconds fast, and its kubelet tells *lag* seconds late."""
+
+    def __init__(self, server: LeaseServer, name: str, *, skew: float = 0, lag: float = 0, bound: bool = True) -> None:
+        """With *bound*, the tokens of its processes are bound to it."""
+        self.name = name
+        self.skew = skew
+        self.lag = lag
+        self.uid = f"uid-{name}-{now()}"
+        self.bound_to = self.uid if bound else ""
+        self._server = server
+        self._count = 0
+        self._status: Object = {"name": "operator", "state": {"waiting": {}}, "lastState": {}}
+        server.pods[name] = {"metadata": {"name": name, "uid": self.uid}, "status": {}}
+        self.start()
+
+    def start(self) -> None:
+        """Start a container."""
+        self._count += 1
+        container = f"containerd://{self.uid}-{self._count}"
+        state = {"running": {"startedAt": self._second()}}
+        self._tell({"name": "operator", "containerID": container, "state": state, "lastState": self._status["state"]})
+
+    def end(self) -> None:
+        """End the container."""
+        ended = {"containerID": self._status["containerID"], "exitCode": 137, "finishedAt": self._second()}
+        self._tell({**self._status, "state": {"terminated": ended}})
+
+    def delete(self) -> None:
+        """Delete the Pod by force: its processes go on."""
+        self._server.remove_pod(self.name)
+
+    def _second(self) -> str:
+        return (wall() + timedelta(seconds=self.skew)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _tell(self, status: Object) -> None:
+        self._status = status
+        asyncio.get_running_loop().call_later(self.lag, self._write, status)
+
+    def _write(self, status: Object) -> None:
+        if (pod := self._server.pods.get(self.name)) and pod["metadata"]["uid"] == self.uid:
+            pod["status"] = {"containerStatuses": [status]}
+
+
 class Fate(NamedTuple):
     """What becomes of a request: seconds to the server, seconds back, and which of the two ways it gets lost on."""
 
@@ -79,14 +143,20 @@ class Fate(NamedTuple):
 class Link:
     """A client of the server; a request that its caller gives up arrives all the same."""
 
-    def __init__(self, server: LeaseServer, fates: Iterable[Fate] = ()) -> None:
+    def __init__(self, server: LeaseServer, fates: Iterable[Fate] = (), bound_to: str = "") -> None:
+        """The client's token is bound to the Pod with the UID *bound_to*, if to one."""
         self._server = server
         self._fates = iter(fates)
+        self._bound_to = bound_to
         self.away = False
         self.hangs = False
+        self.hides_pods = False
+        """Whether there is no answer to a read of a Pod."""
 
-    async def get(self, _resource: Resource, key: Key) -> Object:
-        return await self._call(lambda: self._server.get(key))
+    async def get(self, resource: Resource, key: Key) -> Object:
+        if resource == POD and self.hides_pods:
+            await asyncio.sleep(1e6)
+        return await self._call(lambda: self._server.get(resource, key))
 
     async def create(self, _resource: Resource, obj: Object) -> Object:
         return await self._call(lambda: self._server.create(obj))
@@ -108,6 +178,7 @@ class Link:
         result: Object | KubeError = Unreachable("request lost")
         try:
             if not (fate.request_lost or self.away):
+                self._server.authenticate(self._bound_to)
                 result = act()
         except KubeError as error:
             result = error

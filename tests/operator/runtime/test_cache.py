@@ -11,12 +11,12 @@ from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, PROXYGROUPPOLICY, SECRET, SERVICEMONITOR, Key, Object, labels
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Pace, Selection
+from tsoperator.kube.watch import Selection, WatchPace
 from tsoperator.runtime.cache import Cache, CacheMetrics, Source, without_managed_fields
 
 from tests.support.cluster import kube_client, running, serving, until
 
-PACE = Pace(first_retry=0.02, last_retry=0.02, unserved=0.02, refused=0.02)
+PACE = WatchPace(first_retry=0.02, last_retry=0.02, unserved=0.02, refused=0.02)
 A, B = Key("default", "a"), Key("default", "b")
 
 
@@ -194,10 +194,10 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refus
         await until(lambda: sim.requests["tsoperator", "watch", "dnsconfigs"])
         sim.faults.forbid(Ban("dnsconfigs"))
         sim.faults.drop_watches()
-        await until(cache.refused)
+        await until(cache.refused_selections)
         sim.kinds.withdraw(kinds.DNSCONFIG)
         sim.faults.clear()
-        await until(lambda: not (cache.refused() or cache.all(DNSCONFIG)))
+        await until(lambda: not (cache.refused_selections() or cache.all(DNSCONFIG)))
     assert notes.changes == [("x", None)]
 
 
@@ -281,7 +281,7 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
     create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
     sim.faults.forbid(SHUT)
     async with followed(client, *TWO) as cache:
-        assert (cache.unsynced(), found(cache, "x"), shut(cache)) == ([], ["a"], 1)
+        assert (cache.unsynced_selections(), found(cache, "x"), shut(cache)) == ([], ["a"], 1)
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         sim.faults.clear()
         await until(lambda: found(cache, "x") == ["a", "b"] and shut(cache) is None)
@@ -305,7 +305,7 @@ async def test_objects_without_which_the_work_goes_on_are_no_cause_for_a_warning
     caplog.set_level(logging.INFO, "tsoperator")
     sim.faults.forbid(SHUT)
     async with followed(client, Source(Selection(CONFIGMAP, "tailscale"), optional=True, without=True)) as cache:
-        await until(cache.refused)
+        await until(cache.refused_selections)
     (said,) = caplog.records
     assert (said.levelname, "and works without" in said.getMessage()) == ("INFO", True)
 
@@ -314,9 +314,9 @@ async def test_a_source_that_is_not_optional_is_waited_for(sim: ClusterSim, clie
     cache = Cache([CONFIGMAPS, *TWO[1:]])
     sim.faults.forbid(Ban("configmaps", "default"))
     async with running(cache.follow(client, PACE)):
-        await until(lambda: len(cache.unsynced()) == 1)
+        await until(lambda: len(cache.unsynced_selections()) == 1)
         await until(lambda: sim.requests["tsoperator", "list", "configmaps"] > 4)
-        assert cache.unsynced() == ["configmaps in default"]
+        assert cache.unsynced_selections() == ["configmaps in default"]
 
 
 async def test_a_namespace_that_is_shut_later_keeps_what_is_known_of_it(sim: ClusterSim, client: KubeClient) -> None:
@@ -339,10 +339,11 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     caplog.set_level(logging.INFO, "tsoperator")
     sim.faults.forbid(Ban("configmaps", "tailscale", "watch"))
     async with followed(client, *TWO) as cache:
-        await until(cache.refused)
+        await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
         await until(lambda: found(cache, "x"))  # by another list
-        assert [len(cache.refused()), cache.knows(CONFIGMAP, "tailscale"), len(caplog.messages)] == [1, True, 1]
+        assert (len(cache.refused_selections()), len(caplog.messages)) == (1, 1)
+        assert cache.knows(CONFIGMAP, "tailscale")
         sim.faults.clear()
         await until(lambda: cache.sees(CONFIGMAP, "tailscale"))
     assert caplog.messages[1:] == ["configmaps in tailscale: the operator may see them again"]
@@ -365,7 +366,7 @@ async def test_a_namespace_is_known_when_all_its_selections_are() -> None:
         async with serving(handler) as url, kube_client(url) as client, followed(client, *sources) as cache:
             assert (cache.knows(CONFIGMAP, "default"), cache.sees(CONFIGMAP, "default")) == (False, False)
             [metric] = CacheMetrics(cache).collect()
-            assert (len(cache.refused()), len(metric.samples)) == (refused, 1)
+            assert (len(cache.refused_selections()), len(metric.samples)) == (refused, 1)
         allowed.clear()
 
 
@@ -375,14 +376,14 @@ async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim
     sim.faults.leave()
     async with running(cache.follow(client, PACE)):
         await until(lambda: sim.requests["tsoperator", "list", "secrets"] > 1)
-        assert (cache.unsynced(), cache.knows(SECRET, "default")) == (names, False)
+        assert (cache.unsynced_selections(), cache.knows(SECRET, "default")) == (names, False)
         sim.faults.clear()
         await cache.synced()
         assert [cache.knows(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.sees(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         assert cache.knows(DNSCONFIG, "")
-    assert cache.unsynced() == []
+    assert cache.unsynced_selections() == []
 
 
 async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -437,12 +438,14 @@ async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: Ku
     assert sorted(notes.changes, key=str) == [("x", None), (None, "x"), (None, "x"), (None, "y")]
 
 
+@pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
 async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
-    sim: ClusterSim, client: KubeClient
+    sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
-    sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": {"team": "y"}}})
+    sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": change}})
     cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
-    assert (found(cache, "x"), found(cache, "y")) == ([], ["a"])
+    assert cache.get(CONFIGMAP, A) == sim.store.get(kinds.CONFIGMAP, *A)
+    assert (found(cache, "x"), found(cache, "y")) == (([], ["a"]) if change.get("team") else (["a"], []))

@@ -22,7 +22,7 @@ from tests.support.cluster import kube_client, running, serving, until
 
 LEASE = Key("tailscale", "operator")
 DEVICE = Resource("", "", "devices", "Device")  # a kind that no API server has
-TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05)
+TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05, gone=1)
 
 
 def by_name(obj: Object) -> Iterable[Key]:
@@ -155,7 +155,7 @@ async def test_a_change_concerns_whom_the_old_and_the_new_object_concern(sim: Cl
 async def test_reconciles_wait_until_every_kind_is_known() -> None:
     cache = new_cache()
     unsynced: list[list[str]] = []
-    reconciler = Noting(look=lambda: unsynced.append(cache.unsynced()))
+    reconciler = Noting(look=lambda: unsynced.append(cache.unsynced_selections()))
     item = {"metadata": {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "1"}}
 
     async def handler(request: web.Request) -> web.Response:
@@ -190,6 +190,29 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
     names = ("a", "b", "kubernetes", "d")
     async with managing(client, reconciler, table=Table("d"), times=EnqueueTimes(resync=0.05)):
         await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
+
+
+class Looking(LeaderElector):
+    """Notes that it has looked who leads."""
+
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(client, LEASE, "a", TIMING)
+        self.looked = False
+
+    async def look(self) -> None:
+        await super().look()
+        self.looked = True
+
+
+async def test_a_process_looks_who_leads_before_it_is_ready_to(sim: ClusterSim, client: KubeClient) -> None:
+    elector = Looking(client)
+
+    async def before() -> None:
+        assert elector.looked
+        assert holder(sim) == ""
+
+    async with running(new_manager(Noting()).run(client, elector, before)):
+        await until(lambda: holder(sim) == "a")
 
 
 async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeClient) -> None:

@@ -7,7 +7,7 @@ import pytest
 from clustersim.control import Control
 from clustersim.tailnet import Device
 from tsoperator.api.device import Device as Known
-from tsoperator.tailnet.devices import DEPARTED, Devices, Names, Pace
+from tsoperator.tailnet.devices import DEPARTED, DeviceNames, Devices, ListPace
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
@@ -16,8 +16,8 @@ from tests.support.cluster import running, until
 from tests.support.tailnets import join, tailnet_client
 
 LIST = ("GET", "/api/v2/tailnet/-/devices")
-QUICK = Pace(first=0.01, longest=0.02, interval=0.02, denied=0.02)
-WHEN_ASKED = Pace(first=0.01, longest=0.02, interval=3600)
+QUICK = ListPace(first=0.01, longest=0.02, interval=0.02, denied=0.02)
+WHEN_ASKED = ListPace(first=0.01, longest=0.02, interval=3600)
 
 
 @pytest.fixture
@@ -71,7 +71,8 @@ async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Con
     await devices.refresh()
     assert devices.at("db.tail9999.ts.net") is not None
     assert devices.at("db") is None
-    assert devices.names() == Names(frozenset(), frozenset({"db.tail9999.ts.net"}))
+    assert not devices.has("n7")
+    assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
 async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
@@ -93,7 +94,7 @@ async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
 async def test_the_list_is_read_as_often_as_at_first_once_nobody_asks_any_more(
     control: Control, client: TailnetClient
 ) -> None:
-    devices = Devices(client, Pace(first=0.01, longest=60, interval=0.05))
+    devices = Devices(client, ListPace(first=0.01, longest=60, interval=0.05))
     async with running(devices.follow()):
         await until(lambda: devices.get("nUnknown") or control.requests[LIST] > 5)
         await until(lambda: control.requests[LIST] > 10, seconds=5)
@@ -155,7 +156,7 @@ async def test_listeners_are_told_of_what_is_written_here_and_of_what_is_announc
 
 async def test_a_list_does_not_undo_what_was_written_while_it_was_read(control: Control, client: TailnetClient) -> None:
     tagged, dropped = join(control), join(control, "web")
-    devices = Devices(client, Pace(first=0))
+    devices = Devices(client, ListPace(first=0))
     await devices.refresh()
     control.latency = 0.1
     async with asyncio.TaskGroup() as tasks:
@@ -172,7 +173,7 @@ async def test_a_list_does_not_undo_what_was_written_while_it_was_read(control: 
 async def test_a_departed_device_is_remembered_until_somebody_has_its_name(
     control: Control, client: TailnetClient
 ) -> None:
-    devices = Devices(client, Pace(first=0))
+    devices = Devices(client, ListPace(first=0))
     device = join(control)
     await devices.refresh()
     assert devices.departed("db.tail.example.org") is None
@@ -202,7 +203,7 @@ async def test_a_name_that_several_devices_claim_is_that_of_another_when_one_goe
 
 @both_servers
 async def test_a_name_that_moves_to_another_device_is_that_devices(control: Control, client: TailnetClient) -> None:
-    devices = Devices(client, Pace(first=0))
+    devices = Devices(client, ListPace(first=0))
     new, old = join(control, "web"), join(control)
     await devices.refresh()
     control.rename_device(old, "old")
@@ -224,14 +225,14 @@ async def test_only_so_much_of_what_has_gone_is_remembered(client: TailnetClient
 @pytest.mark.parametrize(
     ("status", "pace", "end"),
     [
-        (0, Pace(first=3600), type(None)),
-        (403, Pace(longest=0), Forbidden),
-        (500, Pace(), Unavailable),
+        (0, ListPace(first=3600), type(None)),
+        (403, ListPace(longest=0), Forbidden),
+        (500, ListPace(), Unavailable),
     ],
     ids=["seconds old", "denied", "away"],
 )
 async def test_a_list_is_not_read_again_at_once_whatever_came_of_it(
-    control: Control, client: TailnetClient, status: int, pace: Pace, end: type[object]
+    control: Control, client: TailnetClient, status: int, pace: ListPace, end: type[object]
 ) -> None:
     if status:
         control.fail(status, count=9, path=LIST[1])
@@ -255,7 +256,7 @@ async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until
         times.append(loop.time())
 
     async with control.serve() as url, tailnet_client(control, url, Retry(tries=1), note) as client:
-        devices = Devices(client, Pace(first=0.02, longest=100, interval=0.01))
+        devices = Devices(client, ListPace(first=0.02, longest=100, interval=0.01))
         await devices.refresh()  # logs in, which is an answer, too
         async with running(devices.follow()):
             assert await look(5) >= 0.9 * (0.02 + 0.04 + 0.08 + 0.16)  # the jitter takes a tenth at most
@@ -264,9 +265,11 @@ async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until
             assert await look(2) < 0.9
 
 
-@pytest.mark.parametrize(("status", "pace"), [(403, Pace(first=3600, denied=0)), (500, Pace(first=3600, longest=0))])
+@pytest.mark.parametrize(
+    ("status", "pace"), [(403, ListPace(first=3600, denied=0)), (500, ListPace(first=3600, longest=0))]
+)
 async def test_a_failure_is_said_once_and_so_is_its_end_and_it_is_forgotten_then(
-    control: Control, client: TailnetClient, caplog: pytest.LogCaptureFixture, status: int, pace: Pace
+    control: Control, client: TailnetClient, caplog: pytest.LogCaptureFixture, status: int, pace: ListPace
 ) -> None:
     caplog.set_level("INFO", "tsoperator.tailnet.devices")
     control.fail(status, count=2, path=LIST[1])
@@ -300,7 +303,7 @@ async def test_a_list_that_was_denied_is_read_at_once_when_the_tailnet_is_set_up
         devices.retry()
         await until(lambda: devices.known(device.node_id) is not None)
         devices.retry()
-    assert (control.requests[LIST], Pace().denied) == (2, 300)
+    assert (control.requests[LIST], ListPace().denied) == (2, 300)
 
 
 async def test_other_tasks_run_while_many_devices_change(control: Control, client: TailnetClient) -> None:

@@ -14,9 +14,9 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.devices import ListPace
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
 from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running, until
@@ -26,7 +26,7 @@ from tests.support.tailnets import join, running_tailnets, tailnet_client, tailn
 
 OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
 LIST = "/api/v2/tailnet/-/devices"
-QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
+QUICK = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 
 @dataclass
@@ -45,9 +45,9 @@ class Scene:
     ) -> None:
         """Wait until just this is known."""
         wanted = Suffixes(known, complete, anywhere, shared)
-        await until(lambda: self.suffixes.wanted() == wanted)
+        await until(lambda: self.suffixes.current() == wanted)
 
-    def twin(self, pace: Pace = QUICK) -> Tailnet:
+    def twin(self, pace: ListPace = QUICK) -> KnownTailnet:
         """Let another object take the place of the operator's own tailnet, and return it."""
         made = tailnet_of(self.tailnets.at("").client, self.kube, self.cache, settings(), pace=pace)
         self.tailnets.register(made)
@@ -98,22 +98,22 @@ async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) 
 
 
 async def test_more_is_expected_until_the_list_is_read_or_can_not_be(scene: Scene) -> None:
-    assert scene.suffixes.wanted() == Suffixes(pending=True)
+    assert scene.suffixes.current() == Suffixes(pending=True)
     await until(lambda: scene.told)
     await scene.knows(complete=False)
     scene.sim.control.fail(403, count=10**6)
     scene.twin()
-    assert scene.suffixes.wanted() == Suffixes(pending=True)
+    assert scene.suffixes.current() == Suffixes(pending=True)
     told = scene.told
     await until(lambda: scene.told > told)
-    assert scene.suffixes.wanted() == Suffixes()
+    assert scene.suffixes.current() == Suffixes()
 
 
 async def test_the_patience_for_lists_comes_to_an_end(scene: Scene) -> None:
     scene.sim.control.latency = 3600
     impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
-    assert impatient.wanted() == Suffixes(pending=True)
-    await until(lambda: impatient.wanted() == Suffixes())
+    assert impatient.current() == Suffixes(pending=True)
+    await until(lambda: impatient.current() == Suffixes())
 
 
 async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) -> None:
@@ -126,8 +126,8 @@ async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) ->
 
 
 async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
-    slow = scene.twin(Pace(first=0.01))
-    await until(lambda: not scene.suffixes.wanted().known and slow.devices.names())
+    slow = scene.twin(ListPace(first=0.01))
+    await until(lambda: not scene.suffixes.current().known and slow.devices.names())
     join(scene.sim.control)
     await scene.knows(OWN)
 
@@ -161,7 +161,7 @@ async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None
     await scene.knows(OWN)
     scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})
     await until(lambda: scene.told == 2)
-    assert scene.suffixes.wanted() == Suffixes((OWN,), pending=True)
+    assert scene.suffixes.current() == Suffixes((OWN,), pending=True)
     scene.tailnets.refuse("lab", "its Secret isn't there")
     await scene.knows(OWN, complete=False)
     other = Control(OTHER)

@@ -22,15 +22,15 @@ from tsoperator.runtime.plan import DeleteDevice, SetTags
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import NotAsked
-from tsoperator.tailnet.devices import Pace
-from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
+from tsoperator.tailnet.devices import ListPace
+from tsoperator.tailnet.tailnet import OWN, KnownTailnet, Tailnets, UnknownTailnet, device_object
 
 from tests.support.cluster import until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, settings
 from tests.support.tailnets import join, running_tailnets, tailnet_client, tailnet_of
 
 OWNER = Owner("svc", Key("default", "db"))
-QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
+QUICK = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ class Lab(NamedTuple):
 
     tailnets: Tailnets
     control: Control
-    other: Tailnet
+    other: KnownTailnet
     existing: set[str]
 
 

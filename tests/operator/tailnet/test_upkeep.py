@@ -15,7 +15,7 @@ from tsoperator.api.objects import SECRET, Key
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy.devices import NAME, TAGS, Failed
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.secret import BY_DEVICE, by_device, slim
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.ownership import Owner
@@ -23,7 +23,7 @@ from tsoperator.runtime.plan import DeleteDevice, ForgetFailure, FreeName, SetTa
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls
-from tsoperator.tailnet.devices import Devices, Pace
+from tsoperator.tailnet.devices import Devices, ListPace
 from tsoperator.tailnet.upkeep import DeviceUpkeep
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
@@ -65,7 +65,7 @@ class Tailnet:
     def failures(self) -> dict[tuple[str, str], Failed]:
         return self.upkeep.failures(OWNER)
 
-    def tell(self, owner: Owner = OWNER) -> list[Finding]:
+    def tell(self, owner: Owner = OWNER) -> list[DeviceFinding]:
         """Return the news, and let their owner have told them."""
         news = [*self.upkeep.news(owner)]
         self.upkeep.news_told(owner)
@@ -81,7 +81,7 @@ async def upkeep_in(
 ) -> AsyncIterator[Tailnet]:
     calls = calls or Calls(patience=30)
     async with tailnet_client(control, url, Retry(tries=1)) as client, running(calls.run()):
-        devices = Devices(client, Pace(first=0, longest=0, denied=0))
+        devices = Devices(client, ListPace(first=0, longest=0, denied=0))
         upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)))
         tailnet = Tailnet(control, devices, upkeep)
         devices.listen(lambda old, new: tailnet.told.extend(each.node_id for each in (old or new,) if each))

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.tailnet.zones import (
-    Listed,
     Reported,
     Suffixes,
+    TailnetNames,
     known_suffixes,
     name_error,
     nameserver_zones,
@@ -17,8 +17,8 @@ OURS, OTHER, HEADSCALES = "tail1234.ts.net", "tail5678.ts.net", "tail.example.or
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 
 
-def listed(url: str, *domains: str) -> Listed:
-    return Listed(url, frozenset(domains))
+def listed(url: str, *domains: str) -> TailnetNames:
+    return TailnetNames(url, frozenset(domains))
 
 
 def known(*names: str, shared: tuple[str, ...] = ()) -> Suffixes:
@@ -27,27 +27,27 @@ def known(*names: str, shared: tuple[str, ...] = ()) -> Suffixes:
 
 BESIDE = Suffixes((OURS,), anywhere=True)
 SHARED = f"db.{OTHER}"
-SHARING = Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", SHARED, "db.a b"}))
-SEEN: dict[str, tuple[list[Listed], list[Reported], Suffixes]] = {
-    "nothing yet": ([Listed(TAILSCALE)], [], Suffixes()),
+SHARING = TailnetNames(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", SHARED, "db.a b"}))
+SEEN: dict[str, tuple[list[TailnetNames], list[Reported], Suffixes]] = {
+    "nothing yet": ([TailnetNames(TAILSCALE)], [], Suffixes()),
     "no tailnet at all": ([], [], known()),
     "one": ([listed(TAILSCALE, OURS)], [], known(OURS)),
     "two": ([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], known(OURS, OTHER)),
     "while it is renamed": ([listed(TAILSCALE, OURS, OTHER)], [], known(OURS, OTHER)),
-    "one of two": ([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
+    "one of two": ([listed(TAILSCALE, OURS), TailnetNames("")], [], Suffixes((OURS,))),
     "one, and the other soon": (
-        [listed(TAILSCALE, OURS), Listed("", pending=True)],
+        [listed(TAILSCALE, OURS), TailnetNames("", pending=True)],
         [],
         Suffixes((OURS,), pending=True),
     ),
     "no devices": ([listed(TAILSCALE)], [], Suffixes()),
     "no devices, but a proxy that was there": ([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
     "Headscale": ([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
-    "Headscale that isn't listed yet": ([Listed(HEADSCALE)], [], Suffixes()),
+    "Headscale that isn't listed yet": ([TailnetNames(HEADSCALE)], [], Suffixes()),
     "Headscale with a proxy": ([listed(HEADSCALE, "")], [Reported(HEADSCALE, HEADSCALES)], known(HEADSCALES)),
     "Headscale with a proxy that is elsewhere": ([listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], BESIDE),
     "Headscale beside a tailnet that is known": ([listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], BESIDE),
-    "a server that is away, with a proxy": ([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "a server that is away, with a proxy": ([TailnetNames(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
     "devices of others, of which a Service leads to one": ([SHARING], [], known(OURS, shared=(SHARED,))),
     "no zones": ([listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], known()),
 }
@@ -55,7 +55,7 @@ SEEN: dict[str, tuple[list[Listed], list[Reported], Suffixes]] = {
 
 @pytest.mark.parametrize(("tailnets", "reported", "wanted"), SEEN.values(), ids=SEEN)
 def test_a_suffix_is_known_from_devices_and_from_proxies(
-    tailnets: list[Listed], reported: list[Reported], wanted: Suffixes
+    tailnets: list[TailnetNames], reported: list[Reported], wanted: Suffixes
 ) -> None:
     assert known_suffixes(tailnets, reported, lambda name: name.startswith("db.")) == wanted
 

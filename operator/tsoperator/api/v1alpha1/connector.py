@@ -49,7 +49,7 @@ class AppConnector(WireModel):
 
 
 class ConnectorSpec(WireModel):
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
 
     model_config = ConfigDict(json_schema_extra=_RULES)
 
@@ -60,11 +60,11 @@ class ConnectorSpec(WireModel):
     hostname: str | None = Field(default=None, pattern=CONNECTOR_HOSTNAME)
     """The name of the one device in the tailnet. Unset means <name>-connector, with the Connector's name."""
     hostname_prefix: HostnamePrefix | None = None
-    """What the devices' names in the tailnet start with; each ends in its replica's number."""
+    """The beginning of the devices' names in the tailnet. Each name ends in the number of its replica."""
     proxy_class: str | None = None
     """The ProxyClass that says how the Pods are made; nothing is made or changed until it is there and valid."""
     replicas: Int32 = Field(default=1, ge=0)
-    """How many Pods, each a device of its own in the tailnet. Unset means 1."""
+    """The number of Pods. Each is a device of its own in the tailnet. Unset means 1."""
     subnet_router: SubnetRouter | None = None
     """Makes the Connector a subnet router."""
     tags: Sequence[Tag] = ()
@@ -84,18 +84,18 @@ class ConnectorDevice(WireModel):
 
 
 class ConnectorStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether the proxies were made (ConnectorReady), and what is wrong if not."""
+    """The condition ConnectorReady. It is True if the proxies were made. If not, its message says what is wrong."""
     devices: Sequence[ConnectorDevice] = ()
     """The devices, in the order of the replicas."""
     hostname: str = ""
     """The MagicDNS name of the first device."""
     is_app_connector: bool = False
-    """Whether this is an app connector."""
+    """True if this is an app connector."""
     is_exit_node: bool = False
-    """Whether this is an exit node."""
+    """True if this is an exit node."""
     subnet_routes: str = ""
     """The networks that this is a subnet router for, separated by commas."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
@@ -108,6 +108,6 @@ class Connector(CustomResource):
     """
 
     spec: ConnectorSpec
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
     status: ConnectorStatus = Field(default_factory=ConnectorStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

@@ -28,7 +28,7 @@ class NameserverService(WireModel):
 
 
 class NameserverPod(WireModel):
-    """Where and how the nameserver's Pods run."""
+    """The settings of the nameserver's Pods."""
 
     affinity: EmbeddedAffinity | None = None
     """The Pods' affinity rules."""
@@ -46,24 +46,24 @@ class Nameserver(WireModel):
     image: Image = Field(default_factory=Image)
     """The container image of the nameserver."""
     pod: NameserverPod = Field(default_factory=NameserverPod)
-    """Where and how the nameserver's Pods run."""
+    """The settings of the nameserver's Pods."""
     replicas: Int32 = Field(default=1, ge=0)
-    """How many Pods serve. Unset means 1."""
+    """The number of Pods. Unset means 1."""
     service: NameserverService = Field(default_factory=NameserverService)
     """The Service in front of the nameserver."""
 
 
 class ClusterDNS(WireModel):
-    """How the cluster's own DNS (CoreDNS or kube-dns) learns of the nameserver."""
+    """The way in which the cluster's own DNS (CoreDNS or kube-dns) learns of the nameserver."""
 
     mode: Literal["Manual", "Managed"] = "Manual"
     """Managed: the operator writes the stub domain into the configuration of the cluster's DNS, puts it back if
     somebody removes it, and takes it out when this DNSConfig goes. Manual: the operator changes nothing there, and
     status.clusterDNS.snippet says what to write where."""
     platform: Literal["CoreDNS", "CoreDNSCustom", "KubeDNS", "OpenShift"] | None = None
-    """What the cluster's DNS reads. CoreDNS: the Corefile in a ConfigMap. CoreDNSCustom: a ConfigMap that the Corefile
-    imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS operator's object.
-    Unset means that the operator finds out."""
+    """The configuration that the cluster's DNS reads. CoreDNS: the Corefile in a ConfigMap. CoreDNSCustom: a ConfigMap
+    that the Corefile imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS
+    operator's object. Unset means that the operator finds out."""
     ingress_names: bool = False
     """Let Pods reach all Ingresses by their names. Their proxies then run privileged and serve no metrics. A change
     restarts these proxies. An Ingress with the annotation
@@ -71,23 +71,26 @@ class ClusterDNS(WireModel):
 
 
 class DNSConfigSpec(WireModel):
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
 
     nameserver: Nameserver
     """The nameserver to run; it may be an empty object."""
     cluster_dns: ClusterDNS = Field(default_factory=ClusterDNS, alias="clusterDNS")
-    """How the cluster's own DNS learns of the nameserver. Unset means that you tell it."""
+    """The way in which the cluster's own DNS learns of the nameserver. Unset means that you tell it."""
 
 
 class ClusterDNSStatus(WireModel):
-    """What the cluster's own DNS is, and what to write into its configuration so that it asks the nameserver."""
+    """The kind of the cluster's own DNS, and the text to write into its configuration so that it asks the
+    nameserver.
+    """
 
     platform: str | None = None
-    """What the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it isn't known."""
+    """The configuration that the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it
+    isn't known."""
     zones: Sequence[str] = ()
     """The zones that the cluster's DNS has to forward."""
     zones_from: str | None = None
-    """Where the zones come from. Tailnets: they are the domains of the tailnets. Setting: OPERATOR_DNS_ZONES of the
+    """The origin of the zones. Tailnets: they are the domains of the tailnets. Setting: OPERATOR_DNS_ZONES of the
     operator, which is operatorConfig.zones of its chart."""
     snippet: str | None = None
     """The stub domain for this cluster, ready to paste, with a first line that says where."""
@@ -102,14 +105,14 @@ class NameserverStatus(WireModel):
 
 
 class DNSConfigStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
     """NameserverReady: whether a Pod of the nameserver is ready and answers. ClusterDNSReady: whether the cluster's own
     DNS asks it. ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the
     nameserver lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
-    """What to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
+    """The text to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
     """The nameserver as it runs."""
 
@@ -121,6 +124,6 @@ class DNSConfig(CustomResource):
     """
 
     spec: DNSConfigSpec
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
     status: DNSConfigStatus = Field(default_factory=DNSConfigStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

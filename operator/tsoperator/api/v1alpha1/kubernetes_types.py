@@ -17,7 +17,7 @@ from tsoperator.api.v1alpha1.wire import (
     Int32,
     Int64,
     WireModel,
-    keyed,
+    list_map_keywords,
 )
 
 
@@ -25,15 +25,15 @@ class Condition(WireModel):
     """One thing that is known about the object."""
 
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
-    """When the status last changed."""
+    """The time of the last change of the status."""
     message: str = Field(max_length=32768)
-    """What happened, in words for people; may be empty."""
+    """An explanation for people. It may be empty."""
     observed_generation: Int64 = Field(default=0, ge=0)
     """The metadata.generation of the object when this was set. If the object's is newer now, this is out of date."""
     reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    """Why, in one word for programs."""
+    """The reason, in one word for programs."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
+    """True if the condition holds, False if it doesn't, or Unknown."""
     type: str = Field(
         max_length=316,
         pattern=(
@@ -41,7 +41,7 @@ class Condition(WireModel):
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
         ),
     )
-    """What the condition is about."""
+    """The name of the condition."""
 
 
 class LocalObjectReference(WireModel):
@@ -61,9 +61,9 @@ class Toleration(WireModel):
     key: str | None = None
     """The taint's key; empty, with the operator Exists, for all."""
     operator: str | None = None
-    """How value is compared with the taint's: Equal (the default) or Exists, which needs no value."""
+    """The comparison of value with the taint's: Equal (the default) or Exists, which needs no value."""
     toleration_seconds: Int64 | None = None
-    """How long the Pod may stay after a NoExecute taint appears; unset means for ever."""
+    """The seconds for which the Pod may stay after a NoExecute taint appears. Unset means for ever."""
     value: str | None = None
     """The taint's value, for the operator Equal."""
 
@@ -74,7 +74,7 @@ class Requirement(WireModel):
     key: str
     """The label's key, or the field's name."""
     operator: str
-    """How it is tested: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt."""
+    """The test: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt."""
     values: AtomicList[str] | None = None
     """The values to test with: none for Exists and DoesNotExist, one for Gt and Lt."""
 
@@ -105,9 +105,9 @@ class PreferredSchedulingTerm(WireModel):
     """Makes nodes that match more attractive."""
 
     preference: NodeSelectorTerm
-    """Which nodes."""
+    """The nodes."""
     weight: Int32
-    """How much more, from 1 to 100."""
+    """The weight of the preference, from 1 to 100."""
 
 
 class NodeSelector(WireModel):
@@ -120,7 +120,7 @@ class NodeSelector(WireModel):
 
 
 class NodeAffinity(WireModel):
-    """Which nodes the Pod may or should run on."""
+    """The nodes that the Pod may or should run on."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[PreferredSchedulingTerm] | None = None
     """Nodes to prefer: the sum of the matching weights decides."""
@@ -132,7 +132,7 @@ class PodAffinityTerm(WireModel):
     """Selects Pods, and says within what they count as near."""
 
     label_selector: LabelSelector | None = None
-    """Which Pods, by label; unset selects none."""
+    """The labels of the Pods. Unset selects none."""
     match_label_keys: AtomicList[str] | None = None
     """Label keys whose values must equal the new Pod's."""
     mismatch_label_keys: AtomicList[str] | None = None
@@ -149,13 +149,13 @@ class WeightedPodAffinityTerm(WireModel):
     """Makes nodes near or far from some Pods more attractive."""
 
     pod_affinity_term: PodAffinityTerm
-    """Which Pods, and what near means."""
+    """The Pods, and the meaning of near."""
     weight: Int32
-    """How much more, from 1 to 100."""
+    """The weight of the preference, from 1 to 100."""
 
 
 class PodAffinity(WireModel):
-    """Which Pods the Pod must or should run near to."""
+    """The Pods that the Pod must or should run near to."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
     """Pods to prefer being near to: the sum of the matching weights decides."""
@@ -164,7 +164,7 @@ class PodAffinity(WireModel):
 
 
 class PodAntiAffinity(WireModel):
-    """Which Pods the Pod must or should run away from."""
+    """The Pods that the Pod must or should run away from."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
     """Pods to avoid where possible: the sum of the matching weights decides."""
@@ -173,7 +173,7 @@ class PodAntiAffinity(WireModel):
 
 
 class Affinity(WireModel):
-    """Where the Pod may or should run."""
+    """The places where the Pod may or should run."""
 
     node_affinity: NodeAffinity | None = None
     """By node."""
@@ -188,5 +188,5 @@ Tolerations = Sequence[Annotated[Object, Embedded(Toleration)]]
 LocalObjectReferences = Sequence[Annotated[Object, Embedded(LocalObjectReference)]]
 Conditions = Annotated[
     Sequence[Annotated[Object, Embedded(Condition)]],
-    Field(json_schema_extra=keyed("type")),
+    Field(json_schema_extra=list_map_keywords("type")),
 ]

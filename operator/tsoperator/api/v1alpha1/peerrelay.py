@@ -8,7 +8,15 @@ from pydantic import ConfigDict, Field
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
 from tsoperator.api.v1alpha1.patterns import ALLOCATION_ID, SUBNET_ID
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel, keyed, rules
+from tsoperator.api.v1alpha1.wire import (
+    SERVER_DEFAULT,
+    AtomicList,
+    CustomResource,
+    Int32,
+    WireModel,
+    list_map_keywords,
+    rules,
+)
 
 _RULES: Final = rules(
     (
@@ -28,7 +36,7 @@ class ElasticIP(WireModel):
 
 
 class AWS(WireModel):
-    """What applies in AWS only."""
+    """Settings that apply in AWS only."""
 
     elastic_ips: Annotated[AtomicList[ElasticIP], Field(alias="elasticIPs", min_length=1)]
     """The addresses that the replicas are reached at, in their order."""
@@ -42,18 +50,18 @@ class RelayService(WireModel):
 
 
 class PeerRelaySpec(WireModel):
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
 
     model_config = ConfigDict(json_schema_extra=_RULES)
 
     aws: AWS | None = None
-    """What applies in AWS only."""
+    """Settings that apply in AWS only."""
     hostname_prefix: HostnamePrefix | None = None
-    """What the devices' names in the tailnet start with; each ends in its replica's number."""
+    """The beginning of the devices' names in the tailnet. Each name ends in the number of its replica."""
     proxy_class: str | None = None
     """The ProxyClass that says how the Pods are made."""
     replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1})
-    """How many Pods, each a device of its own in the tailnet."""
+    """The number of Pods. Each is a device of its own in the tailnet."""
     service: RelayService | None = None
     """The Services that the relays are reached by."""
     tags: Sequence[Tag] = ()
@@ -64,7 +72,7 @@ class PeerRelaySpec(WireModel):
 
 
 class RelayEndpoint(WireModel):
-    """Where a relay is reached."""
+    """The addresses of a relay."""
 
     address: str
     """Its address."""
@@ -75,18 +83,18 @@ class RelayEndpoint(WireModel):
 
 
 class PeerRelayStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether the relays are there (PeerRelayReady), and what is wrong if not."""
-    endpoints: Annotated[Sequence[RelayEndpoint], Field(json_schema_extra=keyed("replica", "address"))] = ()
-    """Where the relays are reached."""
+    """The condition PeerRelayReady. It is True if the relays are there. If not, its message says what is wrong."""
+    endpoints: Annotated[Sequence[RelayEndpoint], Field(json_schema_extra=list_map_keywords("replica", "address"))] = ()
+    """The addresses of the relays."""
 
 
 class PeerRelay(CustomResource):
     """PeerRelay runs relays in the cluster for devices of the tailnet that can't reach each other directly."""
 
     spec: PeerRelaySpec
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
     status: PeerRelayStatus = Field(default_factory=PeerRelayStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from tsoperator.api.objects import Object
 from tsoperator.api.quantities import PATTERN, is_quantity
 from tsoperator.api.v1alpha1.kubernetes_types import LabelSelector
-from tsoperator.api.v1alpha1.wire import AtomicList, Embedded, Int32, Int64, WireModel, keyed
+from tsoperator.api.v1alpha1.wire import AtomicList, Embedded, Int32, Int64, WireModel, list_map_keywords
 
 _QUANTITY_SCHEMA: Final[Object] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -43,14 +43,14 @@ class SELinuxOptions(WireModel):
 
 
 class WindowsOptions(WireModel):
-    """What applies on Windows only."""
+    """Settings that apply on Windows only."""
 
     gmsa_credential_spec: str | None = None
     """The GMSA credential spec, inlined."""
     gmsa_credential_spec_name: str | None = None
     """The name of the GMSA credential spec."""
     host_process: bool | None = None
-    """Whether it runs as a host process."""
+    """Runs the container as a host process."""
     run_as_user_name: str | None = None
     """The user that the entry point runs as."""
 
@@ -61,7 +61,7 @@ class Profile(WireModel):
     localhost_profile: str | None = None
     """The profile's name on the node, for the type Localhost."""
     type: str
-    """Which kind of profile: Localhost, RuntimeDefault or Unconfined."""
+    """The kind of profile: Localhost, RuntimeDefault or Unconfined."""
 
 
 class Sysctl(WireModel):
@@ -81,15 +81,15 @@ class PodSecurityContext(WireModel):
     fs_group: Int64 | None = None
     """A group that owns the Pod's volumes."""
     fs_group_change_policy: str | None = None
-    """When volumes change their owner: OnRootMismatch or Always."""
+    """The policy for the owner of volumes: they change it OnRootMismatch or Always."""
     run_as_group: Int64 | None = None
     """The group that entry points run as."""
     run_as_non_root: bool | None = None
-    """Whether images that run as root are refused."""
+    """Refuses images that run as root."""
     run_as_user: Int64 | None = None
     """The user that entry points run as."""
     se_linux_change_policy: str | None = None
-    """How volumes get their SELinux label: MountOption or Recursive."""
+    """The way in which volumes get their SELinux label: MountOption or Recursive."""
     se_linux_options: SELinuxOptions | None = None
     """The SELinux context."""
     seccomp_profile: Profile | None = None
@@ -97,11 +97,11 @@ class PodSecurityContext(WireModel):
     supplemental_groups: AtomicList[Int64] | None = None
     """Further groups of the containers' first processes."""
     supplemental_groups_policy: str | None = None
-    """Whether groups of the image count too: Merge or Strict."""
+    """The policy for the groups of the image: they count with Merge, and not with Strict."""
     sysctls: AtomicList[Sysctl] | None = None
     """Kernel parameters of the Pod."""
     windows_options: WindowsOptions | None = None
-    """What applies on Windows only."""
+    """Settings that apply on Windows only."""
 
 
 class Capabilities(WireModel):
@@ -117,21 +117,21 @@ class SecurityContext(WireModel):
     """Rights of one container."""
 
     allow_privilege_escalation: bool | None = None
-    """Whether a process may get more rights than its parent."""
+    """Lets a process get more rights than its parent."""
     app_armor_profile: Profile | None = None
     """The AppArmor profile."""
     capabilities: Capabilities | None = None
     """Linux capabilities."""
     privileged: bool | None = None
-    """Whether it runs with all rights on the node."""
+    """Runs the container with all rights on the node."""
     proc_mount: str | None = None
-    """How /proc is mounted: Default or Unmasked."""
+    """The kind of mount of /proc: Default or Unmasked."""
     read_only_root_filesystem: bool | None = None
-    """Whether the root file system can't be written."""
+    """Makes the root file system read-only."""
     run_as_group: Int64 | None = None
     """The group that the entry point runs as."""
     run_as_non_root: bool | None = None
-    """Whether an image that runs as root is refused."""
+    """Refuses an image that runs as root."""
     run_as_user: Int64 | None = None
     """The user that the entry point runs as."""
     se_linux_options: SELinuxOptions | None = None
@@ -139,7 +139,7 @@ class SecurityContext(WireModel):
     seccomp_profile: Profile | None = None
     """The seccomp profile."""
     windows_options: WindowsOptions | None = None
-    """What applies on Windows only."""
+    """Settings that apply on Windows only."""
 
 
 class ResourceClaim(WireModel):
@@ -152,35 +152,37 @@ class ResourceClaim(WireModel):
 
 
 class Resources(WireModel):
-    """What a container gets of the node."""
+    """A container's share of the node."""
 
-    claims: Annotated[Sequence[ResourceClaim] | None, Field(json_schema_extra=keyed("name"))] = None
+    claims: Annotated[Sequence[ResourceClaim] | None, Field(json_schema_extra=list_map_keywords("name"))] = None
     """Claims for devices. Accepted, but not applied: a proxy's Pod has no claims that could be named here."""
     limits: dict[str, Quantity] | None = None
     """The most of each resource that it may use."""
     requests: dict[str, Quantity] | None = None
-    """What the scheduler keeps free for it of each resource."""
+    """The amount of each resource that the scheduler keeps free for it."""
 
 
 class TopologySpreadConstraint(WireModel):
     """Spreads Pods over parts of the cluster."""
 
     label_selector: LabelSelector | None = None
-    """Which Pods are counted, by label."""
+    """The labels of the Pods that are counted."""
     match_label_keys: AtomicList[str] | None = None
     """Label keys whose values must equal the new Pod's for a Pod to be counted."""
     max_skew: Int32
     """By how many Pods the parts may differ."""
     min_domains: Int32 | None = None
-    """How many parts there must at least be."""
+    """The least number of parts."""
     node_affinity_policy: str | None = None
-    """Whether only nodes that the Pod's affinity allows count: Honor (the default) or Ignore."""
+    """The policy for nodes that the Pod's affinity excludes: with Honor (the default) they don't count, with Ignore
+    they do."""
     node_taints_policy: str | None = None
-    """Whether only nodes whose taints the Pod tolerates count: Honor or Ignore (the default)."""
+    """The policy for nodes with taints that the Pod doesn't tolerate: with Honor they don't count, with Ignore (the
+    default) they do."""
     topology_key: str
     """The node label whose values are the parts, such as topology.kubernetes.io/zone."""
     when_unsatisfiable: str
-    """What happens to a Pod that can't be placed so: DoNotSchedule or ScheduleAnyway."""
+    """The policy for a Pod that can't be placed so: DoNotSchedule or ScheduleAnyway."""
 
 
 class DNSOption(WireModel):
@@ -193,7 +195,7 @@ class DNSOption(WireModel):
 
 
 class PodDNSConfig(WireModel):
-    """What goes into the Pod's resolv.conf beside what the DNS policy gives."""
+    """Additions to the Pod's resolv.conf, beside those of the DNS policy."""
 
     nameservers: AtomicList[str] | None = None
     """Addresses of DNS servers."""

@@ -37,11 +37,11 @@ class Debug(WireModel):
     """The debug endpoint of tailscaled, on port 9001."""
 
     enable: bool = False
-    """Whether it is served."""
+    """Serves the endpoint."""
 
 
 class Container(WireModel):
-    """How a container of the proxy runs."""
+    """The settings of a container of the proxy."""
 
     debug: Debug | None = None
     """The debug endpoint of tailscaled, on port 9001 of tailscaleContainer; can't be set for tailscaleInitContainer.
@@ -51,24 +51,24 @@ class Container(WireModel):
     image: str | None = None
     """The image to run instead of the operator's default."""
     image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
-    """When the image is pulled."""
+    """The policy for pulling the image."""
     resources: EmbeddedResources | None = None
-    """What the container gets of the node."""
+    """The container's share of the node."""
     security_context: EmbeddedSecurityContext | None = None
     """The container's rights, in place of those that the operator gives it: privileged for a proxy in the kernel."""
 
 
 class Pod(WireModel):
-    """How the proxy's Pods run. If this is given, its fields count even where they are empty."""
+    """The settings of the proxy's Pods. If this is given, its fields count even where they are empty."""
 
     affinity: EmbeddedAffinity | None = None
     """The Pods' affinity rules."""
     annotations: Mapping[str, str] = Field(default_factory=dict)
     """Annotations of the Pods, besides the operator's own."""
     dns_config: EmbeddedDNSConfig | None = None
-    """What goes into the Pods' resolv.conf."""
+    """The contents of the Pods' resolv.conf."""
     dns_policy: Literal["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"] | None = None
-    """Which DNS servers the Pods ask."""
+    """The source of the DNS servers that the Pods ask."""
     image_pull_secrets: LocalObjectReferences = ()
     """Secrets in the operator's namespace to pull images with."""
     labels: Mapping[str, LabelValue] = Field(default_factory=dict)
@@ -88,25 +88,25 @@ class Pod(WireModel):
     tolerations: Tolerations = ()
     """Taints of nodes that the Pods tolerate."""
     topology_spread_constraints: TopologySpreadConstraints = ()
-    """How the Pods are spread over the cluster."""
+    """The rules that spread the Pods over the cluster."""
 
 
 class StatefulSet(WireModel):
-    """How the StatefulSet of a proxy is made."""
+    """The settings of a proxy's StatefulSet."""
 
     annotations: Mapping[str, str] = Field(default_factory=dict)
     """Annotations of the StatefulSet, besides the operator's own."""
     labels: Mapping[str, LabelValue] = Field(default_factory=dict)
     """Labels of the StatefulSet, besides the operator's own."""
     pod: Pod | None = None
-    """How the proxy's Pods run. If this is given, its fields count even where they are empty."""
+    """The settings of the proxy's Pods. If this is given, its fields count even where they are empty."""
 
 
 class ServiceMonitor(WireModel):
     """A ServiceMonitor of the Prometheus operator for each proxy."""
 
     enable: bool
-    """Whether it is made. The Prometheus operator's CRDs must be installed."""
+    """Makes a ServiceMonitor. The Prometheus operator's CRDs must be installed."""
     labels: Mapping[str, LabelValue] = Field(default_factory=dict)
     """Labels of the ServiceMonitor, besides the operator's own, for Prometheus to select it by."""
 
@@ -117,7 +117,7 @@ class Metrics(WireModel):
     model_config = ConfigDict(json_schema_extra=_METRICS_RULES)
 
     enable: bool
-    """Whether they are served, at /metrics and by a Service of each proxy."""
+    """Serves the metrics, at /metrics and by a Service of each proxy."""
     service_monitor: ServiceMonitor | None = None
     """A ServiceMonitor of the Prometheus operator for each proxy."""
 
@@ -140,7 +140,7 @@ class NodePort(WireModel):
     """Labels of the nodes whose external addresses are advertised; empty means all nodes."""
 
 
-class StaticEndpoints(WireModel):
+class StaticEndpointsConfig(WireModel):
     """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
 
     node_port: NodePort
@@ -151,30 +151,30 @@ class TailscaleConfig(WireModel):
     """Configuration of the proxies' tailscaled."""
 
     accept_routes: bool = False
-    """Whether they use the routes that other devices of the tailnet advertise."""
+    """Makes the proxies use the routes that other devices of the tailnet advertise."""
 
 
 class ProxyClassSpec(WireModel):
-    """How the proxies run that name this class."""
+    """The settings of the proxies that name this class."""
 
     metrics: Metrics | None = None
     """Metrics of the proxies, on port 9002. Egress proxies, and those that forward cluster traffic, serve none."""
     stateful_set: StatefulSet | None = None
-    """How the StatefulSet of a proxy is made."""
-    static_endpoints: StaticEndpoints | None = None
+    """The settings of a proxy's StatefulSet."""
+    static_endpoints: StaticEndpointsConfig | None = None
     """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
     tailscale: TailscaleConfig | None = None
     """Configuration of the proxies' tailscaled."""
     use_lets_encrypt_staging_environment: bool = False
-    """Whether Ingress proxies get their certificates from Let's Encrypt's staging environment, which has higher rate
+    """Gets the certificates of Ingress proxies from Let's Encrypt's staging environment, which has higher rate
     limits, and which browsers don't trust."""
 
 
 class ProxyClassStatus(WireModel):
-    """What the operator has found out; it writes this, nobody else."""
+    """The findings of the operator. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether the class can be used (ProxyClassReady), and what is wrong if not."""
+    """The condition ProxyClassReady. It is True if the class can be used. If not, its message says what is wrong."""
 
 
 class ProxyClass(CustomResource):
@@ -184,6 +184,6 @@ class ProxyClass(CustomResource):
     """
 
     spec: ProxyClassSpec
-    """How the proxies run that name this class."""
+    """The settings of the proxies that name this class."""
     status: ProxyClassStatus = Field(default_factory=ProxyClassStatus)
-    """What the operator has found out; it writes this, nobody else."""
+    """The findings of the operator. Only the operator writes them."""

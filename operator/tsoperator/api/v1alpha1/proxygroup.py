@@ -8,11 +8,11 @@ from pydantic import Field
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
 from tsoperator.api.v1alpha1.patterns import GROUP_HOSTNAME
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, keyed, unchanged
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, immutable_keyword, list_map_keywords
 
 
 class KubeAPIServer(WireModel):
-    """How the Kubernetes API is offered to the tailnet."""
+    """The way in which the Kubernetes API is offered to the tailnet."""
 
     hostname: str | None = Field(default=None, pattern=GROUP_HOSTNAME)
     """The name in the tailnet. Unset means the ProxyGroup's name."""
@@ -22,18 +22,19 @@ class KubeAPIServer(WireModel):
 
 
 class ProxyGroupSpec(WireModel):
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
 
     hostname_prefix: HostnamePrefix | None = None
-    """What the devices' names in the tailnet start with; each ends in its replica's number. Unset means the
+    """The beginning of the devices' names in the tailnet. Each name ends in the number of its replica. Unset means the
     ProxyGroup's name. It may be changed: the devices are renamed as they run."""
     kube_api_server: KubeAPIServer | None = Field(default=None, alias="kubeAPIServer")
-    """How the Kubernetes API is offered to the tailnet, for the type kube-apiserver."""
+    """The way in which the Kubernetes API is offered to the tailnet, for the type kube-apiserver."""
     proxy_class: str | None = None
     """The ProxyClass that says how the Pods are made. Unset means the operator's default. The Pods are made and changed
     only while the class is ready."""
     replicas: Int32 = Field(default=2, ge=0)
-    """How many Pods, each a device of its own in the tailnet. Unset means 2. A change restarts the Pods one by one."""
+    """The number of Pods. Each is a device of its own in the tailnet. Unset means 2. A change restarts the Pods one by
+    one."""
     tags: Sequence[Tag] = ()
     """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
     operator's own tag own them."""
@@ -42,9 +43,9 @@ class ProxyGroupSpec(WireModel):
     name that one in your Services."""
     type: Annotated[
         Literal["egress", "ingress", "kube-apiserver"],
-        Field(json_schema_extra=unchanged("a ProxyGroup can't change its type: make another")),
+        Field(json_schema_extra=immutable_keyword("a ProxyGroup can't change its type: make another")),
     ]
-    """What the proxies do: lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
+    """The work of the proxies: they lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
     (kube-apiserver). It can't be changed. This version of the operator runs the type egress; what another operator made
     for the other types stays as it is."""
 
@@ -61,15 +62,15 @@ class ProxyGroupDevice(WireModel):
 
 
 class ProxyGroupStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether all proxies have joined the tailnet (ProxyGroupReady), or at least one (ProxyGroupAvailable), and what is
-    wrong if not."""
-    devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=keyed("hostname"))] = ()
+    """The condition ProxyGroupReady, which is True if all proxies have joined the tailnet, and ProxyGroupAvailable,
+    which is True if at least one has. If not, the message says what is wrong."""
+    devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices of the Pods that run now."""
     url: str | None = None
-    """Where the Kubernetes API is found in the tailnet."""
+    """The URL of the Kubernetes API in the tailnet."""
 
 
 class ProxyGroup(CustomResource):
@@ -78,6 +79,6 @@ class ProxyGroup(CustomResource):
     """
 
     spec: ProxyGroupSpec
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
     status: ProxyGroupStatus = Field(default_factory=ProxyGroupStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

@@ -9,7 +9,7 @@ from tsoperator.api.v1alpha1.wire import CustomResource, WireModel
 
 
 class ProxyGroupPolicySpec(WireModel):
-    """What the namespace may use."""
+    """The ProxyGroups that the namespace may use."""
 
     egress: Sequence[str] = ()
     """The ProxyGroups that Services of the namespace may name for egress. Unset or empty means none."""
@@ -18,16 +18,16 @@ class ProxyGroupPolicySpec(WireModel):
 
 
 class ProxyGroupPolicyStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """What is known about the policy."""
+    """The conditions of the policy."""
 
 
 class ProxyGroupPolicy(CustomResource):
     """ProxyGroupPolicy says which ProxyGroups the objects of its namespace may use."""
 
     spec: ProxyGroupPolicySpec
-    """What the namespace may use."""
+    """The ProxyGroups that the namespace may use."""
     status: ProxyGroupPolicyStatus = Field(default_factory=ProxyGroupPolicyStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

@@ -10,7 +10,7 @@ from tsoperator.api.v1alpha1.patterns import SERVICE_ACCOUNT_NAME
 from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
 from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable
 from tsoperator.api.v1alpha1.tailnet_types import Tag, TailnetName
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel, keyed, rules
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel, list_map_keywords, rules
 
 _RULES: Final = rules(
     (
@@ -21,16 +21,16 @@ _RULES: Final = rules(
 
 
 class RecorderContainer(WireModel):
-    """How the container of the recorder runs."""
+    """The settings of the recorder's container."""
 
     env: Sequence[EnvironmentVariable] = ()
     """Environment variables besides those that the operator sets."""
     image: str | None = None
     """The image to run instead of the operator's default."""
     image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
-    """When the image is pulled."""
+    """The policy for pulling the image."""
     resources: EmbeddedResources | None = None
-    """What the container gets of the node."""
+    """The container's share of the node."""
     security_context: EmbeddedSecurityContext | None = None
     """The container's rights."""
 
@@ -45,14 +45,14 @@ class RecorderServiceAccount(WireModel):
 
 
 class RecorderPod(WireModel):
-    """How the recorder's Pods run."""
+    """The settings of the recorder's Pods."""
 
     affinity: EmbeddedAffinity | None = None
     """The Pods' affinity rules."""
     annotations: Mapping[str, str] = Field(default_factory=dict)
     """Annotations of the Pods, besides the operator's own."""
     container: RecorderContainer | None = None
-    """How the container of the recorder runs."""
+    """The settings of the recorder's container."""
     image_pull_secrets: LocalObjectReferences = ()
     """Secrets in the operator's namespace to pull images with."""
     labels: Mapping[str, str] = Field(default_factory=dict)
@@ -68,14 +68,14 @@ class RecorderPod(WireModel):
 
 
 class RecorderStatefulSet(WireModel):
-    """How the recorder's StatefulSet is made."""
+    """The settings of the recorder's StatefulSet."""
 
     annotations: Mapping[str, str] = Field(default_factory=dict)
     """Annotations of the StatefulSet, besides the operator's own."""
     labels: Mapping[str, str] = Field(default_factory=dict)
     """Labels of the StatefulSet, besides the operator's own."""
     pod: RecorderPod | None = None
-    """How the recorder's Pods run."""
+    """The settings of the recorder's Pods."""
 
 
 class S3Secret(WireModel):
@@ -87,7 +87,7 @@ class S3Secret(WireModel):
 
 
 class S3Credentials(WireModel):
-    """How the recorder proves itself to the storage. Unset means by its ServiceAccount."""
+    """The credentials of the recorder for the storage. Unset means those of its ServiceAccount."""
 
     secret: S3Secret | None = None
     """The Secret with the keys."""
@@ -99,31 +99,31 @@ class S3(WireModel):
     bucket: str | None = None
     """The bucket's name."""
     credentials: S3Credentials | None = None
-    """How the recorder proves itself to the storage. Unset means by its ServiceAccount."""
+    """The credentials of the recorder for the storage. Unset means those of its ServiceAccount."""
     endpoint: str | None = None
     """The host of the storage, such as s3.eu-central-1.amazonaws.com."""
 
 
 class Storage(WireModel):
-    """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
+    """The place of the recordings. Unset means the Pod's disk, which goes with the Pod."""
 
     s3: S3 | None = None
     """A bucket of S3, or what speaks its protocol."""
 
 
 class RecorderSpec(WireModel):
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
 
     model_config = ConfigDict(json_schema_extra=_RULES)
 
     enable_ui: bool = Field(default=False, alias="enableUI")
-    """Whether recordings can be watched in a browser."""
+    """Lets people watch recordings in a browser."""
     replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1})
-    """How many Pods, each a device of its own in the tailnet."""
+    """The number of Pods. Each is a device of its own in the tailnet."""
     stateful_set: RecorderStatefulSet | None = None
-    """How the recorder's StatefulSet is made."""
+    """The settings of the recorder's StatefulSet."""
     storage: Storage | None = None
-    """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
+    """The place of the recordings. Unset means the Pod's disk, which goes with the Pod."""
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means tag:k8s. The tailnet's policy must let the operator's own tag own them."""
     tailnet: TailnetName | None = None
@@ -138,15 +138,15 @@ class RecorderDevice(WireModel):
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
     """Its addresses in the tailnet."""
     url: str | None = None
-    """Where recordings can be watched, if they can."""
+    """The URL where recordings can be watched, if they can."""
 
 
 class RecorderStatus(WireModel):
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether the recorder is there (RecorderReady), and what is wrong if not."""
-    devices: Annotated[Sequence[RecorderDevice], Field(json_schema_extra=keyed("hostname"))] = ()
+    """The condition RecorderReady. It is True if the recorder is there. If not, its message says what is wrong."""
+    devices: Annotated[Sequence[RecorderDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices in the tailnet."""
 
 
@@ -154,6 +154,6 @@ class Recorder(CustomResource):
     """Recorder keeps recordings of SSH and kubectl sessions that go through the tailnet."""
 
     spec: RecorderSpec
-    """What the cluster's users want."""
+    """The wishes of the cluster's users."""
     status: RecorderStatus = Field(default_factory=RecorderStatus)
-    """What the operator has done; it writes this, nobody else."""
+    """The results of the operator's work. Only the operator writes them."""

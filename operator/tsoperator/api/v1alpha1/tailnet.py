@@ -7,7 +7,7 @@ from tsoperator.api.v1alpha1.wire import CustomResource, WireModel
 
 
 class TailnetCredentials(WireModel):
-    """How the operator proves to the tailnet who it is."""
+    """The credentials of the operator for the tailnet."""
 
     secret_name: str
     """A Secret in the operator's namespace. Its key client_id names an OAuth client of the tailnet; client_secret has
@@ -16,21 +16,21 @@ class TailnetCredentials(WireModel):
 
 
 class TailnetSpec(WireModel):
-    """How the tailnet is reached."""
+    """The control server of the tailnet, and the credentials for it."""
 
     credentials: TailnetCredentials
-    """How the operator proves to the tailnet who it is."""
+    """The credentials of the operator for the tailnet."""
     login_url: str | None = None
     """The URL of the tailnet's control server. Unset means Tailscale's, even if the operator's own tailnet has another
     one."""
 
 
 class TailnetStatus(WireModel):
-    """What the operator has found out; it writes this, nobody else."""
+    """The findings of the operator. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """Whether the credentials are good for what the operator does in the tailnet (TailnetReady), and what is wrong if
-    not."""
+    """The condition TailnetReady. It is True if the credentials are good for the operator's work in the tailnet. If
+    not, its message says what is wrong."""
 
 
 class Tailnet(CustomResource):
@@ -39,6 +39,6 @@ class Tailnet(CustomResource):
     """
 
     spec: TailnetSpec
-    """How the tailnet is reached."""
+    """The control server of the tailnet, and the credentials for it."""
     status: TailnetStatus = Field(default_factory=TailnetStatus)
-    """What the operator has found out; it writes this, nobody else."""
+    """The findings of the operator. Only the operator writes them."""

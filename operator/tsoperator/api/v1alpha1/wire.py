@@ -37,7 +37,7 @@ ATOMIC_MAP: Final[Object] = {"x-kubernetes-map-type": "atomic"}
 """For objects that server-side apply replaces whole."""
 
 
-def keyed(*names: str) -> dict[str, JsonValue]:
+def list_map_keywords(*names: str) -> dict[str, JsonValue]:
     """Return the keywords of a list of objects which server-side apply tells apart by the fields *names*."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(names)}
 
@@ -47,7 +47,7 @@ def rules(*pairs: tuple[str, str]) -> dict[str, JsonValue]:
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
 
 
-def unchanged(message: str) -> dict[str, JsonValue]:
+def immutable_keyword(message: str) -> dict[str, JsonValue]:
     """Return the keyword of a field whose value can't be changed; an optional one can be set later, or taken away."""
     return rules(("self == oldSelf", message))
 

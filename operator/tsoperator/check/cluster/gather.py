@@ -35,17 +35,17 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.check.cluster.installed import Installed, SecretKey
 from tsoperator.check.cluster.kinds import KINDS, Webhooks, has_ready_endpoint, webhook_services
-from tsoperator.check.cluster.names import Names
-from tsoperator.check.cluster.proxies import Proxies, pod_problem, refusals_of
-from tsoperator.check.cluster.rights import Question, questions
-from tsoperator.check.replicas import OUR_PODS, Answer, Replica, read_replica
+from tsoperator.check.cluster.names import NameResolution
+from tsoperator.check.cluster.proxies import ProxyObjects, pod_problem, refusals_of
+from tsoperator.check.cluster.rights import AccessQuestion, questions
+from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, read_replica
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.secret import slim
-from tsoperator.reconcilers.tailnet.desired import Verdict, credentials, login_url, secret_name, violation
 from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.ownership import owner_of
+from tsoperator.tailnet.credentials import TailnetVerdict, credentials, login_url, secret_name, violation
 from tsoperator.tailnet.preflight import Findings, Preflight
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError
@@ -100,7 +100,7 @@ class Control:
     devices: dict[str, Device] | None
 
 
-class Gatherer:
+class ClusterReader:
     """Reads the facts about one installed operator. All methods raise KubeError; some raise CannotLook."""
 
     def __init__(self, client: KubeClient, session: aiohttp.ClientSession, installed: Installed) -> None:
@@ -109,13 +109,13 @@ class Gatherer:
         self._installed = installed
         self._namespace = installed.namespace
 
-    async def replicas(self) -> list[Replica]:
+    async def replicas(self) -> list[OperatorPod]:
         """Return what the operator's Pods say of themselves, even those that are ending: one of them may lead."""
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
         found = await _together(map(self._replica, pods))
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
 
-    async def missing_rights(self) -> list[Question]:
+    async def missing_rights(self) -> list[AccessQuestion]:
         """Return the rights that the operator lacks, as the API server sees it."""
         asked = questions(self._installed)
         allowed = await _together(map(self._is_allowed, asked))
@@ -143,10 +143,10 @@ class Gatherer:
         found = (await self._client.list(STATEFULSET, self._namespace, _MANAGED)).items
         return [each for each in found if (owner := owner_of(each)) and owner.type != PARENT_NAMESERVER]
 
-    async def names(self) -> Names:
+    async def names(self) -> NameResolution:
         """Return what resolves MagicDNS names in the cluster."""
         nameserver = Key(self._namespace, NAMESERVER)
-        return Names(
+        return NameResolution(
             self._namespace,
             await self._listed(DNSCONFIG, slim=without_managed_fields),
             await self._found(SERVICE, nameserver),
@@ -154,7 +154,7 @@ class Gatherer:
             (await self._client.list(CONFIGMAP, _DNS_NAMESPACE)).items,
         )
 
-    async def proxies(self) -> Proxies:
+    async def proxies(self) -> ProxyObjects:
         """Return the proxies, with what is in their Secrets of their devices."""
         pods = (await self._client.list(POD, self._namespace, _MANAGED)).items
         secrets = (await self._client.list(SECRET, self._namespace, _MANAGED, slim=slim)).items
@@ -162,7 +162,7 @@ class Gatherer:
         events = (await self._client.list(EVENT, self._namespace, field_selector=refused)).items
         events.sort(key=lambda each: each.get("lastTimestamp") or "")
         parents = [*await self._listed(CONNECTOR), *await self._listed(PROXYGROUP)]
-        return Proxies(
+        return ProxyObjects(
             await self.statefulsets(),
             {key_of(each): each for each in pods},
             {key_of(each): each for each in secrets},
@@ -203,7 +203,7 @@ class Gatherer:
         if isinstance(tailnet, Invalid):
             raise CannotLook(f"{words}{tailnet.message}", cure)
         given = violation(tailnet) or credentials(key, await self._found(SECRET, key))
-        if isinstance(given, Verdict):
+        if isinstance(given, TailnetVerdict):
             raise CannotLook(f"{words}{given.message}", cure)
         shown = Credentials(given.client_id, given.client_secret)
         ours = await self._identity(given.client_id, given.audience) if given.audience else shown
@@ -241,23 +241,23 @@ class Gatherer:
             cure = "put client_id and client_secret of an OAuth client into that Secret"
             raise BadCredentials(words, cure) from error
 
-    async def _replica(self, pod: Object) -> Replica:
+    async def _replica(self, pod: Object) -> OperatorPod:
         key, problem = key_of(pod), pod_problem(pod)
         see = f"see `kubectl -n {key.namespace} describe pod {key.name}`, and its log"
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         if not any("running" in (each.get("state") or {}) for each in statuses):
-            return Replica(key.name, problem or "it doesn't run", see)
+            return OperatorPod(key.name, problem or "it doesn't run", see)
         try:
             readyz, metrics = await self._ask(key, "/readyz"), await self._ask(key, "/metrics")
         except KubeError as error:
-            return Replica(key.name, problem, see, unread=str(error))
+            return OperatorPod(key.name, problem, see, unread=str(error))
         found = read_replica(key.name, readyz, metrics, see)
         return replace(found, wrong=found.wrong or problem, cure=see)
 
-    async def _ask(self, pod: Key, path: str) -> Answer:
-        return Answer(*await self._client.ask_pod(pod, self._installed.health_port, path))
+    async def _ask(self, pod: Key, path: str) -> Page:
+        return Page(*await self._client.ask_pod(pod, self._installed.health_port, path))
 
-    async def _is_allowed(self, question: Question) -> bool:
+    async def _is_allowed(self, question: AccessQuestion) -> bool:
         review = await self._client.create(_REVIEW, question.review(self._installed.account))
         return bool((review.get("status") or {}).get("allowed"))
 

@@ -179,7 +179,7 @@ def no_pods(installed: Installed) -> Finding:
     )
 
 
-def during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
+def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
     """Return *findings* about the operator's Pods. If its Deployment is being updated, say so, and to check again."""
     if not installed.is_being_updated:
         return [*findings]

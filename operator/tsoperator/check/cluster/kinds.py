@@ -68,7 +68,7 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
     asked, wrong = 0, []
     for configuration in webhooks.configurations:
         for webhook in configuration.get("webhooks") or ():
-            concerned = _concerned(webhook)
+            concerned = _intercepted_writes(webhook)
             if not concerned or not _selects(webhook, "namespaceSelector", webhooks.namespace):
                 continue
             if not _selects(webhook, "objectSelector", _LABELS):
@@ -76,7 +76,7 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
             asked += 1
             service = _service(webhook)
             if service is not None and webhook.get("failurePolicy") != "Ignore" and service not in webhooks.ready:
-                wrong.append(_unanswered(configuration, webhook["name"], service, concerned))
+                wrong.append(_unanswered_finding(configuration, webhook["name"], service, concerned))
     yield from wrong
     if not wrong:
         count = f"; the API server asks {asked} about it" if asked else ""
@@ -95,7 +95,7 @@ def has_ready_endpoint(slices: Iterable[Object]) -> bool:
     return any((each.get("conditions") or {}).get("ready", True) for each in endpoints)
 
 
-def _unanswered(configuration: Object, webhook: str, service: Key, concerned: Sequence[str]) -> Finding:
+def _unanswered_finding(configuration: Object, webhook: str, service: Key, concerned: Sequence[str]) -> Finding:
     kind = configuration["kind"]
     name = key_of(configuration).name
     return failed(
@@ -112,7 +112,7 @@ def _service(webhook: Object) -> Key | None:
     return Key(service["namespace"], service["name"]) if service else None
 
 
-def _concerned(webhook: Object) -> list[str]:
+def _intercepted_writes(webhook: Object) -> list[str]:
     """Return what the operator writes that *webhook* is asked about."""
     found: set[str] = set()
     for rule in webhook.get("rules") or ():

@@ -9,12 +9,12 @@ from typing import Final
 import aiohttp
 
 from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
-from tsoperator.check.cluster.gather import BadCredentials, CannotLook, Control, Gatherer, deployments
+from tsoperator.check.cluster.gather import BadCredentials, CannotLook, ClusterReader, Control, deployments
 from tsoperator.check.cluster.installed import (
     Installed,
     check_pod_security,
-    during_update,
     find_installed,
+    findings_during_update,
     no_pods,
     not_installed,
 )
@@ -40,14 +40,14 @@ class _Target:
     """The operator that the parts look at."""
 
     installed: Installed
-    gather: Gatherer
+    gather: ClusterReader
 
 
 async def _operator(target: _Target) -> Iterable[Finding]:
     replicas = await target.gather.replicas()
     if all(each.is_ending for each in replicas):
         return [no_pods(target.installed)]
-    return during_update(target.installed, check_replicas(target.installed.namespace, replicas))
+    return findings_during_update(target.installed, check_replicas(target.installed.namespace, replicas))
 
 
 async def _kinds(target: _Target) -> Iterable[Finding]:
@@ -109,12 +109,12 @@ _PARTS: Final = {
 async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:
     """Look at the operator in *namespace* of the cluster that *kubeconfig* leads to, and return the findings."""
     try:
-        async with _reached(kubeconfig) as client, aiohttp.ClientSession() as session:
+        async with _client(kubeconfig) as client, aiohttp.ClientSession() as session:
             progress("the operator's Deployment")
             installed = find_installed(namespace, await deployments(client, namespace))
             if installed is None:
                 return [not_installed(namespace)]
-            return await _look(_Target(installed, Gatherer(client, session, installed)), progress)
+            return await _look(_Target(installed, ClusterReader(client, session, installed)), progress)
     except KubeError as error:
         cure = "see that `kubectl get namespaces` works with this kubeconfig (KUBECONFIG or --kubeconfig)"
         return [unseen("cluster", f"the cluster can't be looked at: {error}", cure)]
@@ -124,11 +124,11 @@ async def _look(target: _Target, progress: Progress) -> list[Finding]:
     found: list[Finding] = []
     for check, (words, part) in _PARTS.items():
         progress(words)
-        found += await _bounded(check, words, part(target))
+        found += await _findings_in_time(check, words, part(target))
     return found
 
 
-async def _bounded(check: str, words: str, part: Awaitable[Iterable[Finding]]) -> list[Finding]:
+async def _findings_in_time(check: str, words: str, part: Awaitable[Iterable[Finding]]) -> list[Finding]:
     """Return the findings of *part*, or that it could not be looked at."""
     try:
         async with asyncio.timeout(_PART):
@@ -154,7 +154,7 @@ def check_control(control: Control) -> Iterator[Finding]:
 
 
 @asynccontextmanager
-async def _reached(kubeconfig: str) -> AsyncIterator[KubeClient]:
+async def _client(kubeconfig: str) -> AsyncIterator[KubeClient]:
     """Yield a client of the API server. Raises KubeError."""
     configuration = await load_configuration(kubeconfig)
     async with KubeClient(configuration, request_timeout=_REQUEST) as client:

@@ -1,15 +1,16 @@
 """Checks whether Pods can resolve MagicDNS names: the nameserver, and the stub domain in the cluster's DNS."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.conditions import TRUE
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY, NAMESERVER
 from tsoperator.api.objects import Object, key_of
-from tsoperator.check.cluster.stubdomains import is_dns_config, servers_for
 from tsoperator.check.findings import Finding, failed, ok, unseen
-from tsoperator.dns.cluster.corefile import CorefileError
+from tsoperator.dns.cluster.corefile import CorefileError, parse, parse_plugins
+from tsoperator.dns.cluster.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
+from tsoperator.dns.cluster.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHES, OVERRIDES, STUB_DOMAINS
 from tsoperator.dns.nameserver import elected
 from tsoperator.tailnet.zones import TS_NET, shown_zones
 
@@ -17,7 +18,7 @@ _PAGE: Final = "coredns/README.md has it for each platform"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameResolution:
     """The DNSConfigs; the nameserver's Service and Deployment, if they are there; and ConfigMaps of kube-system."""
 
     namespace: str
@@ -27,7 +28,7 @@ class Names:
     configmaps: Sequence[Object]
 
 
-def check_names(names: Names) -> Iterator[Finding]:
+def check_names(names: NameResolution) -> Iterator[Finding]:
     """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
@@ -40,7 +41,7 @@ def check_names(names: Names) -> Iterator[Finding]:
             yield _stub_domain(names, zone, addresses, dnsconfig)
 
 
-def _nameserver(names: Names, dnsconfig: str) -> Finding:
+def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
     kubectl = f"kubectl -n {names.namespace}"
     if not _addresses(names.service):
         cure = f"see the operator's log, and `kubectl describe dnsconfig {dnsconfig}`"
@@ -69,7 +70,7 @@ def _restart(dnsconfig: Object) -> str:
     return str(written["message"]) if is_due else ""
 
 
-def _stub_domain(names: Names, zone: str, addresses: Sequence[str], dnsconfig: Object) -> Finding:
+def _stub_domain(names: NameResolution, zone: str, addresses: Sequence[str], dnsconfig: Object) -> Finding:
     configs = [each for each in names.configmaps if is_dns_config(each)]
     if not configs:
         return unseen(
@@ -107,6 +108,35 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str], dnsconfig: O
         )
         return failed("cluster-dns", words, restart)
     return ok("cluster-dns", f"the cluster's DNS is set up to ask the nameserver at {servers[0]} for {zone}")
+
+
+def is_dns_config(configmap: Object) -> bool:
+    """Tell whether the cluster's DNS reads *configmap*; the cache on each node (NodeLocal DNSCache) doesn't count."""
+    name = key_of(configmap).name
+    if name.startswith(NODE_CACHES):
+        return False
+    return COREFILE in (configmap.get("data") or {}) or name in (CUSTOM, KUBE_DNS)
+
+
+def servers_for(zone: str, configmaps: Iterable[Object]) -> Sequence[str]:
+    """Return the servers that are asked for names in *zone*; none if only those for all names are.
+
+    Raises:
+        CorefileError: a Corefile, or a file for one, can't be read.
+    """
+    wanted = zone.strip(".").lower()
+    found = nearest(each for configmap in configmaps for each in _forwards(wanted, configmap) if each.zone)
+    return found.to if found else ()
+
+
+def _forwards(zone: str, configmap: Object) -> Iterator[Forward]:
+    for key, text in (configmap.get("data") or {}).items():
+        if key == STUB_DOMAINS:
+            yield from stub_forwards(zone, text)
+        elif key == COREFILE or key.endswith(".server"):
+            yield from block_forwards(zone, parse(text).blocks)
+        elif key.endswith(OVERRIDES):
+            yield from plugin_forwards(zone, parse_plugins(text))
 
 
 def _addresses(service: Object | None) -> list[str]:

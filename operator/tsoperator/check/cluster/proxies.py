@@ -15,7 +15,7 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 
 
 @dataclass(frozen=True, slots=True)
-class Proxies:
+class ProxyObjects:
     """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and the words of refused Pods by name.
 
     *elsewhere* has the Tailnets of the Connectors and ProxyGroups whose proxies are not in the operator's own tailnet.
@@ -28,7 +28,7 @@ class Proxies:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_proxies(proxies: Proxies) -> Iterator[Finding]:
+def check_proxies(proxies: ProxyObjects) -> Iterator[Finding]:
     """Check that the Pods of each proxy are ready and have logged in."""
     wrong = [finding for each in proxies.statefulsets if not is_deleting(each) for finding in _proxy(proxies, each)]
     yield from wrong
@@ -38,7 +38,7 @@ def check_proxies(proxies: Proxies) -> Iterator[Finding]:
         yield ok("proxies", f"proxies that serve: {(count := len(proxies.statefulsets))} of {count}")
 
 
-def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
+def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
     """Check that the device of each proxy is there, approved and online.
 
     *devices* are those of each Tailnet that could be asked, by the name of the Tailnet, which is empty for the
@@ -93,7 +93,7 @@ def _container_problem(status: Object) -> str:
     return ""
 
 
-def _proxy(proxies: Proxies, statefulset: Object) -> Iterator[Finding]:
+def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
     """Yield what is wrong with a proxy."""
     namespace, name = key_of(statefulset)
     parent = parent_title(statefulset)

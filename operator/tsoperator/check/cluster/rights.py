@@ -78,7 +78,7 @@ OWN: Final = (
 """The rights in the operator's own namespace, besides that to ask for tokens of its own ServiceAccount."""
 
 
-class Question(NamedTuple):
+class AccessQuestion(NamedTuple):
     """Whether the operator may do *verb* with the objects of a *resource* in a *namespace*, or with the one *named*."""
 
     namespace: str
@@ -103,7 +103,7 @@ class Question(NamedTuple):
         return {**kind, "spec": {"user": user, "resourceAttributes": given}}
 
 
-def questions(installed: Installed) -> list[Question]:
+def questions(installed: Installed) -> list[AccessQuestion]:
     """Return all that the operator must be allowed to do."""
     watched = installed.watched or [EVERYWHERE]
     token = Right("", "serviceaccounts/token", "create", installed.service_account)
@@ -122,7 +122,7 @@ def questions(installed: Installed) -> list[Question]:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
         places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "get patch", OPENSHIFT_NAME),)))
     return [
-        Question(namespace, right.group, right.resource, verb, right.named)
+        AccessQuestion(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places
         for namespace in namespaces
         for right in rights
@@ -130,7 +130,7 @@ def questions(installed: Installed) -> list[Question]:
     ]
 
 
-def check_rights(missing: Sequence[Question]) -> Iterator[Finding]:
+def check_rights(missing: Sequence[AccessQuestion]) -> Iterator[Finding]:
     """Judge the operator's rights by those that are *missing*."""
     found = [
         (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)

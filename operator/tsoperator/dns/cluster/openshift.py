@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.objects import Object
-from tsoperator.dns.cluster.results import Refusal, StubDomain
+from tsoperator.dns.cluster.results import Obstacle, StubDomain
 
 _EARLIER: Final = "tailnet-managed"
 """The name of the server that earlier versions of any operator wrote. It counts as ours."""
@@ -25,7 +25,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
     return servers
 
 
-def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
+def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Obstacle:
     """Return *servers* with ours; fields of ours that others have set stay."""
     others = without_server(servers, owner)
     for server in others:
@@ -34,12 +34,14 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: 
                 f"server {server.get('name')!r} in {where} answers for {taken[0]}, and it isn't the operator's: "
                 "remove that server, or set spec.clusterDNS.mode to Manual"
             )
-            return Refusal("ZoneTaken", message)
+            return Obstacle("ZoneTaken", message)
     wanted = {"name": server_name(owner), "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
     live = next((server for server in servers if server not in others), None)
     if live is None:
         return [*servers, wanted]
-    return [_merged(server, wanted) if server is live else server for server in servers if server in (live, *others)]
+    return [
+        _merged_server(server, wanted) if server is live else server for server in servers if server in (live, *others)
+    ]
 
 
 def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
@@ -47,6 +49,6 @@ def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
     return [server for server in servers if server.get("name") not in (_EARLIER, server_name(owner))]
 
 
-def _merged(live: Object, wanted: Object) -> Object:
+def _merged_server(live: Object, wanted: Object) -> Object:
     forward: dict[str, Any] = live.get("forwardPlugin") or {}
     return {**live, **wanted, "forwardPlugin": {**forward, **wanted["forwardPlugin"]}}

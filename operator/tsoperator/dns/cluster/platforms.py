@@ -12,8 +12,8 @@ from typing import Final
 from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.dns.cluster.corefile import Corefile, CorefileError, Directive, parse_plugins
 from tsoperator.dns.cluster.nodecache import bypass
-from tsoperator.dns.cluster.results import DNSObjects, Refusal
-from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
+from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read_corefile
 
 NAMESPACE: Final = "kube-system"
 COREDNS: Final = "coredns"
@@ -44,7 +44,7 @@ _CONF: Final = "/etc/coredns/Corefile"
 """The path of the Corefile if no argument of CoreDNS names another."""
 
 
-class Kind(StrEnum):
+class PlatformKind(StrEnum):
     """The kind of configuration that the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
 
     CORE_DNS = "CoreDNS"
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 class Platform:
     """The cluster's DNS, and the place of its configuration."""
 
-    kind: Kind
+    kind: PlatformKind
     resource: Resource
     key: Key
     """The object to write. For CoreDNSCustom it may not be there yet."""
@@ -87,26 +87,28 @@ def find_platform(
     zones: Sequence[str] = (),
     addresses: Sequence[str] = (),
     cluster_domain: str = "",
-) -> Platform | Refusal:
+) -> Platform | Obstacle:
     """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
 
     *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them in a cluster with
     this *cluster_domain*.
     """
-    kind = Kind(wanted) if wanted else _kind(objects)
-    if isinstance(kind, Refusal):
+    kind = PlatformKind(wanted) if wanted else _kind(objects)
+    if isinstance(kind, Obstacle):
         return kind
     match kind:
-        case Kind.OPENSHIFT:
+        case PlatformKind.OPENSHIFT:
             if objects.openshift is None:
-                return _missing(kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there")
+                return _missing_obstacle(
+                    kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there"
+                )
             return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
-        case Kind.KUBE_DNS:
+        case PlatformKind.KUBE_DNS:
             if configmap(objects, KUBE_DNS) is None:
-                return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
+                return _missing_obstacle(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
     found = _coredns(objects, kind)
-    if isinstance(found, Refusal):
+    if isinstance(found, Obstacle):
         return found
     return replace(found, node_cache=_node_cache(objects, zones, addresses, cluster_domain))
 
@@ -128,12 +130,12 @@ def configmap_names(corefile: str) -> Sequence[str]:
 
 def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
     """Yield the ConfigMaps that CoreDNS may read its Corefile from."""
-    for name in dict.fromkeys((*COREFILES, mounted(objects), objects.corefile)):
+    for name in dict.fromkeys((*COREFILES, mounted_corefile(objects), objects.corefile)):
         if found := configmap(objects, name):
             yield found
 
 
-def mounted(objects: DNSObjects) -> str:
+def mounted_corefile(objects: DNSObjects) -> str:
     """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't tell."""
     pods = [each["spec"]["template"]["spec"] for each in objects.workloads]
     return next(filter(None, (_mounted(pod, each) for pod in pods for each in pod["containers"])), "")
@@ -158,26 +160,26 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
     return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart {coredns}"
 
 
-def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
+def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
     """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
-    told = mounted(objects)
+    told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
     if found is None and not told:
-        return Refusal("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(names)}")
+        return Obstacle("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(names)}")
     if found is None and told not in configmap_names(objects.corefile):
         return _unseen(told)
     where = place(CONFIGMAP, key_of(found) if found else Key(NAMESPACE, told), COREFILE)
     if found is None or COREFILE not in data_of(found):
-        return Refusal("CorefileMissing", f"{where}, isn't there: put it back")
-    corefile = read(data_of(found)[COREFILE], where)
-    return corefile if isinstance(corefile, Refusal) else (key_of(found).name, corefile)
+        return Obstacle("CorefileMissing", f"{where}, isn't there: put it back")
+    corefile = read_corefile(data_of(found)[COREFILE], where)
+    return corefile if isinstance(corefile, Obstacle) else (key_of(found).name, corefile)
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
     """Yield the texts that CoreDNS reads server blocks from, after where each is: the Corefile, and what it imports."""
     main = corefile_of(objects)
-    if isinstance(main, Refusal):
+    if isinstance(main, Obstacle):
         return
     name, corefile = main
     yield place(CONFIGMAP, Key(NAMESPACE, name), COREFILE), data_of(configmap(objects, name))[COREFILE]
@@ -195,47 +197,47 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
 
-def _kind(objects: DNSObjects) -> Kind | Refusal:
+def _kind(objects: DNSObjects) -> PlatformKind | Obstacle:
     """Return what the objects look like."""
     if objects.openshift is not None:
-        return Kind.OPENSHIFT
+        return PlatformKind.OPENSHIFT
     found = corefile_of(objects)
-    if not isinstance(found, Refusal):
-        return Kind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else Kind.CORE_DNS
+    if not isinstance(found, Obstacle):
+        return PlatformKind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else PlatformKind.CORE_DNS
     if found.reason != "PlatformMissing":
         return found
     if configmap(objects, KUBE_DNS) is not None:
-        return Kind.KUBE_DNS
+        return PlatformKind.KUBE_DNS
     message = (
         f"the cluster's DNS isn't known: the operator sees none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))} "
         f"in {NAMESPACE}. If CoreDNS reads its Corefile from another ConfigMap there, set {_VALUE} of the chart to its "
         "name. Otherwise write the stub domain into your DNS yourself, and set spec.clusterDNS.mode to Manual"
     )
-    return Refusal("PlatformUnknown", message)
+    return Obstacle("PlatformUnknown", message)
 
 
-def _unseen(name: str) -> Refusal:
+def _unseen(name: str) -> Obstacle:
     message = (
         f"CoreDNS reads its Corefile from ConfigMap {NAMESPACE}/{name}, which the operator may not read: set {_VALUE} "
         f"of the chart to {name}. Without Helm, do what docs/dns.md says"
     )
-    return Refusal("NotPermitted", message)
+    return Obstacle("NotPermitted", message)
 
 
-def _missing(kind: Kind, problem: str) -> Refusal:
+def _missing_obstacle(kind: PlatformKind, problem: str) -> Obstacle:
     message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
-    return Refusal("PlatformMissing", message)
+    return Obstacle("PlatformMissing", message)
 
 
-def _coredns(objects: DNSObjects, kind: Kind) -> Platform | Refusal:
+def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Obstacle:
     found = corefile_of(objects)
-    if isinstance(found, Refusal):
-        return _missing(kind, found.message) if found.reason == "PlatformMissing" else found
+    if isinstance(found, Obstacle):
+        return _missing_obstacle(kind, found.message) if found.reason == "PlatformMissing" else found
     name, corefile = found
     key, entry = Key(NAMESPACE, name), COREFILE
-    if kind is Kind.CORE_DNS_CUSTOM:
+    if kind is PlatformKind.CORE_DNS_CUSTOM:
         if not _imports(objects, corefile):
-            return _missing(
+            return _missing_obstacle(
                 kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
             )
         key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY

@@ -47,7 +47,7 @@ class StubDomain:
     addresses: tuple[str, ...]
 
     @classmethod
-    def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
+    def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Obstacle":
         """Return the stub domain, the same whatever the order of *zones*, or why it can't be written anywhere.
 
         A zone may come from a control server, and goes into the configuration of a program: it has to be a domain name.
@@ -56,22 +56,22 @@ class StubDomain:
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
         if not names:
-            return Refusal("NoZone", "no zone of the tailnet is known yet: wait until a device of it is there")
+            return Obstacle("NoZone", "no zone of the tailnet is known yet: wait until a device of it is there")
         for name in names:
             if not _ZONE.fullmatch(name):
-                return Refusal("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
+                return Obstacle("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
             if own and takes_from_cluster(name, own):
                 message = (
                     f"a stub domain for {name} would take names from the cluster, whose domain is {own}: "
                     "give the tailnet another domain, or correct operatorConfig.zones"
                 )
-                return Refusal("InvalidZone", message)
+                return Obstacle("InvalidZone", message)
         try:
             hosts = tuple(dict.fromkeys(str(ipaddress.ip_address(address)) for address in addresses))
         except ValueError as error:
-            return Refusal("InvalidAddress", f"the nameserver's address can't be used: {error}")
+            return Obstacle("InvalidAddress", f"the nameserver's address can't be used: {error}")
         if not hosts:
-            return Refusal("NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP")
+            return Obstacle("NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP")
         return cls(names, hosts)
 
 
@@ -97,7 +97,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Obstacle:
     """Nothing can be changed. *reason* suits a condition; *message* says why, and what somebody can do about it."""
 
     reason: str

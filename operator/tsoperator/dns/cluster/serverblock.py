@@ -21,7 +21,7 @@ from tsoperator.dns.cluster.corefile import (
     has_variable,
     parse,
 )
-from tsoperator.dns.cluster.results import Refusal, StubDomain, covers
+from tsoperator.dns.cluster.results import Obstacle, StubDomain, covers
 
 BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
 END: Final = "# END tailnet stub domain"
@@ -96,10 +96,10 @@ def listening(corefile: Corefile) -> Listening:
     return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
 
 
-def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
+def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Obstacle:
     """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
-    place = _ours(text, where, read(text, where), owner)
-    if isinstance(place, Refusal):
+    place = _ours(text, where, read_corefile(text, where), owner)
+    if isinstance(place, Obstacle):
         return place
     block = marked_block(stub, at, owner)
     if place is not None:
@@ -109,28 +109,28 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: st
     return text + block + newline if not text or text.endswith("\n") else text + newline + block
 
 
-def without_block(text: str, where: str, owner: str) -> str | Refusal:
+def without_block(text: str, where: str, owner: str) -> str | Obstacle:
     """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
     if not any(marker in text for marker in _MARKERS):
         return text  # it need not be readable for that
-    place = _ours(text, where, read(text, where), owner)
-    if place is None or isinstance(place, Refusal):
+    place = _ours(text, where, read_corefile(text, where), owner)
+    if place is None or isinstance(place, Obstacle):
         return place or text
     before, after = text[: place.start], text[place.end :]
     return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
 
 
-def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
+def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Obstacle | None:
     """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
 
     CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
     one above has a plugin for our zone, which our block would keep queries from. *owner* is our namespace.
     """
-    corefile = read(text, where)
+    corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
-    if isinstance(corefile, Refusal):
+    if isinstance(corefile, Obstacle):
         return corefile
-    if isinstance(place, Refusal):
+    if isinstance(place, Obstacle):
         return place
     ports = None if any(map(has_variable, at.ports)) else {port or "53" for port in at.ports}
     for block in corefile.blocks:
@@ -148,15 +148,15 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening, owner: str)
                     f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
                     f"variable, and {whose}, or set spec.clusterDNS.mode to Manual"
                 )
-                return Refusal("ZoneTaken", message)
+                return Obstacle("ZoneTaken", message)
         origins = [each.zone for each in block.addresses if each.scheme == "dns"]
         below = [zone for zone in stub.zones if any(covers(origin, zone) for origin in origins)]
-        if taken := taken_by_plugin(block.directives, where, below):
+        if taken := plugin_obstacle(block.directives, where, below):
             return taken
     return None
 
 
-def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
+def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Obstacle | None:
     """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
 
     They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
@@ -170,21 +170,21 @@ def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[
                     f"line {plugin.line} of {where}, has plugin {plugin.name} for {taken}, which a server block of the "
                     "operator would end: remove it, or set spec.clusterDNS.mode to Manual"
                 )
-                return Refusal("ZoneTaken", message)
+                return Obstacle("ZoneTaken", message)
     return None
 
 
-def read(text: str, where: str) -> Corefile | Refusal:
+def read_corefile(text: str, where: str) -> Corefile | Obstacle:
     """Return what the Corefile *text* in *where* says, or why it can't be read."""
     try:
         return parse(text)
     except CorefileError as error:
-        return Refusal("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
+        return Obstacle("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
 
 
-def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
+def _ours(text: str, where: str, corefile: Corefile | Obstacle, owner: str) -> _Place | Obstacle | None:
     """Return where our lines are, if they are there and nobody has damaged them."""
-    if isinstance(corefile, Refusal):
+    if isinstance(corefile, Obstacle):
         return corefile
     places = _places(text, corefile)
     ours = [each for each in places or () if each.owner in ("", owner)]
@@ -197,7 +197,7 @@ def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _P
         f"somebody has changed the lines that the operator wrote into {where}, at line {line}: remove them "
         f"all, from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
-    return Refusal("BlockDamaged", message)
+    return Obstacle("BlockDamaged", message)
 
 
 def _places(text: str, corefile: Corefile) -> list[_Place] | None:

@@ -6,7 +6,7 @@ The operator doesn't take a pasted stub domain for one of its own: it never chan
 import json
 from textwrap import indent
 
-from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Kind, Platform
+from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Platform, PlatformKind
 from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.dns.cluster.serverblock import server_block
 
@@ -14,16 +14,16 @@ from tsoperator.dns.cluster.serverblock import server_block
 def snippet(platform: Platform, stub: StubDomain) -> str:
     """Return the stub domain as *platform* takes it; the first line is a comment that says where it belongs."""
     match platform.kind:
-        case Kind.CORE_DNS:
+        case PlatformKind.CORE_DNS:
             return f"# {platform.where}: add these lines at the end.\n{server_block(stub, platform.at)}\n"
-        case Kind.CORE_DNS_CUSTOM:
+        case PlatformKind.CORE_DNS_CUSTOM:
             block = indent(server_block(stub, platform.at), " " * 4)
             head = _configmap_head(platform)
             return f"# {platform.where}: apply this; it leaves other keys alone.\n{head}  {CUSTOM_KEY}: |\n{block}\n"
-        case Kind.KUBE_DNS:
+        case PlatformKind.KUBE_DNS:
             zones = json.dumps({zone: [*stub.addresses] for zone in stub.zones})
             return f"# {platform.where}: add this, or its entries to those that are there.\n{zones}\n"
-        case Kind.OPENSHIFT:
+        case PlatformKind.OPENSHIFT:
             return (
                 f"# {platform.where}: add this to the list.\n"
                 f"- name: tailnet\n  zones: {json.dumps(stub.zones)}\n"

@@ -72,7 +72,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ZoneReplies:
     """All that is known of one *zone* at one *server* of the cluster's DNS.
 
     *direct* is what the nameserver, at the address *nameserver*, says of the canary when it is asked itself. *udp* and
@@ -98,7 +98,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ServerVerdict:
     """Whether one *server* resolves names in one *zone*: *fault* is empty if it does, and *message* says why not."""
 
     zone: str
@@ -118,35 +118,35 @@ def is_of_ours(reply: Reply) -> bool:
     return said is not None and said.rname == f"hostmaster.{said.zone}" and said.mname.startswith("nameserver.")
 
 
-def nameserver_verdict(seen: Sequence[Seen]) -> Verdict:
+def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     """Judge the nameserver by its own answers in each zone.
 
     It answers if it gives one of the canaries: it may not have the records of a zone that is new, or it refuses one.
     """
     first = seen[0]
     if any(gives(each.direct, each.nameserver) for each in seen):
-        return Verdict("", first.nameserver)
+        return ServerVerdict("", first.nameserver)
     if not first.direct.failure:
-        return Verdict("", first.nameserver, Fault.RECORDS_MISSING, _missing(first))
+        return ServerVerdict("", first.nameserver, Fault.RECORDS_MISSING, _missing_records_message(first))
     message = (
         f"the nameserver at {first.nameserver} {first.direct.failure} when the operator asks it: see the log of its "
         "Pods, and whether a NetworkPolicy keeps questions from them (port 1053, UDP and TCP)"
     )
-    return Verdict("", first.nameserver, Fault.NO_ANSWER, message)
+    return ServerVerdict("", first.nameserver, Fault.NO_ANSWER, message)
 
 
-def verdict(seen: Seen) -> Verdict:
+def verdict(seen: ZoneReplies) -> ServerVerdict:
     """Judge what was *seen*."""
-    fault, message = _judged(seen, seen.udp)
-    return Verdict(seen.zone, seen.server, fault, message)
+    fault, message = _fault_and_message(seen, seen.udp)
+    return ServerVerdict(seen.zone, seen.server, fault, message)
 
 
-def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
+def _fault_and_message(seen: ZoneReplies, udp: Reply | None) -> tuple[str, str]:
     where, at = f"the cluster's DNS at {seen.server}", seen.nameserver
     if seen.loops:
         return Fault.FORWARDING_LOOP, f"{where} isn't asked, because a question would go round in it: {_cure(seen)}"
     if udp is None:
-        return Fault.RECORDS_MISSING, _missing(seen)
+        return Fault.RECORDS_MISSING, _missing_records_message(seen)
     if not gives(udp, at):
         said = f"{where} {udp.words} for a name in {seen.zone} that leads to the nameserver, {at}"
         return _fault_of(seen, udp), f"{said}: {_cause(seen, udp)}"
@@ -158,14 +158,14 @@ def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
     )
 
 
-def _missing(seen: Seen) -> str:
+def _missing_records_message(seen: ZoneReplies) -> str:
     return (
         f"the nameserver at {seen.nameserver} {seen.direct.words} for the name that the operator wrote into its "
         f"records for {seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
     )
 
 
-def _fault_of(seen: Seen, udp: Reply) -> Fault:
+def _fault_of(seen: ZoneReplies, udp: Reply) -> Fault:
     if udp.failure:
         return Fault.NO_ANSWER
     if udp.addresses:
@@ -178,7 +178,7 @@ def _fault_of(seen: Seen, udp: Reply) -> Fault:
     return Fault.SERVER_FAILURE if udp.rcode == "SERVFAIL" else Fault.QUESTION_REFUSED
 
 
-def _cause(seen: Seen, udp: Reply) -> str:
+def _cause(seen: ZoneReplies, udp: Reply) -> str:
     """Say why the answer is *udp*, and what to do."""
     match _fault_of(seen, udp):
         case Fault.CACHED_NEGATIVE:
@@ -203,7 +203,7 @@ def _cause(seen: Seen, udp: Reply) -> str:
     return f"it doesn't ask the nameserver. {_capital(_cure(seen))}; {_OTHER_SERVER}"
 
 
-def _cure(seen: Seen) -> str:
+def _cure(seen: ZoneReplies) -> str:
     """Say where the cluster's DNS forwards the zone, if that is known, and where it should."""
     forward = f"forward {seen.zone} to {seen.nameserver}: {_SNIPPET}"
     if seen.targets is None:
@@ -227,7 +227,9 @@ def _serial(reply: Reply | None) -> int | None:
     return reply.authority.serial if reply is not None and reply.authority is not None else None
 
 
-def steadied(shown: Iterable[Verdict], last: Iterable[Verdict], found: Iterable[Verdict]) -> tuple[Verdict, ...]:
+def steady_verdicts(
+    shown: Iterable[ServerVerdict], last: Iterable[ServerVerdict], found: Iterable[ServerVerdict]
+) -> tuple[ServerVerdict, ...]:
     """Return the verdicts to show after those *shown*, when a round has *found* these and the round before it *last*.
 
     Some faults show in several ways by turns. So one that turns into another one has to be found twice in a row.
@@ -239,7 +241,9 @@ def steadied(shown: Iterable[Verdict], last: Iterable[Verdict], found: Iterable[
     )
 
 
-def cluster_dns_condition(dnsconfig: Object, verdicts: Sequence[Verdict] | None, servers: Sequence[str]) -> Object:
+def cluster_dns_condition(
+    dnsconfig: Object, verdicts: Sequence[ServerVerdict] | None, servers: Sequence[str]
+) -> Object:
     """Return the condition of *dnsconfig* that *verdicts* on *servers* lead to.
 
     While there are none, the condition stays as the operator's Pod that led before has left it.

@@ -36,7 +36,7 @@ class Query:
     timeout: float = 5.0
 
 
-Ask = Callable[[Query], Awaitable[Reply]]
+AskServer = Callable[[Query], Awaitable[Reply]]
 """Asks a question. Raises no errors: these are replies, too."""
 
 
@@ -84,18 +84,18 @@ async def _try(query: Query, question: bytes) -> Reply:
         await stream.send(question)
         with suppress(TimeoutError):
             async with asyncio.timeout(0.9 * query.timeout / _TRIES):
-                return await _received(stream, question)
+                return await _reply_to(stream, question)
         _ = stream.exception  # raises OSError if a host on the way has refused the packet
-        return await _received(stream, question)
+        return await _reply_to(stream, question)
     finally:
         stream.close()
 
 
-async def _received(stream: Any, question: bytes) -> Reply:
+async def _reply_to(stream: Any, question: bytes) -> Reply:
     while True:
         message, _ = await stream.recv()
         if message[:2] == question[:2]:
-            return _read(message)
+            return _parsed_reply(message)
 
 
 async def _by_tcp(query: Query, question: Any) -> Reply:
@@ -104,12 +104,12 @@ async def _by_tcp(query: Query, question: Any) -> Reply:
         message = question.pack()
         writer.write(struct.pack("!H", len(message)) + message)
         (length,) = struct.unpack("!H", await reader.readexactly(2))
-        return _read(await reader.readexactly(length))
+        return _parsed_reply(await reader.readexactly(length))
     finally:
         writer.close()
 
 
-def _read(message: bytes) -> Reply:
+def _parsed_reply(message: bytes) -> Reply:
     try:
         record = dnslib.DNSRecord.parse(message)
         found = (each for each in record.auth if each.rtype == dnslib.QTYPE.SOA)

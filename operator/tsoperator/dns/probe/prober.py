@@ -13,9 +13,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Object, Resource
-from tsoperator.dns.probe.answers import Reply, Seen, Verdict, gives, is_of_ours, nameserver_verdict, steadied, verdict
-from tsoperator.dns.probe.asking import Ask, Query
-from tsoperator.dns.probe.question import Canary, Question
+from tsoperator.dns.probe.answers import (
+    Reply,
+    ServerVerdict,
+    ZoneReplies,
+    gives,
+    is_of_ours,
+    nameserver_verdict,
+    steady_verdicts,
+    verdict,
+)
+from tsoperator.dns.probe.asking import AskServer, Query
+from tsoperator.dns.probe.question import Canary, CanaryQuestion
 from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
@@ -28,8 +37,8 @@ _CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dn
 class Found(NamedTuple):
     """The results of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
 
-    nameserver: Verdict
-    cluster: tuple[Verdict, ...]
+    nameserver: ServerVerdict
+    cluster: tuple[ServerVerdict, ...]
 
     @property
     def is_well(self) -> bool:
@@ -40,12 +49,12 @@ class Found(NamedTuple):
         """Return what to show after what is *shown*, when the round before has found *last*."""
         if shown is None or last is None:
             return self
-        (nameserver,) = steadied([shown.nameserver], [last.nameserver], [self.nameserver])
-        return Found(nameserver, steadied(shown.cluster, last.cluster, self.cluster))
+        (nameserver,) = steady_verdicts([shown.nameserver], [last.nameserver], [self.nameserver])
+        return Found(nameserver, steady_verdicts(shown.cluster, last.cluster, self.cluster))
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ProbePace:
     """The pauses between questions to the nameserver and the cluster's DNS, in seconds.
 
     While all is well, they are asked after *steady*, and else after *backoff*. Both start over with a change, because
@@ -62,29 +71,29 @@ class Pace:
     at_once: int = 8
 
 
-class Prober(Collector):
+class DNSProber(Collector):
     """Asks the question that it was given last, while `run` runs. No reconcile waits for it."""
 
     def __init__(
         self,
-        ask: Ask,
-        pace: Pace | None = None,
+        ask: AskServer,
+        pace: ProbePace | None = None,
         token: Callable[[], str] = lambda: secrets.token_hex(4),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """*ask* asks a server; *token* makes the label of a name that nobody has asked for before."""
         self._ask = ask
-        self._pace = pace or Pace()
+        self._pace = pace or ProbePace()
         self._token = token
         self._clock = clock
-        self._question: Question | None = None
+        self._question: CanaryQuestion | None = None
         self._shown: Found | None = None
         self._last: Found | None = None  # what the last round has found
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 
-    def follow(self, question: Question | None) -> Found | None:
+    def follow(self, question: CanaryQuestion | None) -> Found | None:
         """Ask *question* from now on, at once if it is new; return what came of it, None if nothing did yet."""
         if question != self._question:
             if question is None or not question.is_same(self._question):
@@ -127,7 +136,7 @@ class Prober(Collector):
         finally:
             self._question = self._shown = None
 
-    def _tell(self, question: Question, found: Found) -> bool:
+    def _tell(self, question: CanaryQuestion, found: Found) -> bool:
         """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
 
         Return whether something is.
@@ -144,10 +153,10 @@ class Prober(Collector):
             listener(None, _CHANGE)
         return True
 
-    async def _round(self, question: Question) -> Found:
+    async def _round(self, question: CanaryQuestion) -> Found:
         turns = asyncio.Semaphore(self._pace.at_once)
 
-        async def looked(canary: Canary) -> tuple[Seen, list[Seen]]:
+        async def looked(canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
             async with turns:
                 return await self._look(question, canary)
 
@@ -159,19 +168,19 @@ class Prober(Collector):
             tuple(verdict(each) for _, servers in seen for each in servers),
         )
 
-    async def _look(self, question: Question, canary: Canary) -> tuple[Seen, list[Seen]]:
+    async def _look(self, question: CanaryQuestion, canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
         """Return what is known when the nameserver itself has been asked, and then the cluster's DNS.
 
         If the nameserver doesn't know the canary, the cluster's DNS must not learn that.
         """
         direct = await self._answer(question.nameserver, canary.name, question)
-        blank = Seen(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
+        blank = ZoneReplies(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
         found = [replace(blank, server=server) for server in question.servers]
         if not (direct.denies or direct.rcode == "REFUSED"):
             found = [seen if seen.loops else await self._look_at(seen, canary, question) for seen in found]
         return blank, found
 
-    async def _look_at(self, seen: Seen, canary: Canary, question: Question) -> Seen:
+    async def _look_at(self, seen: ZoneReplies, canary: Canary, question: CanaryQuestion) -> ZoneReplies:
         udp = await self._answer(seen.server, canary.name, question)
         seen = replace(seen, udp=udp)
         if gives(udp, seen.nameserver):
@@ -185,7 +194,7 @@ class Prober(Collector):
             fresh_direct=await self._answer(seen.nameserver, name, question),
         )
 
-    async def _answer(self, server: str, name: str, question: Question, *, tcp: bool = False) -> Reply:
+    async def _answer(self, server: str, name: str, question: CanaryQuestion, *, tcp: bool = False) -> Reply:
         timeout = self._pace.direct if server == question.nameserver else self._pace.timeout
         ipv6 = ":" in question.nameserver
         return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))

@@ -19,7 +19,7 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CanaryQuestion:
     """Whether the *nameserver* and the *servers* know each of the *canaries*, whose address is the nameserver's.
 
     *seen* has the versions of what the answers depend on besides: when they change, the same question is asked anew.
@@ -32,7 +32,7 @@ class Question:
     seen: tuple[object, ...] = ()
     targets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
 
-    def is_same(self, other: "Question | None") -> bool:
+    def is_same(self, other: "CanaryQuestion | None") -> bool:
         """Tell whether the answers to *other* are answers to this question."""
         return other is not None and replace(self, seen=(), targets={}) == replace(other, seen=(), targets={})
 
@@ -50,7 +50,7 @@ def question_of(
     deployment: Object | None,
     dns: DNSObjects | None,
     asked: Asked,
-) -> Question | None:
+) -> CanaryQuestion | None:
     """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS asks it.
 
     Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS, as far as it is known.
@@ -60,7 +60,7 @@ def question_of(
         return None
     status = (deployment or {}).get("status") or {}
     configuration = dns.all if dns else ()
-    return Question(
+    return CanaryQuestion(
         tuple(asked.servers),
         addresses[0],
         tuple(Canary(zone, canary_name(uid(dnsconfig), zone)) for zone in asked.zones),

@@ -75,7 +75,7 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)), claim, serves)
 
 
-def shared(records: Sequence[Record]) -> Record:
+def shared_record(records: Sequence[Record]) -> Record:
     """Return the record of one name, for which there are these *records*, at least one.
 
     Those that forward the same ports as the one that has the name share it, as far as somebody answers there.

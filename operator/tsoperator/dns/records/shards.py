@@ -117,7 +117,7 @@ def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) ->
     return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
 
 
-def fitting(part: Part, room: int, served: Collection[str]) -> Part:
+def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
     """Return *part* with only the names that fit in *room* bytes: those *served* already come first, then by name."""
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)

@@ -8,7 +8,7 @@ from zlib import crc32
 from tsnameserver.records import MAX_SHARDS
 
 from tsoperator.api.objects import Key
-from tsoperator.dns.records.live import Record, shared
+from tsoperator.dns.records.live import Record, shared_record
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,8 @@ class Table:
         for number in range(MAX_SHARDS):
             if number not in self._buckets:
                 self._buckets[number] = bucket_of(
-                    shared([self._records[proxy] for proxy in proxies]) for proxies in self._proxies[number].values()
+                    shared_record([self._records[proxy] for proxy in proxies])
+                    for proxies in self._proxies[number].values()
                 )
         return tuple(self._buckets[number] for number in range(MAX_SHARDS))
 

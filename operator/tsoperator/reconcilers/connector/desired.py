@@ -34,7 +34,7 @@ from tsoperator.proxy.workload import (
     removal_message,
     replica_devices,
 )
-from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
+from tsoperator.reconcilers.connector.routes import advertised_routes, default_route_error, route_error
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteDevice, Note, Plan, Refusal
 from tsoperator.settings import Settings
@@ -131,21 +131,21 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
         return plan_deletion(obj, observed)
     connector = Connector.parse(obj)
     if isinstance(connector, Invalid):
-        return _refused(obj, INVALID, f"this Connector is invalid: {connector.message}")
+        return _refusal_plan(obj, INVALID, f"this Connector is invalid: {connector.message}")
     if wrong := violations(connector):
-        return _refused(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
+        return _refusal_plan(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
     if observed.tailnet.pending:
         return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
-        return _refused(obj, FAILED, observed.tailnet.refusal.message)
+        return _refusal_plan(obj, FAILED, observed.tailnet.refusal.message)
     chosen = _chosen_class(obj, observed.proxy_class)
     if isinstance(chosen, ClassProblem):
-        return Plan(whole=False) if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
+        return Plan(whole=False) if chosen.is_passing else _refusal_plan(obj, chosen.reason, chosen.message)
     spec, own = connector.spec, owner(key_of(obj))
     config = ProxyConfig(
         hostname=_hostname(connector),
         server_url=observed.tailnet.login_url,
-        routes=advertised(_routes(spec), exit_node=spec.exit_node),
+        routes=advertised_routes(_routes(spec), exit_node=spec.exit_node),
         app_connector=spec.app_connector is not None,
         accept_routes=accepts_routes(chosen),
     )
@@ -167,12 +167,14 @@ def plan(
     obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
     """Return what the Connector *obj* needs; *wanted* is what `wanted` returned, *keys* are those of the replicas."""
-    made = _planned(obj, wanted, observed, settings, keys)
+    made = _proxy_plan(obj, wanted, observed, settings, keys)
     told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
-def _planned(obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+def _proxy_plan(
+    obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal
+) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
@@ -194,7 +196,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
         return Plan()
     step = plan_removal(owner(key_of(obj)), observed.children, observed.tailnet.name)
     if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):
-        told = _refused(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
+        told = _refusal_plan(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
     if step.release:
         return step
@@ -204,7 +206,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
 
 def failed(_observed: Observed, obj: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on the Connector *obj* why nothing could be made for it, and tries again."""
-    return replace(_refused(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
+    return replace(_refusal_plan(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 
 
 def _chosen_class(obj: Object, proxy_class: Object | None) -> ProxyClassSpec | ClassProblem | None:
@@ -244,7 +246,7 @@ def _status(obj: Object, devices: Sequence[ReportedDevice]) -> Object:
     }
 
 
-def _refused(obj: Object, reason: str, message: str) -> Plan:
+def _refusal_plan(obj: Object, reason: str, message: str) -> Plan:
     conditions = _conditions(obj, False, reason, message)
     notes = [Note("Warning", reason, message)] if reason != CREATING else []
     return Plan(status={**_NO_STATUS, **(obj.get("status") or {}), "conditions": conditions}, notes=notes)

@@ -16,7 +16,7 @@ _CIDR = re.compile(r"[0-9A-Fa-f.:]+/(0|[1-9][0-9]*)")
 
 def route_error(value: str) -> str | None:
     """Say why *value* is not a network in CIDR notation that can be advertised."""
-    interface = _parsed(value)
+    interface = _parsed_route(value)
     if interface is None:
         return f'"{value}" is not a network in CIDR notation: write one such as 10.40.0.0/14 or 2001:db8::/32'
     network = interface.network
@@ -34,22 +34,22 @@ def route_error(value: str) -> str | None:
 
 def default_route_error(routes: Iterable[str]) -> str | None:
     """Say what is wrong with *routes* if they have the default route of only one address family."""
-    found = sorted({"0.0.0.0/0", "::/0"} & set(advertised(routes, exit_node=False)))
+    found = sorted({"0.0.0.0/0", "::/0"} & set(advertised_routes(routes, exit_node=False)))
     if len(found) != 1:
         return None
     return f'"{found[0]}" alone leaves one address family out: set exitNode to true instead, which advertises both'
 
 
-def advertised(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
+def advertised_routes(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
     """Return the valid *routes*, and those of an exit node, each once: larger networks first, then by address."""
-    found = {interface.network for route in routes if (interface := _parsed(route))}
+    found = {interface.network for route in routes if (interface := _parsed_route(route))}
     if exit_node:
         found |= {_ALL_IPV4, _ALL_IPV6}
     ranked = sorted(found, key=lambda each: (each.prefixlen, each.version, int(each.network_address)))
     return tuple(map(str, ranked))
 
 
-def _parsed(value: str) -> IPv4Interface | IPv6Interface | None:
+def _parsed_route(value: str) -> IPv4Interface | IPv6Interface | None:
     try:
         return ip_interface(value) if _CIDR.fullmatch(value) else None
     except ValueError:

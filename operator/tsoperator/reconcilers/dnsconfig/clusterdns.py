@@ -14,7 +14,7 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.dns.cluster.edits import plan_edit, plan_removal
 from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Platform, find_platform
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
 from tsoperator.dns.cluster.snippets import snippet
 from tsoperator.runtime.plan import Creation, Deletion, Patch, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
@@ -31,17 +31,17 @@ REMOVED: Final = "removed"
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
-_UNSEEN: Final = Refusal(
+_UNSEEN: Final = Obstacle(
     "NotPermitted",
     "the operator may not read the configuration of the cluster's DNS: upgrade the operator's chart, or without Helm "
     "apply its newest charts/manifests/operator.yaml",
 )
-_MAY_NOT_WRITE: Final = Refusal(
+_MAY_NOT_WRITE: Final = Obstacle(
     "NotPermitted",
     f"the operator may not write into the configuration of the cluster's DNS: {_VALUE}. Or write "
     "status.clusterDNS.snippet there yourself, and set spec.clusterDNS.mode to Manual",
 )
-_MAY_NOT_REMOVE: Final = Refusal(
+_MAY_NOT_REMOVE: Final = Obstacle(
     "NotPermitted",
     f"the operator may not take its stub domain out of the configuration of the cluster's DNS: {_VALUE}, or take the "
     "stub domain out yourself",
@@ -51,7 +51,7 @@ _LOOK_AGAIN: Final = 10.0  # s
 Write = Patch | Creation | Deletion
 
 
-class Nameserver(NamedTuple):
+class NameserverHealth(NamedTuple):
     """The *address* of the nameserver, and the *problem* that it has; empty if a Pod of it is ready and answers."""
 
     address: str
@@ -59,7 +59,7 @@ class Nameserver(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ClusterDNSPlan:
     """The writes into the cluster's DNS, and the contents of the status once they are done.
 
     *result* is what the condition says; without one, the DNSConfig has no such condition. *status* is the field
@@ -67,7 +67,7 @@ class Outcome:
     """
 
     steps: Sequence[Write] = ()
-    result: Refusal | Nothing | None = None
+    result: Obstacle | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
     """The seconds until the next look. No watch event says that the operator may now see objects that it couldn't."""
@@ -81,9 +81,13 @@ class Outcome:
     """Whether some of the writes have to wait, because another writer keeps undoing them."""
 
 
-def outcome(
-    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], nameserver: Nameserver, settings: Settings
-) -> Outcome:
+def plan(
+    wanted: ClusterDNS,
+    objects: DNSObjects | None,
+    zones: Sequence[str],
+    nameserver: NameserverHealth,
+    settings: Settings,
+) -> ClusterDNSPlan:
     """Return what a DNSConfig needs of the cluster's DNS so that it asks the *nameserver* for *zones*.
 
     *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only for a
@@ -92,7 +96,7 @@ def outcome(
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
     if objects is None:
-        return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
+        return ClusterDNSPlan(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
     addresses, own = [nameserver.address], settings.cluster_domain
     platform = find_platform(objects, wanted.platform, zones, addresses, own)
     stub = StubDomain.of(zones, addresses, own)
@@ -102,47 +106,47 @@ def outcome(
             status |= {"snippet": snippet(platform, stub)}
     if not is_managed:
         return replace(removal(objects, settings), status=status)
-    managed = _managed(platform, stub, objects, settings)
+    managed = _installation(platform, stub, objects, settings)
     if managed.steps and nameserver.problem:
         message = f"the operator writes the stub domain as soon as the nameserver works: {nameserver.problem}"
-        managed = Outcome(result=Refusal(PENDING, message))
+        managed = ClusterDNSPlan(result=Obstacle(PENDING, message))
     return replace(managed, status=status)
 
 
-def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> Outcome:
+def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> ClusterDNSPlan:
     """Return how our stub domain gets out of the cluster's DNS, but for the object of *keep*."""
     found = plan_removal(objects, settings.namespace, keep)
     for each in found:
-        if isinstance(each, Refusal):
-            return Outcome(result=each)
+        if isinstance(each, Obstacle):
+            return ClusterDNSPlan(result=each)
     if found and not settings.manage_cluster_dns:
-        return Outcome(result=_MAY_NOT_REMOVE)
+        return ClusterDNSPlan(result=_MAY_NOT_REMOVE)
     changes = [each for each in found if isinstance(each, Change)]
     restart = next((each.restart for each in changes if each.restart), "")
-    return Outcome([_locked(each, objects) for each in changes], restart=restart, goal=REMOVED)
+    return ClusterDNSPlan([_versioned_step(each, objects) for each in changes], restart=restart, goal=REMOVED)
 
 
-def _managed(
-    platform: Platform | Refusal, stub: StubDomain | Refusal, objects: DNSObjects, settings: Settings
-) -> Outcome:
+def _installation(
+    platform: Platform | Obstacle, stub: StubDomain | Obstacle, objects: DNSObjects, settings: Settings
+) -> ClusterDNSPlan:
     """Return how our stub domain gets into the cluster's DNS, and out of where else it was."""
-    if isinstance(platform, Refusal):
-        return Outcome(result=platform)
-    if isinstance(stub, Refusal):
-        return Outcome(result=stub)
+    if isinstance(platform, Obstacle):
+        return ClusterDNSPlan(result=platform)
+    if isinstance(stub, Obstacle):
+        return ClusterDNSPlan(result=stub)
     found = plan_edit(platform, objects, stub, settings.namespace)
-    if isinstance(found, Refusal):
-        return Outcome(result=found)
+    if isinstance(found, Obstacle):
+        return ClusterDNSPlan(result=found)
     if isinstance(found, Change) and not settings.manage_cluster_dns:
-        return Outcome(result=_MAY_NOT_WRITE)
+        return ClusterDNSPlan(result=_MAY_NOT_WRITE)
     elsewhere = removal(objects, settings, platform)
-    steps = [] if isinstance(found, Nothing) else [_locked(found, objects)]
-    cache = Refusal("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
+    steps = [] if isinstance(found, Nothing) else [_versioned_step(found, objects)]
+    cache = Obstacle("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
     result = elsewhere.result or cache or Nothing(found.restart)
-    return Outcome([*steps, *elsewhere.steps], result, goal=str(stub))
+    return ClusterDNSPlan([*steps, *elsewhere.steps], result, goal=str(stub))
 
 
-def heeding(wanted: Outcome, reverts: Mapping[Key, Reverts]) -> Outcome:
+def without_reverted_writes(wanted: ClusterDNSPlan, reverts: Mapping[Key, Reverts]) -> ClusterDNSPlan:
     """Return *wanted* without the writes that have to wait, because another writer keeps undoing them.
 
     *reverts* say so of the objects of the cluster's DNS.
@@ -155,7 +159,7 @@ def heeding(wanted: Outcome, reverts: Mapping[Key, Reverts]) -> Outcome:
         return wanted
     message = _overwritten(loud, wanted.goal == REMOVED)
     is_lost = any(each.settles for each in loud)
-    return replace(wanted, overwritten=message, result=Refusal(OVERWRITTEN, message) if is_lost else wanted.result)
+    return replace(wanted, overwritten=message, result=Obstacle(OVERWRITTEN, message) if is_lost else wanted.result)
 
 
 def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
@@ -198,7 +202,7 @@ def written_by(step: Write) -> Written:
             return Written(CONFIGMAP, key_of(obj), ("data", CUSTOM_KEY))
 
 
-def _locked(change: Change, objects: DNSObjects) -> Write:
+def _versioned_step(change: Change, objects: DNSObjects) -> Write:
     """Return the step of *change*, which fails with a Conflict if somebody else has edited the object meanwhile."""
     step = change.step
     if not isinstance(step, Patch):
@@ -212,20 +216,20 @@ def _locked(change: Change, objects: DNSObjects) -> Write:
     return replace(step, body={**step.body, "metadata": metadata})
 
 
-def unseen_removal(obj: Object) -> Outcome:
+def unseen_removal(obj: Object) -> ClusterDNSPlan:
     """Return what keeps the DNSConfig *obj* from going while the operator may not see what the cluster's DNS reads.
 
     It can go if the operator has never written there.
     """
     conditions = (obj.get("status") or {}).get("conditions") or ()
     written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
-    return Outcome(result=_UNSEEN, again=_LOOK_AGAIN) if written else Outcome()
+    return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()
 
 
-def condition_of(result: Refusal | Nothing, generation: int) -> Object:
+def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
     """Return the condition that tells *result*."""
     match result:
-        case Refusal(reason, message):
+        case Obstacle(reason, message):
             is_written = False
         case Nothing(""):
             is_written, reason, message = True, "StubDomainWritten", _WRITTEN
@@ -234,8 +238,8 @@ def condition_of(result: Refusal | Nothing, generation: int) -> Object:
     return condition(CONDITION_CLUSTER_DNS_CONFIGURED, is_written, reason, message, generation)
 
 
-def refused(message: str, *, is_denied: bool) -> Refusal:
+def refusal_obstacle(message: str, *, is_denied: bool) -> Obstacle:
     """Return what to tell of a write that the API server refused."""
     if is_denied:
-        return Refusal("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")
-    return Refusal("NotWritten", message)
+        return Obstacle("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")
+    return Obstacle("NotWritten", message)

@@ -1,10 +1,10 @@
-"""Decides what a DNSConfig needs: the nameserver's Deployment, Service, ServiceAccount and rights."""
+"""Decides what a DNSConfig needs, and what its status says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
+from tsnameserver.records import MAX_SHARDS
 
 from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import (
@@ -15,18 +15,10 @@ from tsoperator.api.names import (
     FINALIZER,
     LABEL_APP,
     LABEL_MANAGED,
-    MANAGED,
     NAMESERVER,
 )
 from tsoperator.api.objects import (
-    DEPLOYMENT,
-    DNSCONFIG,
-    ROLE,
-    ROLEBINDING,
-    SERVICE,
-    SERVICEACCOUNT,
     Object,
-    Resource,
     annotations,
     is_deleting,
     labels,
@@ -34,9 +26,9 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.dns import children
 from tsoperator.dns.cluster.address import address_of
-from tsoperator.dns.cluster.results import DNSObjects, Nothing
-from tsoperator.dns.cluster.results import Refusal as Unwritten
+from tsoperator.dns.cluster.results import DNSObjects, Nothing, Obstacle
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -44,32 +36,20 @@ from tsoperator.dns.nameserver import (
     default_image,
     elected,
     nameserver_image,
-    nameserver_labels,
     program_error,
     reads_shards,
 )
-from tsoperator.dns.probe.answers import NOT_ASKED, Verdict, cluster_dns_condition
+from tsoperator.dns.probe.answers import NOT_ASKED, ServerVerdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig import clusterdns
-from tsoperator.runtime.ownership import owner_reference
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
-
-_PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
-_HEALTH_PORT: Final = 9002
-_METRICS_PORT: Final = 9153
-_SNAPSHOT: Final = "snapshot"
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
 _ZONES_SOON: Final = 1.0
 """In how many seconds to look again whether zones are known. Nothing tells when the first list has been awaited for too
 long."""
-_DRAIN: Final = 10
-"""Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
-that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
-_SETTLE: Final = 5
-"""Seconds for which a new Pod is ready before the one that it replaces stops: nodes may take that long to know it."""
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
@@ -92,9 +72,9 @@ class Observed:
     deployment: Object | None = None
     dns: DNSObjects | None = None
     """The objects that the cluster's DNS reads; None if the API server doesn't let the operator see it."""
-    verdicts: Sequence[Verdict] | None = None
+    verdicts: Sequence[ServerVerdict] | None = None
     """The answers of the cluster's DNS; None if it hasn't been asked yet."""
-    nameserver: Verdict | None = None
+    nameserver: ServerVerdict | None = None
     """The answers of the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
@@ -106,7 +86,7 @@ class Observed:
 
 def cluster_dns(
     obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings
-) -> clusterdns.Outcome:
+) -> clusterdns.ClusterDNSPlan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs of the cluster's DNS; nothing if it doesn't count.
 
     When a DNSConfig ends, our stub domain goes, unless another DNSConfig takes it over.
@@ -114,67 +94,68 @@ def cluster_dns(
     first = elected(observed.dnsconfigs)
     if is_deleting(obj):
         if first is not None and not isinstance(DNSConfig.parse(first), Invalid) and not program_error(first):
-            return clusterdns.Outcome()
+            return clusterdns.ClusterDNSPlan()
         return clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if isinstance(dnsconfig, Invalid) or program_error(obj) or (first is not None and uid(first) != uid(obj)):
-        return clusterdns.Outcome()
+        return clusterdns.ClusterDNSPlan()
     zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
     if not zones or not address:
-        return clusterdns.Outcome()
-    nameserver = clusterdns.Nameserver(address, _problem(observed, settings))
-    return clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
+        return clusterdns.ClusterDNSPlan()
+    nameserver = clusterdns.NameserverHealth(address, _problem(observed, settings))
+    return clusterdns.plan(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
 
 
 def plan(
     obj: Object,
     dnsconfig: DNSConfig | Invalid,
-    dns: clusterdns.Outcome,
+    dns: clusterdns.ClusterDNSPlan,
     observed: Observed,
     settings: Settings,
 ) -> Plan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs; *dns* is what it needs of the cluster's DNS."""
     if is_deleting(obj):
-        return _farewell(obj, dns, observed)
-    asked = answered(obj, observed, settings)
+        return _deletion_plan(obj, dns, observed)
+    asked = answer_conditions(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
+        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
     if error := program_error(obj):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
+        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
     if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
-        return _refused(
+        return _refusal_plan(
             obj,
             "MultipleDNSConfigsPresent",
             f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two",
         )
     image = nameserver_image(obj, dnsconfig, settings)
-    children = [
-        _service(dnsconfig, settings, observed),  # first: whatever else is refused, the Service gets its address
-        _service_account(dnsconfig, settings),
-        _role(dnsconfig, settings),
-        _role_binding(dnsconfig, settings),
-        _deployment(dnsconfig, image, settings),
+    wanted = [
+        # The Service is first: whatever else is refused, it gets its address.
+        children.service(dnsconfig, settings, observed.service, observed.address, selects_ours=_selects_ours(observed)),
+        children.service_account(dnsconfig, settings),
+        children.role(dnsconfig, settings),
+        children.role_binding(dnsconfig, settings),
+        children.deployment(dnsconfig, image, settings),
     ]
     zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
-        kept = children if observed.service else children[1:]
+        kept = wanted if observed.service else wanted[1:]
         return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
-        return Plan(hold=FINALIZER, steps=[*map(Child, children)])
+        return Plan(hold=FINALIZER, steps=[*map(Child, wanted)])
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
     return Plan(
         hold=FINALIZER,
-        steps=[*map(Child, children), *dns.steps],
+        steps=[*map(Child, wanted), *dns.steps],
         notes=_notes(dns),
         status=status,
         requeue_after=dns.again,
     )
 
 
-def _farewell(obj: Object, dns: clusterdns.Outcome, observed: Observed) -> Plan:
+def _deletion_plan(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
     """Return what ends a DNSConfig: *dns* says how our stub domain goes.
 
     The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. A DNSConfig doesn't
@@ -184,26 +165,26 @@ def _farewell(obj: Object, dns: clusterdns.Outcome, observed: Observed) -> Plan:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
     if dns.result is None or observed.dns is None:  # the condition goes on saying that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
-    return replace(_unconfigured(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
+    return replace(_unconfigured_plan(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
 
 
-def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
+def unwritten_plan(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
     """Return the plan that says on the DNSConfig *obj* that the API server refused the writes into the cluster's DNS.
 
     The rest of *plan* has been carried out.
     """
     whole = {**obj, "status": plan.status or obj.get("status") or {}}
-    result = clusterdns.refused(refusal.message, is_denied=is_denied)
-    return replace(_unconfigured(whole, result), error=refusal.error)
+    result = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
+    return replace(_unconfigured_plan(whole, result), error=refusal.error)
 
 
-def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
+def _unconfigured_plan(obj: Object, result: Obstacle | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    notes = _notes(clusterdns.Outcome(result=result))
+    notes = _notes(clusterdns.ClusterDNSPlan(result=result))
     return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
-def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
+def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
     """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* is the one that counts.
 
     A nameserver goes on while its DNSConfig is invalid, and so do the questions.
@@ -219,13 +200,13 @@ def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Ob
 def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
     """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again.
 
-    *asked* is what `answered` returns.
+    *asked* is what `answer_conditions` returns.
     """
     reason = refusal.reason or "NameserverCreationFailed"
-    return replace(_refused(obj, reason, refusal.message, asked), error=refusal.error)
+    return replace(_refusal_plan(obj, reason, refusal.message, asked), error=refusal.error)
 
 
-def _refused(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
+def _refusal_plan(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
     told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
     return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
@@ -242,10 +223,10 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
-        message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
+        message = _lacks_message(image, nameserver_zones(settings.zones, observed.suffixes), settings)
         conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
-        message = _words_for(left_out, image, observed.deployment)
+        message = _left_out_message(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
     return conditions
 
@@ -277,7 +258,24 @@ def _has_ready_pod(observed: Observed) -> bool:
     return bool(((observed.deployment or {}).get("status") or {}).get("readyReplicas"))
 
 
-def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) -> Object:
+def _selects_ours(observed: Observed) -> bool:
+    """Tell whether the Service leads to our Pods alone: one is ready, and a Pod of the Go operator is about to stop.
+
+    That Pod exits at once, while nodes still send to it. So the Service leaves it out before that, but only for these
+    seconds: a Go operator that comes back leaves the selector as it is.
+    """
+    if observed.deployment is None:
+        return False
+    metadata, spec = observed.deployment["metadata"], observed.deployment["spec"]
+    status = observed.deployment.get("status") or {}
+    total, updated, ready = (int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "readyReplicas"))
+    of_ours = LABEL_MANAGED in labels(spec["template"]) and status.get("observedGeneration") == metadata.get(
+        "generation"
+    )
+    return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
+
+
+def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDNSPlan) -> Object:
     """Return the status of *obj* with these *conditions*, and with what is said of the cluster's DNS."""
     status = obj.get("status") or {}
     if dns.result is not None:
@@ -287,9 +285,9 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) 
     return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
 
 
-def _notes(dns: clusterdns.Outcome) -> list[Note]:
+def _notes(dns: clusterdns.ClusterDNSPlan) -> list[Note]:
     """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
-    wrong = dns.result if isinstance(dns.result, Unwritten) else None
+    wrong = dns.result if isinstance(dns.result, Obstacle) else None
     notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []
     if dns.overwritten and (wrong is None or wrong.message != dns.overwritten):
         notes.append(Note("Warning", clusterdns.OVERWRITTEN, dns.overwritten))
@@ -299,7 +297,7 @@ def _notes(dns: clusterdns.Outcome) -> list[Note]:
     return notes
 
 
-def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
+def _lacks_message(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
     """Say what another nameserver than ours does worse, and what to do (docs/development/names.md).
 
     *zones* are those that ours would answer for.
@@ -325,7 +323,7 @@ def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Set
     return f"{image.reference} is Tailscale's nameserver: {'; '.join(lost)}. To mend that, {cure}"
 
 
-def _words_for(left_out: str, image: NameserverImage, deployment: Object | None) -> str:
+def _left_out_message(left_out: str, image: NameserverImage, deployment: Object | None) -> str:
     if image.program is not Program.OURS:
         reads, cure = "reads", f"{_SET_OURS}, which reads several"
         if image.program is Program.UNKNOWN:
@@ -347,157 +345,3 @@ def _with_conditions(obj: Object, *wanted: Object) -> Object:
 
 def _generation(obj: Object) -> int:
     return int(obj["metadata"].get("generation", 0))
-
-
-def _child(dnsconfig: DNSConfig, settings: Settings, resource: Resource, content: Mapping[str, object]) -> Object:
-    name = dnsconfig.metadata.name
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {
-            "namespace": settings.namespace,
-            "name": NAMESERVER,
-            "labels": nameserver_labels(name, settings.namespace),
-            "ownerReferences": [owner_reference(DNSCONFIG, name, dnsconfig.metadata.uid)],
-        },
-        **content,
-    }
-
-
-def _service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    return _child(dnsconfig, settings, SERVICEACCOUNT, {})
-
-
-def _role(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
-    return _child(dnsconfig, settings, ROLE, {"rules": [rule]})
-
-
-def _role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": NAMESERVER}
-    subject = {"kind": SERVICEACCOUNT.kind, "name": NAMESERVER, "namespace": settings.namespace}
-    return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": role, "subjects": [subject]})
-
-
-def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Object:
-    """Return the Service; the cluster IP in the DNSConfig counts only at creation, because it can't be changed."""
-    live = observed.service
-    spec: Object = {
-        "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if _replaces_another(observed) else {})},
-        "ports": [
-            {"name": "udp", "port": 53, "targetPort": _PORT, "protocol": "UDP"},
-            {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
-        ],
-    }
-    asked = dnsconfig.spec.nameserver.service.cluster_ip or observed.address
-    if cluster_ip := live["spec"].get("clusterIP") if live else asked:
-        spec["clusterIP"] = cluster_ip
-    return _child(dnsconfig, settings, SERVICE, {"spec": spec})
-
-
-def _replaces_another(observed: Observed) -> bool:
-    """Tell whether a Pod of ours is ready, and one of the Go operator's nameserver is about to be stopped.
-
-    The Go operator's Pod exits at once, while nodes still send to it. So the Service selects only our Pods before that,
-    but only for these seconds: a Go operator that comes back leaves the selector as it is.
-    """
-    if observed.deployment is None:
-        return False
-    metadata, spec = observed.deployment["metadata"], observed.deployment["spec"]
-    status = observed.deployment.get("status") or {}
-    total, updated, ready = (int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "readyReplicas"))
-    of_ours = LABEL_MANAGED in labels(spec["template"]) and status.get("observedGeneration") == metadata.get(
-        "generation"
-    )
-    return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
-
-
-def _deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings) -> Object:
-    nameserver = dnsconfig.spec.nameserver
-    container: Object = {
-        "name": NAMESERVER,
-        "image": image.reference,
-        "imagePullPolicy": "IfNotPresent",
-        "ports": [
-            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
-            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
-        ],
-        "volumeMounts": [{"name": CONFIGMAP_NAME, "mountPath": "/config"}],
-    }
-    strategy: Object = {"type": "Recreate"}
-    pace: Object = {}
-    pod_labels = {LABEL_APP: NAMESERVER}
-    volume: Object
-    if image.program is not Program.OURS:  # this form suits both programs
-        volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
-    else:
-        volume = {"name": _SNAPSHOT, "emptyDir": {}}
-        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
-        container |= _our_container(settings)
-        pace = {"minReadySeconds": _SETTLE}
-        pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
-    pod: Object = {
-        "containers": [container],
-        "restartPolicy": "Always",
-        "serviceAccount": NAMESERVER,
-        "serviceAccountName": NAMESERVER,
-        "volumes": [volume],
-    }
-    pod |= _placement(dnsconfig)
-    spec = {
-        "replicas": nameserver.replicas,
-        "revisionHistoryLimit": 5,
-        "selector": {"matchLabels": {LABEL_APP: NAMESERVER}},
-        "strategy": strategy,
-        **pace,
-        "template": {"metadata": {"labels": pod_labels}, "spec": pod},
-    }
-    return _child(dnsconfig, settings, DEPLOYMENT, {"spec": spec})
-
-
-def _our_container(settings: Settings) -> Object:
-    """Return the fields of the container that only our nameserver's image supports.
-
-    It has probes and the operator's log format, and needs neither root nor a writable file system. It follows the API
-    server, so it needs no mounted records. It keeps a snapshot of them on a volume, because another container in the
-    same Pod may have to start while the API server is away. A variable says where, because earlier versions of the
-    image ignore one, but exit if they get a flag that they don't know.
-    """
-    env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
-    if settings.log_format != "text":
-        env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
-    if settings.nameserver_log_queries:
-        env.append({"name": "TSNAMESERVER_LOG_QUERIES", "value": settings.nameserver_log_queries})
-    return {
-        "env": env,
-        "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],
-        "args": [f"--drain={_DRAIN}"],
-        "ports": [
-            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
-            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
-            {"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT},
-            {"name": "metrics", "protocol": "TCP", "containerPort": _METRICS_PORT},
-        ],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "failureThreshold": 6},
-        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-    }
-
-
-def _placement(dnsconfig: DNSConfig) -> Object:
-    pod = dnsconfig.spec.nameserver.pod
-    fields: Object = {
-        "affinity": pod.affinity,
-        "imagePullSecrets": list(pod.image_pull_secrets),
-        "nodeSelector": dict(pod.node_selector),
-        "tolerations": list(pod.tolerations),
-    }
-    return {name: value for name, value in fields.items() if value}

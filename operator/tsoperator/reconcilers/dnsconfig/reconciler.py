@@ -31,8 +31,8 @@ from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_N
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, elected
-from tsoperator.dns.probe.prober import VERDICT, Found, Prober
-from tsoperator.dns.probe.question import Asked, Question, question_of
+from tsoperator.dns.probe.prober import VERDICT, DNSProber, Found
+from tsoperator.dns.probe.question import Asked, CanaryQuestion, question_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
@@ -61,7 +61,7 @@ class DNSConfigReconciler:
         cache: Cache,
         applier: Applier,
         client: KubeClient,
-        prober: Prober,
+        prober: DNSProber,
         settings: Settings,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
@@ -94,9 +94,9 @@ class DNSConfigReconciler:
         observed = self._observe(obj, found)  # look
         dnsconfig = DNSConfig.parse(obj)
         wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
-        dns = clusterdns.heeding(wanted, await self._reverts(wanted, observed.dns))
+        dns = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, observed.dns))
         plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide
-        failed = partial(desired.failed, asked=desired.answered(obj, observed, self._settings))
+        failed = partial(desired.failed, asked=desired.answer_conditions(obj, observed, self._settings))
         stored = await self._act(obj, plan, observed.address, failed)  # act
         self._remember(dns, observed.dns)
         return await self._applier.report(stored, plan, failed)  # report
@@ -107,12 +107,12 @@ class DNSConfigReconciler:
         if dns is None:
             return DONE
         wanted = clusterdns.removal(dns, self._settings)
-        removal = clusterdns.heeding(wanted, await self._reverts(wanted, dns))
+        removal = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, dns))
         await self._applier.apply({}, Plan(steps=removal.steps))
         self._remember(removal, dns)
         return Result(removal.again)
 
-    async def _reverts(self, wanted: clusterdns.Outcome, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
+    async def _reverts(self, wanted: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
         """Return how another writer keeps undoing the writes that are *wanted*; a rare live read tells who it is."""
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
@@ -132,13 +132,13 @@ class DNSConfigReconciler:
             return ""
         return last_writer(live, *written.field)
 
-    def _remember(self, done: clusterdns.Outcome, dns: DNSObjects | None) -> None:
+    def _remember(self, done: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> None:
         """Remember the writes of *done*, which have been carried out on the objects as *dns* has them."""
         versions = _versions(dns)
         for each in map(clusterdns.written_by, done.steps):
             self._rewrites.rewritten(each.key, versions.get(each.key, ""), done.goal)
 
-    def _question(self) -> Question | None:
+    def _question(self) -> CanaryQuestion | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
         zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
         return question_of(
@@ -230,7 +230,7 @@ class DNSConfigReconciler:
 
 
 def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
-    return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
+    return desired.unwritten_plan(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
 
 
 def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:

@@ -37,7 +37,7 @@ from tsoperator.dns.records.shards import (
     configmap_name,
     count_for,
     document,
-    fitting,
+    fitting_part,
     frame_of,
     parts_of,
     trailer_of,
@@ -147,7 +147,7 @@ def _parts(
     frame = frame_of(zones)
     whole = parts_of(buckets, min(count_for(buckets, frame, live.count, limits), most), zones)
     room = limits.full - frame
-    parts = [part if part.weight <= room else fitting(part, room, live.names(part.shard)) for part in whole]
+    parts = [part if part.weight <= room else fitting_part(part, room, live.names(part.shard)) for part in whole]
     return parts, sum(part.names for part in whole) - sum(part.names for part in parts)
 
 

@@ -27,7 +27,7 @@ _HEADERS: Final = {4: "Pod-IPv4", 6: "Pod-IPv6"}
 _OLD_PROXY: Final = (200, 404)  # how proxies answer that don't say which Pod they are, or that have no such page
 
 
-class Answer(StrEnum):
+class HealthAnswer(StrEnum):
     """The result of one request to the health check of a Service."""
 
     OWN = "own"
@@ -39,7 +39,7 @@ class Answer(StrEnum):
     @property
     def passes(self) -> bool:
         """Whether this is enough for the gate: an old proxy doesn't say which Pod it is, so nobody can tell."""
-        return self in (Answer.OWN, Answer.NO_HEADER)
+        return self in (HealthAnswer.OWN, HealthAnswer.NO_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class Check:
     header: str
     address: str
 
-    def answer(self, status: int, given: str | None) -> Answer:
+    def answer(self, status: int, given: str | None) -> HealthAnswer:
         """Return what an answer with this HTTP *status* means, if *given* is the value of the header in it."""
         if given is None:
-            return Answer.NO_HEADER if status in _OLD_PROXY else Answer.UNHEALTHY
+            return HealthAnswer.NO_HEADER if status in _OLD_PROXY else HealthAnswer.UNHEALTHY
         if not _is_same(given, self.address):
-            return Answer.OTHER
-        return Answer.OWN if status == 200 else Answer.UNHEALTHY
+            return HealthAnswer.OTHER
+        return HealthAnswer.OWN if status == 200 else HealthAnswer.UNHEALTHY
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GateQuestion:
     """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
     Each of *checks* has to pass; one attempt makes up to *requests*. The Services *unserved* can't lead to the Pod yet,
@@ -98,7 +98,7 @@ def is_waiting(pod: Object) -> bool:
     return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 
-def question(pod: Object, observed: Observed, cluster_domain: str) -> Question | None:
+def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuestion | None:
     """Return what has to be so before the gate of *pod* opens; None if nobody can tell before something changes.
 
     A Service counts while the proxies are told to serve it: its entry is in the ConfigMap. One without a health port
@@ -115,13 +115,13 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> Question |
         and (url := health_url(each, cluster_domain))
     }
     if not urls or not answers_health_checks(pod):
-        return Question(uid(pod))
+        return GateQuestion(uid(pod))
     addresses = [each["ip"] for each in pod["status"]["podIPs"]]
     if not addresses:
         return None
     header = _HEADERS[ip_address(addresses[0]).version]
-    serving = _serving(observed.slices, frozenset(addresses))
-    return Question(
+    serving = _names_with_address(observed.slices, frozenset(addresses))
+    return GateQuestion(
         uid(pod),
         frozenset(
             Check(service, url, header, addresses[0]) for name, (service, url) in urls.items() if name in serving
@@ -131,7 +131,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> Question |
     )
 
 
-def opened(pod: Object, services: int) -> Plan:
+def opening_plan(pod: Object, services: int) -> Plan:
     """Return the plan that opens the gate of *pod*, which is whole; so many *services* were asked."""
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
     status = pod.get("status") or {}
@@ -144,7 +144,7 @@ def failed(_pod: Object, refusal: Refusal) -> Plan:
     return Plan(notes=[Note("Warning", FAILED, refusal.message)], error=refusal.error)
 
 
-def _serving(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
+def _names_with_address(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
     """Return the names of the ClusterIP Services that have one of *addresses* among the endpoints of all their ports.
 
     The ports that not all Pods serve are in EndpointSlices of their own.

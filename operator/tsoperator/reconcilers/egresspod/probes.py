@@ -9,19 +9,19 @@ from typing import Final
 import aiohttp
 
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.egresspod.desired import Answer, Check, Question
+from tsoperator.reconcilers.egresspod.desired import Check, GateQuestion, HealthAnswer
 from tsoperator.runtime.workqueue import Backoff
 
 log = logging.getLogger(__name__)
 
 _NAMED: Final = 10  # how many Services a warning names
 
-Ask = Callable[[Check], Awaitable[Answer]]
+AskService = Callable[[Check], Awaitable[HealthAnswer]]
 """Makes one request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class GatePace:
     """The pace of questions about a Pod: *at_once* Services at a time.
 
     A request may take *timeout* seconds. An attempt that failed is repeated after *backoff*. A Pod that has waited for
@@ -34,13 +34,13 @@ class Pace:
     slow: float = 60.0
 
 
-async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> Answer:
+async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> HealthAnswer:
     """Make one request and return what came of it."""
     try:
         async with session.get(check.url, allow_redirects=False) as response:
             return check.answer(response.status, response.headers.get(check.header))
     except aiohttp.ClientError:
-        return Answer.UNREACHABLE
+        return HealthAnswer.UNREACHABLE
 
 
 def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
@@ -57,7 +57,7 @@ class _Watch:
     """A Pod that waits: the *question* about it, the checks that have *passed*, and the tasks of the others."""
 
     pod: Key
-    question: Question
+    question: GateQuestion
     turns: asyncio.Semaphore
     ended: "asyncio.Future[None]"
     passed: set[Check] = field(default_factory=set)
@@ -72,16 +72,19 @@ class _Watch:
         return self.question.checks - self.passed
 
 
-class Prober:
+class GateProber:
     """Asks about the Pods that wait, while `run` runs. No reconcile waits for it."""
 
     def __init__(
-        self, ask: Ask, observe: Callable[[Answer], None] = lambda answer: None, pace: Pace | None = None
+        self,
+        ask: AskService,
+        observe: Callable[[HealthAnswer], None] = lambda answer: None,
+        pace: GatePace | None = None,
     ) -> None:
         """*ask* makes a request; *observe* is called with what came of each."""
         self._ask = ask
         self._observe = observe
-        self._pace = pace or Pace()
+        self._pace = pace or GatePace()
         self._watches: dict[Key, _Watch] = {}
         self._begun: asyncio.Queue[_Watch] = asyncio.Queue()
 
@@ -97,7 +100,7 @@ class Prober:
             for pod in [*self._watches]:
                 self.forget(pod)
 
-    def follow(self, pod: Key, question: Question) -> "asyncio.Future[None] | None":
+    def follow(self, pod: Key, question: GateQuestion) -> "asyncio.Future[None] | None":
         """Ask *question* about *pod*, in place of the one before; return what ends when all of its checks have passed.
 
         Return None if they have passed already.
@@ -130,7 +133,7 @@ class Prober:
         if watch.task is not None:
             watch.task.cancel()
 
-    def _begin(self, pod: Key, question: Question) -> _Watch:
+    def _begin(self, pod: Key, question: GateQuestion) -> _Watch:
         loop = asyncio.get_running_loop()
         watch = _Watch(pod, question, asyncio.Semaphore(self._pace.at_once), loop.create_future())
         watch.warning = loop.call_later(self._pace.slow, self._warn, watch)
@@ -161,16 +164,16 @@ class Prober:
         async with watch.turns:
             for _ in range(watch.question.requests):
                 answer = await self._request(check)
-                if answer is not Answer.OTHER:
+                if answer is not HealthAnswer.OTHER:
                     return answer.passes
         return False
 
-    async def _request(self, check: Check) -> Answer:
+    async def _request(self, check: Check) -> HealthAnswer:
         try:
             async with asyncio.timeout(self._pace.timeout):
                 answer = await self._ask(check)
         except TimeoutError:
-            answer = Answer.UNREACHABLE
+            answer = HealthAnswer.UNREACHABLE
         self._observe(answer)
         return answer
 

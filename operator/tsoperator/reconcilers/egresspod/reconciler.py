@@ -21,7 +21,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.egresspod import desired
-from tsoperator.reconcilers.egresspod.probes import Prober
+from tsoperator.reconcilers.egresspod.probes import GateProber
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -39,7 +39,9 @@ class EgressPodReconciler:
 
     name = "egresspod"
 
-    def __init__(self, cache: Cache, applier: Applier, client: KubeClient, prober: Prober, settings: Settings) -> None:
+    def __init__(
+        self, cache: Cache, applier: Applier, client: KubeClient, prober: GateProber, settings: Settings
+    ) -> None:
         self._cache = cache
         self._applier = applier
         self._client = client
@@ -47,10 +49,10 @@ class EgressPodReconciler:
         self._settings = settings
         self.watches: Mapping[Resource, Mapper] = {
             POD: lambda pod: (key_of(pod),) if desired.group_of(pod) else (),
-            PROXYGROUP: lambda group: self._waiting(key_of(group).name),
-            CONFIGMAP: lambda config: self._waiting(desired.group_of(config)),
-            SERVICE: self._waiting_behind,
-            ENDPOINTSLICE: self._waiting_behind,
+            PROXYGROUP: lambda group: self._waiting_pods(key_of(group).name),
+            CONFIGMAP: lambda config: self._waiting_pods(desired.group_of(config)),
+            SERVICE: self._pods_waiting_behind,
+            ENDPOINTSLICE: self._pods_waiting_behind,
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -66,7 +68,7 @@ class EgressPodReconciler:
             return DONE  # a change of an EndpointSlice enqueues the Pod
         return await self._open(key, question)  # report
 
-    def _question(self, pod: Object) -> desired.Question | None:
+    def _question(self, pod: Object) -> desired.GateQuestion | None:
         group = desired.group_of(pod)
         config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
         observed = desired.Observed(
@@ -77,20 +79,20 @@ class EgressPodReconciler:
         )
         return desired.question(pod, observed, self._settings.cluster_domain)
 
-    async def _open(self, key: Key, question: desired.Question) -> Result:
+    async def _open(self, key: Key, question: desired.GateQuestion) -> Result:
         """Write the condition on the live Pod, because the cache keeps only a part of its status."""
         with suppress(NotFound):  # it has gone, or has gone meanwhile
             pod = await self._client.get(POD, key)
             if uid(pod) == question.pod and not is_deleting(pod):
-                plan = desired.opened(pod, len(question.checks))
+                plan = desired.opening_plan(pod, len(question.checks))
                 return await self._applier.report(pod, plan, desired.failed)
         return DONE
 
-    def _waiting(self, group: str) -> Iterable[Key]:
+    def _waiting_pods(self, group: str) -> Iterable[Key]:
         """Return the Pods of *group* whose gate is closed."""
         pods = self._cache.indexed(POD, BY_OWNER, str(group_owner(group)))
         return [key_of(pod) for pod in pods if desired.is_waiting(pod)]
 
-    def _waiting_behind(self, child: Object) -> Iterable[Key]:
+    def _pods_waiting_behind(self, child: Object) -> Iterable[Key]:
         """Map a ClusterIP Service or an EndpointSlice of an egress Service to the Pods that wait for it."""
-        return [pod for group in by_serving_group(child) for pod in self._waiting(group)]
+        return [pod for group in by_serving_group(child) for pod in self._waiting_pods(group)]

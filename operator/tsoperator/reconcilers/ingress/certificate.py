@@ -21,7 +21,7 @@ _RENEWED_BEFORE: Final = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedCertificate:
     """A *certificate* for *domain* as it is *now*; *missed_for* is what `Missed.look` says of it."""
 
     domain: str
@@ -65,11 +65,11 @@ class Missed:
         self._since.pop(key, None)
 
 
-def news(seen: Seen) -> News:
+def news(seen: ObservedCertificate) -> News:
     """Return what there is to tell of a certificate."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
-        return News(requeue_after=left) if left > 0 else News((_missing(seen),))
+        return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
     ready = Note("Normal", "CertificateReady", f"https://{seen.domain}/ is served with a certificate")
     notes = (ready,) if seen.missed_for is not None else ()
     if (validity := seen.certificate.validity) is None:
@@ -84,7 +84,7 @@ def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
     return (validity.ends - before - now).total_seconds()
 
 
-def _not_renewed(seen: Seen, validity: Validity) -> Note:
+def _not_renewed(seen: ObservedCertificate, validity: Validity) -> Note:
     verb = "expires" if seen.now < validity.ends else "expired"
     message = (
         f"the certificate of {seen.domain} {verb} on {validity.ends:%Y-%m-%d} and has not been renewed, which the "
@@ -94,7 +94,7 @@ def _not_renewed(seen: Seen, validity: Validity) -> Note:
     return Note("Warning", "CertificateNotRenewed", message)
 
 
-def _missing(seen: Seen) -> Note:
+def _missing_note(seen: ObservedCertificate) -> Note:
     if not seen.certificate.asked:
         message = (
             f"there is no certificate of {seen.domain} yet: the proxy gets it at the first HTTPS request, which takes "

@@ -34,7 +34,7 @@ from tsoperator.proxy.workload import (
     proxy_devices,
     proxy_key,
 )
-from tsoperator.reconcilers.ingress.certificate import News, Seen, news
+from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, news
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
 from tsoperator.reconcilers.ingress.serve import backend_names, funnels, redirects, serving, tls_host
 from tsoperator.runtime import unsupported
@@ -60,7 +60,7 @@ class Observed:
     children: Children
     services: Mapping[str, Object]
     proxy_class: Object | None = None
-    certificate: Seen | None = None
+    certificate: ObservedCertificate | None = None
     tailnet: TailnetView = OWN_TAILNET
     knows_services: bool = True
     class_exists: bool = False
@@ -74,7 +74,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProxyIdentity:
     """The *hostname* and the *tags* that the proxy's device is to have.
 
     The *warnings* say what is wrong with those that the Ingress gives. A new Ingress is refused for that. An Ingress
@@ -231,7 +231,7 @@ def _too_long(ingress: Object) -> list[Note]:
     return [Note("Warning", "InvalidName", words)]
 
 
-def _identity(ingress: Object, observed: Observed, settings: Settings) -> Identity:
+def _identity(ingress: Object, observed: Observed, settings: Settings) -> ProxyIdentity:
     """Return the hostname and the tags of the device of *ingress*, and what is wrong with those that it gives."""
     name, given = hostname(ingress), tags(ingress, settings)
     warnings: list[Note] = []
@@ -249,7 +249,7 @@ def _identity(ingress: Object, observed: Observed, settings: Settings) -> Identi
         until = "; until then its device keeps its tags" if observed.has_proxy else ""
         warnings += [Note("Warning", "InvalidTags", f"annotation {ANNOTATION_TAGS}: {each}{until}") for each in wrong]
         given = device.tags if device else given
-    return Identity(name, given, warnings)
+    return ProxyIdentity(name, given, warnings)
 
 
 def _takes_cluster_traffic(ingress: Object, *, names_ingresses: bool) -> bool:

@@ -26,7 +26,7 @@ from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import Children, proxy_device
 from tsoperator.reconcilers.ingress import desired
-from tsoperator.reconcilers.ingress.certificate import Missed, Seen
+from tsoperator.reconcilers.ingress.certificate import Missed, ObservedCertificate
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.apply import utc_now
@@ -114,14 +114,14 @@ class _View:
         made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])
         return (self._now() - made).total_seconds()
 
-    def _certificate(self, key: Key, children: Children) -> Seen | None:
+    def _certificate(self, key: Key, children: Children) -> ObservedCertificate | None:
         """Return what is known of the certificate; None if there is to be none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
         certificate = certificate_of(secret, device.https_name)
         missed_for = self._missed.look(key, device.https_name, certificate)
-        return Seen(device.https_name, certificate, self._now(), missed_for)
+        return ObservedCertificate(device.https_name, certificate, self._now(), missed_for)
 
     def _class_of(self, ingress: Object) -> Object | None:
         """Return the IngressClass that *ingress* names, if it is there."""

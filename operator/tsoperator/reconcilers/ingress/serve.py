@@ -50,7 +50,7 @@ def backend_names(ingress: Object) -> Iterator[str]:
 
 def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
     """Return what *ingress* serves, given the Services of its namespace by name."""
-    notes = [*_ignored_tls(ingress)]
+    notes = [*_ignored_tls_notes(ingress)]
     handlers: dict[str, str] = {}
     spec = ingress["spec"]
     if default := spec.get("defaultBackend"):
@@ -181,7 +181,7 @@ def _backends(spec: Object) -> Iterator[Object]:
                 yield path["backend"]
 
 
-def _ignored_tls(ingress: Object) -> Iterator[Note]:
+def _ignored_tls_notes(ingress: Object) -> Iterator[Note]:
     """Say which parts of spec.tls have no effect."""
     entries = ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]

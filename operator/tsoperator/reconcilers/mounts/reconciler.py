@@ -3,14 +3,14 @@
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, uid
 from tsoperator.reconcilers.mounts import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.ownership import BY_OWNER, owner_of
+from tsoperator.runtime.ownership import BY_OWNER, Owner, owner_of
 from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.result import DONE, Result
 
@@ -25,13 +25,26 @@ DELAY: Final = 0.1
 INTERVAL: Final = 2.0
 """Seconds between two touches of a Pod, at least."""
 
+KUBELET: Final = 90.0
+"""Seconds after which the kubelet has mounted a change without a touch."""
+
+
+class _Change(NamedTuple):
+    """A change of a Secret or ConfigMap of *owner*, *at* a time by the clock of the loop."""
+
+    owner: Owner
+    at: float
+
 
 class MountsReconciler:
     """Touches an annotation of each Pod whose mounted Secret or ConfigMap has changed.
 
     It listens to the cache, which has each write of ours as soon as the API server has stored it, and announces the
-    Pods that read the object to the manager. It announces nothing in a steady state, at a start, or at a resync. If the
-    operator ends between a write and its touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
+    Pods that read the object to the manager. The cache may not have a Pod yet whose kubelet has mounted the state from
+    before the write. So each new Pod whose configuration has just changed is announced, too.
+
+    Nothing is announced in a steady state, at a start, or at a resync. If the operator ends between a write and its
+    touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
     """
 
     name = "mounts"
@@ -40,10 +53,12 @@ class MountsReconciler:
         self._cache = cache
         self._applier = applier
         self._touched: dict[Key, float] = {}  # when each Pod was last touched, by the clock of the loop
+        self._changed: dict[desired.Source, _Change] = {}  # the last change of each object, the oldest first
         self._listeners: list[Listener] = []
         self.watches: Mapping[Resource, Mapper] = {CONFIG: lambda pod: (key_of(pod),)}
         for resource in (SECRET, CONFIGMAP):
-            cache.listen(resource, self._announce)
+            cache.listen(resource, self._announce_readers)
+        cache.listen(POD, self._announce_new)
         cache.listen_for_deletions(POD, self._forget)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
@@ -72,12 +87,40 @@ class MountsReconciler:
     def _forget(self, pod: Object) -> None:
         self._touched.pop(key_of(pod), None)
 
-    def _announce(self, old: Object | None, new: Object | None) -> None:
+    def _announce_readers(self, old: Object | None, new: Object | None) -> None:
         """Tell which Pods have to read *new*, if it differs from *old* for them."""
-        owner = owner_of(new) if new is not None else None
-        if new is None or owner is None or not desired.is_news(old, new):
+        if new is None:
+            if old is not None:
+                self._changed.pop(desired.source(old), None)
             return
-        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
-        for pod in desired.readers(new, owner, pods):
-            for listener in self._listeners:
-                listener(None, pod)
+        owner = owner_of(new)
+        if owner is None or not desired.is_news(old, new):
+            return
+        if old is not None:
+            self._remember(owner, new)
+        for pod in desired.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))):
+            self._announce(pod)
+
+    def _announce_new(self, old: Object | None, new: Object | None) -> None:
+        """Tell that a new Pod has to read its configuration, if that has changed since its kubelet may have done so."""
+        if not self._changed or new is None or (old is not None and uid(old) == uid(new)):
+            return
+        owner = owner_of(new)
+        if owner is None:
+            return
+        since = asyncio.get_running_loop().time() - KUBELET
+        changes = (self._changed.get(source) for source in desired.read_by(new, owner))
+        if any(change.owner == owner and change.at > since for change in changes if change):
+            self._announce(new)
+
+    def _announce(self, pod: Object) -> None:
+        for listener in self._listeners:
+            listener(None, pod)
+
+    def _remember(self, owner: Owner, changed: Object) -> None:
+        """Note that the *changed* object of *owner* changed just now, and forget changes that the kubelet has seen."""
+        now = asyncio.get_running_loop().time()
+        self._changed.pop(desired.source(changed), None)
+        self._changed[desired.source(changed)] = _Change(owner, now)
+        while self._changed[oldest := next(iter(self._changed))].at <= now - KUBELET:
+            del self._changed[oldest]

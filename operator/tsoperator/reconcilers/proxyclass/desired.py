@@ -55,15 +55,15 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class say that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
-        return replace(_refused(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
+        return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
     if ports.ranges(proxy_class) and not observed.asked_for_ports:
         return Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0.0)
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
-    warnings += [Note("Warning", _CLAIMS_IGNORED, words) for words in ignored_claims(proxy_class)]
-    without_effect = [*ignored_variables(proxy_class)]
+    warnings += [Note("Warning", _CLAIMS_IGNORED, words) for words in claim_warnings(proxy_class)]
+    without_effect = [*variable_warnings(proxy_class)]
     warnings += [Note("Warning", _IGNORED_VARIABLE, words, once=True) for words in without_effect]
     if wrong := violations(obj, proxy_class, observed):
-        return _refused(obj, wrong, warnings)
+        return _refusal_plan(obj, wrong, warnings)
     status = _status(obj, True, _VALID, "; ".join([_VALID, *without_effect]))
     return Plan(hold=FINALIZER, status=status, notes=warnings)
 
@@ -111,7 +111,7 @@ def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
             yield f"{where} configures the proxy itself: it may not work, and what it does may change at any time"
 
 
-def ignored_variables(proxy_class: ProxyClass) -> Iterable[str]:
+def variable_warnings(proxy_class: ProxyClass) -> Iterable[str]:
     """Return a warning for each variable of the init container that only the proxy itself would read."""
     pod = _pod(proxy_class)
     for name in _variables(pod.tailscale_init_container if pod else None):
@@ -122,7 +122,7 @@ def ignored_variables(proxy_class: ProxyClass) -> Iterable[str]:
             )
 
 
-def ignored_claims(proxy_class: ProxyClass) -> Iterable[str]:
+def claim_warnings(proxy_class: ProxyClass) -> Iterable[str]:
     """Return a warning for each container whose resource claims have no effect."""
     pod = _pod(proxy_class)
     containers = {
@@ -203,7 +203,7 @@ def _violation(path: str, value: str, words: str) -> str:
     return _invalid(path, f"{value}: {words}")
 
 
-def _refused(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -> Plan:
+def _refusal_plan(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -> Plan:
     text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
     message = f"ProxyClass is not valid: {text}"
     notes = [*warnings, Note("Warning", _INVALID, message)]

@@ -1,24 +1,15 @@
 """Decides whether a Tailnet can be used, and what to say of it (docs/development/control-servers.md)."""
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-from pydantic import SecretStr
+from typing import Final
 
 from tsoperator.api.conditions import TRUE, condition, set_condition
-from tsoperator.api.names import CONDITION_TAILNET_READY, DEFAULT_CONTROL_URL, FINALIZER
-from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleting
-from tsoperator.api.rules import control_url_error
-from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.api.names import CONDITION_TAILNET_READY, FINALIZER
+from tsoperator.api.objects import SECRET, Object, has_finalizer, is_deleting
 from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.tailnet.credentials import INVALID, SOON, VALID, TailnetVerdict
 
-VALID: Final = "TailnetValid"
-INVALID: Final = "TailnetInvalid"
-INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
 INVALID_OAUTH: Final = "InvalidOAuth"
 UNREACHABLE: Final = "ControlServerUnreachable"
 CHANGED: Final = "TailnetChanged"
@@ -26,20 +17,9 @@ IN_USE: Final = "TailnetInUse"
 
 DAY: Final = 24 * 3600.0
 """Seconds until good credentials are proved again."""
-SOON: Final = 30.0
-"""Seconds until bad credentials are tried again."""
 
 _SHOWN: Final = 20  # objects that a message names
 _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The credentials that a Secret gives: those of an OAuth client, or an *audience* for workload identity."""
-
-    client_id: str
-    client_secret: SecretStr = field(default=SecretStr(""))
-    audience: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +42,7 @@ class Probe:
     devices: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a Tailnet can be used, and why not. It is judged again in *seconds*; None waits for a change."""
-
-    reason: str
-    message: str
-    seconds: float | None = None
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the Tailnet can be used."""
-        return self.reason == VALID
-
-
-GOOD: Final = Verdict(VALID, VALID, DAY)
+GOOD: Final = TailnetVerdict(VALID, VALID, DAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,73 +52,33 @@ class Observed:
     The verdict is due again in *seconds*.
     """
 
-    verdict: Verdict | None
+    verdict: TailnetVerdict | None
     users: Sequence[str] = ()
     seconds: float | None = None
 
 
-def secret_name(obj: Object) -> str:
-    """Return the name of the Secret that the Tailnet *obj*, which need not be valid, names."""
-    spec = _mapping(obj.get("spec"))
-    name = _mapping(spec.get("credentials")).get("secretName")
-    return name if isinstance(name, str) else ""
-
-
 def named_tailnet(obj: Object) -> str:
     """Return the Tailnet that *obj*, which need not be valid, names in its spec; empty for the operator's own."""
-    name = _mapping(obj.get("spec")).get("tailnet")
+    spec = obj.get("spec")
+    name = spec.get("tailnet") if isinstance(spec, Mapping) else ""
     return name if isinstance(name, str) else ""
 
 
-def login_url(tailnet: Tailnet) -> str:
-    """Return the URL of the control server of *tailnet*."""
-    return (tailnet.spec.login_url or DEFAULT_CONTROL_URL).removesuffix("/")
-
-
-def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
-    """Return what is wrong with the Tailnet itself."""
-    if isinstance(tailnet, Invalid):
-        return Verdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
-    if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
-        return Verdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
-    return None
-
-
-def credentials(key: Key, secret: Object | None) -> Given | Verdict:
-    """Return what the Secret named *key* gives, or what is wrong with it."""
-    name = f'Secret "{key.name}"'
-    fields = "client_id, and client_secret or audience"
-    if secret is None:
-        where = f'does not exist in namespace "{key.namespace}"'
-        return Verdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
-    data = _mapping(secret.get("data"))
-    if not data:
-        return Verdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
-    given = {field: _text(data.get(field)) for field in ("client_id", "client_secret", "audience")}
-    if not given["client_id"]:
-        words = "is missing the client_id field: it is the ID of an OAuth client of that tailnet"
-        return Verdict(INVALID_SECRET, f"{name} {words}", SOON)
-    if given["audience"]:
-        return Given(given["client_id"], audience=given["audience"])
-    if given["client_secret"]:
-        return Given(given["client_id"], SecretStr(given["client_secret"]))
-    words = "must contain either a client_secret or an audience field: the secret of the OAuth client, or the audience"
-    return Verdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
-
-
-def verdict(probe: Probe, ours: Mapping[str, str]) -> Verdict:
+def verdict(probe: Probe, ours: Mapping[str, str]) -> TailnetVerdict:
     """Return what *probe* means.
 
     *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
     of another one.
     """
     if not probe.failures:
-        return GOOD if _is_theirs(probe.devices, ours) else Verdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
+        return (
+            GOOD if _is_theirs(probe.devices, ours) else TailnetVerdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
+        )
     message = "\n".join(each.message for each in probe.failures)
     if all(each.passes for each in probe.failures):
-        return Verdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
+        return TailnetVerdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
     reason = next((each.reason for each in probe.failures if each.reason), INVALID_OAUTH)
-    return Verdict(reason, message, SOON)
+    return TailnetVerdict(reason, message, SOON)
 
 
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
@@ -181,7 +107,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
     if judged is None:  # it goes, and nothing uses it
         return Plan(release=FINALIZER)
     if is_deleting(obj):
-        judged = Verdict(IN_USE, _still_used(observed.users, judged))
+        judged = TailnetVerdict(IN_USE, _still_used(observed.users, judged))
     conditions = (obj.get("status") or {}).get("conditions") or []
     generation = int(obj["metadata"].get("generation", 0))
     wanted = condition(CONDITION_TAILNET_READY, judged.is_good, judged.reason, judged.message, generation)
@@ -217,7 +143,7 @@ def was_good(obj: Object) -> bool:
     return has_finalizer(obj, FINALIZER)
 
 
-def _still_used(users: Sequence[str], judged: Verdict) -> str:
+def _still_used(users: Sequence[str], judged: TailnetVerdict) -> str:
     cure = "" if judged.is_good else f". If you can, mend it before: {judged.message}"
     return (
         f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(users)}. Delete them, so that "
@@ -230,15 +156,3 @@ def _still_used(users: Sequence[str], judged: Verdict) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(encoded: object) -> str:
-    """Return the text of a field of a Secret without white space around it; empty if there is none."""
-    try:
-        return base64.b64decode(str(encoded or "")).decode().strip()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

@@ -26,12 +26,13 @@ from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.secret import device_of, login_url_of
 from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
+from tsoperator.reconcilers.tailnet.desired import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_OWNER, Owner
 from tsoperator.runtime.plan import Plan, Refusal
+from tsoperator.tailnet.credentials import Given, TailnetVerdict, credentials, login_url, secret_name, violation
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
@@ -60,7 +61,7 @@ class _Judged:
     """
 
     basis: _Basis
-    verdict: Verdict
+    verdict: TailnetVerdict
     until: float
     client: TailnetClient | None = None
     credentials: ClientCredentials | None = None
@@ -145,12 +146,12 @@ class _View:
 
     async def _judge(self, obj: Object) -> _Judged:
         """Return the verdict on the Tailnet *obj*; its credentials are tried if they changed, or if that is due."""
-        tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, desired.secret_name(obj))
-        name, url = key_of(obj).name, "" if isinstance(tailnet, Invalid) else desired.login_url(tailnet)
+        tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, secret_name(obj))
+        name, url = key_of(obj).name, "" if isinstance(tailnet, Invalid) else login_url(tailnet)
         metadata = self._cache.get(SECRET_METADATA, key)
         version = metadata["metadata"]["resourceVersion"] if metadata is not None else ""
         basis = _Basis(uid(obj), url, key.name, version)
-        last, wrong = self._judged.get(name), desired.violation(tailnet)
+        last, wrong = self._judged.get(name), violation(tailnet)
         if wrong is None and last is not None and last.basis == basis and self._clock() < last.until:
             return last
         judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
@@ -161,8 +162,8 @@ class _View:
 
     async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
         """Return the verdict on the credentials in the Secret named *key*, as it is now."""
-        given = desired.credentials(key, await self._secret(key))
-        if isinstance(given, Verdict):
+        given = credentials(key, await self._secret(key))
+        if isinstance(given, TailnetVerdict):
             return self._remembered(basis, given)
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
@@ -174,7 +175,7 @@ class _View:
     def _remembered(
         self,
         basis: _Basis,
-        verdict: Verdict,
+        verdict: TailnetVerdict,
         client: TailnetClient | None = None,
         credentials: ClientCredentials | None = None,
     ) -> _Judged:
@@ -256,7 +257,7 @@ class _View:
 
     def keys_of_secret(self, metadata: Object) -> Iterable[Key]:
         name = key_of(metadata).name
-        return [key_of(obj) for obj in self._cache.all(TAILNET) if desired.secret_name(obj) == name]
+        return [key_of(obj) for obj in self._cache.all(TAILNET) if secret_name(obj) == name]
 
     def keys_of_user(self, _user: Object) -> Iterable[Key]:
         """Map an object that can name a Tailnet to those that wait for their objects to go."""

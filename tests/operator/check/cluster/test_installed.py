@@ -9,8 +9,8 @@ from tsoperator.check.cluster.installed import (
     SecretKey,
     WorkloadIdentity,
     check_pod_security,
-    during_update,
     find_installed,
+    findings_during_update,
     no_pods,
     not_installed,
 )
@@ -117,7 +117,7 @@ def test_during_an_update_of_the_operator_a_check_says_to_check_again(
     live = {**live, "metadata": {**live["metadata"], "generation": 2}}
     status = {"observedGeneration": seen, "conditions": conditions}
     good, bad = ok("operator", "is ready"), failed("leader", "no Pod leads", "see the log")
-    found = during_update(Installed(NAMESPACE, {**live, "status": status}), [good, bad])
+    found = findings_during_update(Installed(NAMESPACE, {**live, "status": status}), [good, bad])
     assert (good in found, bad in found) == (True, not is_updated)
     assert ("Deployment tailscale/operator is being updated" in [each.words for each in found]) == is_updated
     assert found[-1].cure.startswith("wait until `kubectl -n tailscale rollout status deploy" if is_updated else "see")

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.names import Names, check_names
+from tsoperator.check.cluster.names import NameResolution, check_names, is_dns_config, servers_for
+from tsoperator.dns.cluster.corefile import CorefileError
 
 from tests.support.objects import deleting
 
@@ -22,16 +23,16 @@ def coredns(address: str) -> list[Object]:
 
 def names(
     service: Object | None = SERVICE, deployment: Object | None = UP, configmaps: list[Object] | None = None
-) -> Names:
+) -> NameResolution:
     found = coredns("10.96.0.53") if configmaps is None else configmaps
-    return Names("tailscale", [DNSCONFIG], service, deployment, found)
+    return NameResolution("tailscale", [DNSCONFIG], service, deployment, found)
 
 
 CASES = {
     "well": (names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod\n", ""),
     "two Pods": (names(deployment={"status": {"readyReplicas": 2}}), ["ok", "ok"], "with 2 ready Pods", ""),
     "two addresses": (names(DUAL, configmaps=coredns("fd00::53")), ["ok", "ok"], "at fd00::53 for ts.net", ""),
-    "no DNSConfig": (Names("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
+    "no DNSConfig": (NameResolution("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
     "a DNSConfig that goes": (replace(names(None), dnsconfigs=[deleting(DNSCONFIG)]), ["ok"], "no DNSConfig", ""),
     "no Service": (names(None), ["FAILED"], "ts-dns has no Service with an address", "describe dnsconfig ts-dns"),
     "no address": (names({"spec": {"clusterIP": "None"}}), ["FAILED"], "no Service with an address", "dnsconfig"),
@@ -68,7 +69,7 @@ CASES = {
 
 @pytest.mark.parametrize(("looked_at", "verdicts", "words", "cure"), CASES.values(), ids=CASES)
 def test_names_resolve_if_nameserver_and_stub_domain_are_right(
-    looked_at: Names, verdicts: list[str], words: str, cure: str
+    looked_at: NameResolution, verdicts: list[str], words: str, cure: str
 ) -> None:
     found = [*check_names(looked_at)]
     assert [each.verdict.value for each in found] == verdicts
@@ -107,3 +108,40 @@ def test_the_stub_domain_is_the_operators_work_if_it_manages_the_clusters_dns() 
     assert found.cure == (
         "forward ts.net to 10.96.0.53: the operator writes it: its condition ClusterDNSConfigured says why it hasn't"
     )
+
+
+def configmap(name: str, **data: str) -> Object:
+    return {"metadata": {"namespace": "kube-system", "name": name}, "data": data}
+
+
+ROOT = configmap("coredns", Corefile=".:53 {\n forward . 9.9.9.9\n}\n", NodeHosts="192.0.2.1 node-1 {\n")
+BLOCK = "ts.net {\n forward . 10.0.0.1\n}\n"
+STUB = '{"ts.net": ["10.0.0.1"]}'
+FOUND = {
+    "nowhere": ([ROOT], []),
+    "in the Corefile": ([configmap("x", Corefile=BLOCK)], ["10.0.0.1"]),
+    "in a file with blocks": ([ROOT, configmap("x", **{"a.server": BLOCK})], ["10.0.0.1"]),
+    "in a file without": ([ROOT, configmap("x", **{"a.override": "log\nforward ts.net 10.0.0.1\n"})], ["10.0.0.1"]),
+    "in stub domains": ([configmap("x", stubDomains=STUB)], ["10.0.0.1"]),
+    "in another key": ([configmap("x", other=STUB)], []),
+    "without data": ([{"metadata": {"name": "x"}}], []),
+    "in two": ([configmap("x", stubDomains=STUB), configmap("y", stubDomains='{"net": ["192.0.2.2"]}')], ["10.0.0.1"]),
+}
+
+
+@pytest.mark.parametrize(("configmaps", "expected"), FOUND.values(), ids=FOUND)
+def test_the_servers_for_a_zone_are_found_in_all_configmaps(configmaps: list[Object], expected: list[str]) -> None:
+    assert [*servers_for("TS.net.", configmaps)] == expected
+
+
+def test_a_corefile_that_cant_be_read_says_so() -> None:
+    with pytest.raises(CorefileError):
+        servers_for("ts.net", [configmap("coredns", Corefile="{")])
+
+
+def test_the_clusters_dns_reads_some_configmaps() -> None:
+    read = [configmap(name, Corefile="") for name in ("coredns", "rke2-coredns")]
+    read += [configmap("coredns-custom"), configmap("kube-dns")]
+    others = [configmap(name, Corefile="") for name in ("node-local-dns", "nodelocaldns")]
+    others += [configmap("kube-proxy", config=""), {"metadata": {"name": "other"}}]
+    assert [found for found in (*read, *others) if is_dns_config(found)] == read

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.objects import STATEFULSET, Key, Object, key_of
-from tsoperator.check.cluster.proxies import Proxies, check_devices, check_proxies, pod_problem, refusals_of
+from tsoperator.check.cluster.proxies import ProxyObjects, check_devices, check_proxies, pod_problem, refusals_of
 from tsoperator.runtime.ownership import Owner
 
 from tests.operator.check.cluster.samples import wrong
@@ -36,9 +36,9 @@ def a_pod(status: Object) -> Object:
     return {**pod(POD, "uid"), "status": status}
 
 
-def proxies(ready: int = 1, device: str = "n1", status: Object = READY, **others: Any) -> Proxies:
+def proxies(ready: int = 1, device: str = "n1", status: Object = READY, **others: Any) -> ProxyObjects:
     secret = slim_secret(POD, {"device_id": device, "device_fqdn": f"{DEVICE.name}."})
-    found = Proxies([statefulset(ready)], {key_of(pod(POD, "uid")): a_pod(status)}, {key_of(secret): secret}, {})
+    found = ProxyObjects([statefulset(ready)], {key_of(pod(POD, "uid")): a_pod(status)}, {key_of(secret): secret}, {})
     return replace(found, **others)
 
 
@@ -48,10 +48,10 @@ def proxies(ready: int = 1, device: str = "n1", status: Object = READY, **others
         (proxies(), "proxies that serve: 1 of 1"),
         (proxies(status=RUNNING), "proxies that serve: 1 of 1"),  # its Pod is replaced
         (proxies(statefulsets=[deleting(statefulset(0))], pods={}), "proxies that serve: 1 of 1"),
-        (Proxies([], {}, {}, {}), "there are no proxies yet"),
+        (ProxyObjects([], {}, {}, {}), "there are no proxies yet"),
     ],
 )
-def test_a_proxy_that_serves_or_goes_is_well(found: Proxies, words: str) -> None:
+def test_a_proxy_that_serves_or_goes_is_well(found: ProxyObjects, words: str) -> None:
     assert [(each.verdict, each.words) for each in check_proxies(found)] == [("ok", words)]
 
 
@@ -69,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("found", "words", "cure"), CASES.values(), ids=CASES)
-def test_a_proxy_that_does_not_serve_says_why(found: Proxies, words: str, cure: str) -> None:
+def test_a_proxy_that_does_not_serve_says_why(found: ProxyObjects, words: str, cure: str) -> None:
     (finding,) = check_proxies(found)
     assert (finding.check, finding.verdict) == ("proxies", "FAILED")
     assert words in finding.words
@@ -155,7 +155,7 @@ def test_a_device_that_is_online_or_says_nothing_of_it_is_well(connected: bool |
         (proxies(), True),
     ],
 )
-def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(found: Proxies, lost: bool) -> None:
+def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(found: ProxyObjects, lost: bool) -> None:
     devices: dict[str, dict[str, Device]] = {"": {}, "lab": {"n1": DEVICE}, "other": {}}
     assert bool(wrong([*check_devices(found, devices)])) is lost
 

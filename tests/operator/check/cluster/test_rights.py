@@ -5,16 +5,16 @@ from itertools import product
 import pytest
 import yaml
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.rights import Question, check_rights, questions
+from tsoperator.check.cluster.rights import AccessQuestion, check_rights, questions
 
 from tests.docs.pages import ROOT
 from tests.operator.check.cluster.samples import installed, manifests, wrong
 
 
-def granted(namespace: str, role: Object) -> set[Question]:
+def granted(namespace: str, role: Object) -> set[AccessQuestion]:
     """Return what a role of the chart allows in a namespace."""
     return {
-        Question(namespace, group, resource, verb, named)
+        AccessQuestion(namespace, group, resource, verb, named)
         for rule in role["rules"]
         for group, resource, verb, named in product(
             rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames") or [""]
@@ -41,7 +41,7 @@ def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs
         *questions(installed(given))
     }
     places = {"list": "", "watch": "", "get": "kube-system", "patch": "kube-system"}
-    assert more == {Question(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
+    assert more == {AccessQuestion(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
 
 
 def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
@@ -52,18 +52,18 @@ def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
 
 
 def test_a_review_names_the_user_and_what_is_asked() -> None:
-    question = Question("", "tailscale.com", "connectors/status", "update")
+    question = AccessQuestion("", "tailscale.com", "connectors/status", "update")
     attributes = {"group": "tailscale.com", "resource": "connectors", "subresource": "status", "verb": "update"}
     assert question.review("system:serviceaccount:a:b")["spec"] == {
         "user": "system:serviceaccount:a:b",
         "resourceAttributes": attributes,
     }
-    named = Question("tailscale", "", "serviceaccounts/token", "create", "operator").review("u")
+    named = AccessQuestion("tailscale", "", "serviceaccounts/token", "create", "operator").review("u")
     assert {"name": "operator", "namespace": "tailscale"}.items() <= named["spec"]["resourceAttributes"].items()
 
 
-def lacking(*resources: str) -> list[Question]:
-    return [Question("tailscale", "", resource, verb) for resource in resources for verb in ("get", "list")]
+def lacking(*resources: str) -> list[AccessQuestion]:
+    return [AccessQuestion("tailscale", "", resource, verb) for resource in resources for verb in ("get", "list")]
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def lacking(*resources: str) -> list[Question]:
     [
         (lacking("secrets"), ["the operator may not get, list secrets in namespace tailscale"]),
         (
-            [Question("kube-system", "", "configmaps", "get", named) for named in ("coredns", "kube-dns")],
+            [AccessQuestion("kube-system", "", "configmaps", "get", named) for named in ("coredns", "kube-dns")],
             ["the operator may not get configmaps in namespace kube-system"],
         ),
         (
-            [Question("", "tailscale.com", "connectors", "watch"), *lacking("pods")],
+            [AccessQuestion("", "tailscale.com", "connectors", "watch"), *lacking("pods")],
             ["the operator may not watch connectors.tailscale.com", "the operator may not get, list pods in namespace"],
         ),
         (lacking(*"abcde"), [f"the operator may not get, list {name}" for name in "abcde"]),
         (lacking(*"abcdef"), ["the operator lacks 12 rights in the cluster, among them to get, list a; get, list b"]),
     ],
 )
-def test_what_is_missing_is_told_by_resource(missing: list[Question], words: list[str]) -> None:
+def test_what_is_missing_is_told_by_resource(missing: list[AccessQuestion], words: list[str]) -> None:
     assert [each.words for each in check_rights([])] == ["the operator has all rights that it needs in the cluster"]
     found = wrong([*check_rights(missing)])
     assert all(each.startswith(begun) and "helm upgrade" in each for each, begun in zip(found, words, strict=True))

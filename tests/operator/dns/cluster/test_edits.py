@@ -8,7 +8,7 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.dns.cluster.edits import plan_edit, plan_removal
 from tsoperator.dns.cluster.openshift import server_name
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
 from tsoperator.dns.cluster.serverblock import BEGIN, END, EVERYWHERE, marked_block
 from tsoperator.dns.cluster.stubdomains import ANNOTATION
 from tsoperator.runtime.plan import Creation, Deletion, Patch
@@ -34,7 +34,7 @@ def openshift(*servers: Object) -> DNSObjects:
     return DNSObjects((), {**OPENSHIFT, "spec": {"servers": [*servers]}})
 
 
-def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Refusal:
+def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Obstacle:
     return plan_edit(platform_of(objects, wanted), objects, STUB, OWNER)
 
 
@@ -137,7 +137,7 @@ def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() ->
     change = edit_of(before)
     after = applied(before, [change])
     (removal,) = plan_removal(after, OWNER)
-    restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Refusal)]
+    restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Obstacle)]
     assert restarts == [platform_of(before).restart] * 3
     assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
 
@@ -162,14 +162,14 @@ BAD = {
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
 def test_an_unsafe_change_is_not_made(objects: DNSObjects, reason: str, where: str) -> None:
     refusal = edit_of(objects)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == reason
     assert where in refusal.message
 
 
 def test_a_key_that_is_imported_is_looked_at_where_the_corefile_is_edited_too() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert "coredns-custom, key a.server" in refusal.message
 
 
@@ -183,14 +183,14 @@ def test_keys_without_server_blocks_and_those_that_arent_imported_dont_matter(cu
 def test_an_object_that_has_gone_meanwhile_is_a_reason(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, Obstacle)
         assert refusal.reason == "PlatformMissing"
 
 
 def test_an_unsafe_removal_is_a_reason_and_the_rest_goes() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == "BlockDamaged"
     assert change == in_custom(None)
 
@@ -220,4 +220,4 @@ def test_a_configmap_is_never_written_beyond_its_limit(filler: str) -> None:
     )
     room = LIMIT - len(ROOT + OURS)
     assert isinstance(edit_of(filled(room)), Change)
-    assert edit_of(filled(room + 1)) == Refusal("ConfigMapFull", message)
+    assert edit_of(filled(room + 1)) == Obstacle("ConfigMapFull", message)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
-from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Kind, Platform, find_platform
-from tsoperator.dns.cluster.results import DNSObjects, Refusal
+from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Platform, PlatformKind, find_platform
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.cluster.serverblock import Listening
 
 from tests.operator.dns.cluster.objects import CONF, OPENSHIFT, configmap, platform_of, workload
@@ -17,10 +17,12 @@ CUSTOM = configmap("coredns-custom")
 KUBE_DNS = configmap("kube-dns")
 AT = Listening(("8053",))
 
-IN_COREFILE = Platform(Kind.CORE_DNS, CONFIGMAP, Key("kube-system", "coredns"), "Corefile", AT)
-IN_CUSTOM = Platform(Kind.CORE_DNS_CUSTOM, CONFIGMAP, Key("kube-system", "coredns-custom"), "tailnet.server", AT)
-IN_KUBE_DNS = Platform(Kind.KUBE_DNS, CONFIGMAP, Key("kube-system", "kube-dns"), "stubDomains")
-IN_OPENSHIFT = Platform(Kind.OPENSHIFT, OPENSHIFT_DNS, Key("", "default"), "spec.servers")
+IN_COREFILE = Platform(PlatformKind.CORE_DNS, CONFIGMAP, Key("kube-system", "coredns"), "Corefile", AT)
+IN_CUSTOM = Platform(
+    PlatformKind.CORE_DNS_CUSTOM, CONFIGMAP, Key("kube-system", "coredns-custom"), "tailnet.server", AT
+)
+IN_KUBE_DNS = Platform(PlatformKind.KUBE_DNS, CONFIGMAP, Key("kube-system", "kube-dns"), "stubDomains")
+IN_OPENSHIFT = Platform(PlatformKind.OPENSHIFT, OPENSHIFT_DNS, Key("", "default"), "spec.servers")
 
 CASES: dict[str, tuple[list[Object], Platform, str | None, Object | None]] = {
     "CoreDNS": ([PLAIN], IN_COREFILE, None, None),
@@ -60,7 +62,9 @@ IMPORTS = {
 
 def test_a_corefile_imports_our_key_or_not() -> None:
     found = {line: DNSObjects([configmap("coredns", Corefile=f"{ROOT}{line}\n")]) for line in IMPORTS}
-    assert {line: platform_of(objects).kind is Kind.CORE_DNS_CUSTOM for line, objects in found.items()} == IMPORTS
+    assert {
+        line: platform_of(objects).kind is PlatformKind.CORE_DNS_CUSTOM for line, objects in found.items()
+    } == IMPORTS
 
 
 def test_another_folder_may_be_the_custom_configmap_if_that_is_there() -> None:
@@ -126,11 +130,11 @@ def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_t
     wanted: str | None,
 ) -> None:
     refusal = find_platform(DNSObjects([PLAIN, KUBE_DNS], workloads=[workload("dns-base")]), wanted)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == "NotPermitted"
     assert "set operatorConfig.clusterDNSConfigMap of the chart to dns-base" in refusal.message
     gone = find_platform(DNSObjects([KUBE_DNS], workloads=[workload("coredns")]))
-    assert gone == Refusal("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
+    assert gone == Obstacle("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
 
 
 def test_the_command_restarts_what_runs_coredns() -> None:
@@ -154,7 +158,7 @@ BAD = {
 @pytest.mark.parametrize(("wanted", "message"), BAD.items())
 def test_a_platform_that_is_asked_for_but_not_there_is_a_reason_with_the_cure(wanted: str, message: str) -> None:
     objects = [KUBE_DNS] if wanted == "CoreDNS" else [PLAIN, CUSTOM]
-    assert find_platform(DNSObjects(objects), wanted) == Refusal("PlatformMissing", message)
+    assert find_platform(DNSObjects(objects), wanted) == Obstacle("PlatformMissing", message)
 
 
 UNKNOWN = (
@@ -177,6 +181,6 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
 )
 def test_a_platform_that_cannot_be_read_is_a_reason(found: list[Object], reason: str, message: str) -> None:
     refusal = find_platform(DNSObjects(found))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Obstacle)
     assert refusal.reason == reason
     assert message in refusal.message

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.dns.cluster.edits import plan_edit, plan_removal
 from tsoperator.dns.cluster.openshift import server_name
-from tsoperator.dns.cluster.platforms import Kind, Platform, configmap
+from tsoperator.dns.cluster.platforms import Platform, PlatformKind, configmap
 from tsoperator.dns.cluster.results import DNSObjects, Nothing, StubDomain
 from tsoperator.dns.cluster.serverblock import BEGIN, END
 
@@ -21,7 +21,7 @@ UPSTREAM = "asks __PILLAR__UPSTREAM__SERVERS__"
 
 
 class Case(NamedTuple):
-    kind: Kind = Kind.CORE_DNS
+    kind: PlatformKind = PlatformKind.CORE_DNS
     opens: str = f"{ZONE}:53 {{"
     restart: bool = False
     node_cache: str = ""
@@ -31,11 +31,11 @@ class Case(NamedTuple):
 
 
 def kube_dns(before: str, after: str) -> Case:
-    return Case(Kind.KUBE_DNS, f'{before}"{ZONE}": ["10.96.0.53", "fd00::53"]{after}', name="kube-dns")
+    return Case(PlatformKind.KUBE_DNS, f'{before}"{ZONE}": ["10.96.0.53", "fd00::53"]{after}', name="kube-dns")
 
 
-CUSTOM = Case(Kind.CORE_DNS_CUSTOM, name="coredns-custom")
-OPENSHIFT = Case(Kind.OPENSHIFT, name="default")
+CUSTOM = Case(PlatformKind.CORE_DNS_CUSTOM, name="coredns-custom")
+OPENSHIFT = Case(PlatformKind.OPENSHIFT, name="default")
 CASES = {
     "aks": CUSTOM,
     "aks-custom": CUSTOM,
@@ -93,16 +93,16 @@ def test_the_platform_is_known(name: str, case: Case) -> None:
 
 
 def entry(objects: DNSObjects, platform: Platform) -> str:
-    if platform.kind is Kind.OPENSHIFT:
+    if platform.kind is PlatformKind.OPENSHIFT:
         return json.dumps((objects.openshift or {})["spec"].get("servers", []))
     found = configmap(objects, platform.key.name) or {}
     return str(found.get("data", {}).get(platform.entry, ""))
 
 
 def expected(before: str, case: Case) -> str:
-    if case.kind is Kind.KUBE_DNS:
+    if case.kind is PlatformKind.KUBE_DNS:
         return case.opens
-    if case.kind is Kind.OPENSHIFT:
+    if case.kind is PlatformKind.OPENSHIFT:
         server = {"name": server_name(OWNER), "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
         return json.dumps([*json.loads(before), server])
     lines = [

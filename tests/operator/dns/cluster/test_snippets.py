@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tsoperator.dns.cluster.edits import plan_removal
-from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Kind
+from tsoperator.dns.cluster.platforms import CUSTOM_KEY, PlatformKind
 from tsoperator.dns.cluster.results import DNSObjects, StubDomain
 from tsoperator.dns.cluster.snippets import snippet
 from tsoperator.tailnet.zones import Suffixes, stub_zones
@@ -23,11 +23,11 @@ COREDNS = configmap("coredns", Corefile=".:53 {\n    forward . 9.9.9.9\n    relo
 KUBE_DNS = configmap("kube-dns")
 OBJECTS = DNSObjects([COREDNS, KUBE_DNS], OPENSHIFT)
 FILLED = re.compile(r'sed "[^"]+" coredns/[\w.-]+')
-KINDS = {"conf": Kind.CORE_DNS, "yaml": Kind.CORE_DNS_CUSTOM, "json": Kind.KUBE_DNS}
+KINDS = {"conf": PlatformKind.CORE_DNS, "yaml": PlatformKind.CORE_DNS_CUSTOM, "json": PlatformKind.KUBE_DNS}
 """The platform of a file in coredns/, by how its name ends."""
 
 
-def made_for(kind: Kind, stub: StubDomain = STUB) -> str:
+def made_for(kind: PlatformKind, stub: StubDomain = STUB) -> str:
     return snippet(platform_of(OBJECTS, kind), stub)
 
 
@@ -48,7 +48,7 @@ def test_a_command_of_a_page_prints_the_stub_domain_that_the_operator_shows(page
         script = f"domain={DOMAIN} ip={ADDRESS}; {command}"
         said = subprocess.run(["sh", "-euc", script], cwd=ROOT, check=True, capture_output=True, text=True).stdout
         kind = KINDS[command.rpartition(".")[2]]
-        if kind is Kind.KUBE_DNS:
+        if kind is PlatformKind.KUBE_DNS:
             assert stub_domains_of(said) == stub_domains_of(made_for(kind))
         else:
             assert said == made_for(kind)
@@ -57,11 +57,11 @@ def test_a_command_of_a_page_prints_the_stub_domain_that_the_operator_shows(page
 def test_the_page_for_openshift_shows_the_server_that_the_operator_shows() -> None:
     (text,) = (body for kind, body in fences(ROOT / "coredns" / "openshift.md") if not kind)
     shown = text.replace("TAILNET_DOMAIN", DOMAIN).replace("NAMESERVER_IP", ADDRESS)
-    assert yaml.safe_load(shown)["servers"] == yaml.safe_load(made_for(Kind.OPENSHIFT))
+    assert yaml.safe_load(shown)["servers"] == yaml.safe_load(made_for(PlatformKind.OPENSHIFT))
 
 
 def test_the_page_about_names_shows_the_block_that_the_operator_shows() -> None:
-    assert made_for(Kind.CORE_DNS) in {body for _, body in fences(ROOT / "docs" / "dns.md")}
+    assert made_for(PlatformKind.CORE_DNS) in {body for _, body in fences(ROOT / "docs" / "dns.md")}
 
 
 def test_no_page_and_no_picture_forwards_all_of_ts_net_while_the_operator_forwards_the_tailnets_domain() -> None:
@@ -73,7 +73,7 @@ def test_no_page_and_no_picture_forwards_all_of_ts_net_while_the_operator_forwar
 
 
 def test_the_snippet_for_openshift_is_a_server_for_its_list() -> None:
-    text = made_for(Kind.OPENSHIFT, StubDomain(("ts.net", "example.org"), ("10.96.0.53", "fd00::53")))
+    text = made_for(PlatformKind.OPENSHIFT, StubDomain(("ts.net", "example.org"), ("10.96.0.53", "fd00::53")))
     assert text.startswith("# DNS default, spec.servers: add this to the list.\n")
     upstreams = {"upstreams": ["10.96.0.53", "fd00::53"]}
     assert yaml.safe_load(text) == [{"name": "tailnet", "zones": ["ts.net", "example.org"], "forwardPlugin": upstreams}]
@@ -86,9 +86,11 @@ def test_a_snippet_listens_where_the_cluster_asks() -> None:
 
 def test_a_pasted_snippet_is_never_taken_out() -> None:
     pasted = [
-        configmap("coredns", Corefile=COREDNS["data"]["Corefile"] + made_for(Kind.CORE_DNS)),
-        configmap("coredns-custom", **{CUSTOM_KEY: yaml.safe_load(made_for(Kind.CORE_DNS_CUSTOM))["data"][CUSTOM_KEY]}),
-        configmap("kube-dns", stubDomains=json.dumps(yaml.safe_load(made_for(Kind.KUBE_DNS)))),
+        configmap("coredns", Corefile=COREDNS["data"]["Corefile"] + made_for(PlatformKind.CORE_DNS)),
+        configmap(
+            "coredns-custom", **{CUSTOM_KEY: yaml.safe_load(made_for(PlatformKind.CORE_DNS_CUSTOM))["data"][CUSTOM_KEY]}
+        ),
+        configmap("kube-dns", stubDomains=json.dumps(yaml.safe_load(made_for(PlatformKind.KUBE_DNS)))),
     ]
-    spec = {"servers": yaml.safe_load(made_for(Kind.OPENSHIFT))}
+    spec = {"servers": yaml.safe_load(made_for(PlatformKind.OPENSHIFT))}
     assert plan_removal(DNSObjects(pasted, {**OPENSHIFT, "spec": spec}), OWNER) == []

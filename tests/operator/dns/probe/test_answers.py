@@ -9,11 +9,11 @@ from tsoperator.api.conditions import condition
 from tsoperator.dns.probe.answers import (
     Authority,
     Reply,
-    Seen,
-    Verdict,
+    ServerVerdict,
+    ZoneReplies,
     cluster_dns_condition,
     nameserver_verdict,
-    steadied,
+    steady_verdicts,
     verdict,
 )
 
@@ -26,7 +26,7 @@ PUBLIC = Authority("ts.net", "ns1.example.org", "hostmaster.ts.net", 7)
 THEIRS = Authority(ZONE, OURS.mname, "admin.example.org", 7)
 SILENT = Reply(failure="didn't answer within 5 s")
 SERVFAIL, REFUSED = Reply("SERVFAIL"), Reply("REFUSED")
-SEEN = Seen(ZONE, SERVER, NAMESERVER, RIGHT, RIGHT, RIGHT)
+SEEN = ZoneReplies(ZONE, SERVER, NAMESERVER, RIGHT, RIGHT, RIGHT)
 OTHER = Reply("NOERROR", frozenset({"192.0.2.2", "192.0.2.1"}))
 
 
@@ -34,11 +34,11 @@ def denied(authority: Authority | None = None, rcode: str = "NXDOMAIN") -> Reply
     return Reply(rcode, authority=authority)
 
 
-def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | None = None) -> Seen:
+def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | None = None) -> ZoneReplies:
     return replace(SEEN, udp=udp, tcp=None, direct=direct, targets=targets)
 
 
-def fresh(server: Authority | None, nameserver: Authority | None) -> Seen:
+def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
     """What is known if the server denies the canary, and answers with these SOA records for a new name."""
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
@@ -48,7 +48,7 @@ FORWARD = f"orward {ZONE} to {NAMESERVER}: status.clusterDNS.snippet has what to
 
 class Case(NamedTuple):
     name: str
-    seen: Seen
+    seen: ZoneReplies
     fault: str
     words: Sequence[str] = ()
 
@@ -111,13 +111,13 @@ def test_the_nameserver_answers_if_it_knows_one_of_the_names(replies: list[Reply
     assert (found.fault, words in found.message, bool(found.message)) == (fault, True, bool(fault))
 
 
-def failing(count: int) -> list[Verdict]:
+def failing(count: int) -> list[ServerVerdict]:
     """Verdicts on so many zones, the last zone first."""
-    return [Verdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
+    return [ServerVerdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
 
 
 NOT_YET = ("Unknown", "NotAsked", "the operator hasn't asked the cluster's DNS yet")
-WELL = [Verdict("z2", SERVER), Verdict("z1", SERVER), Verdict("z1", "192.0.2.1")]
+WELL = [ServerVerdict("z2", SERVER), ServerVerdict("z1", SERVER), ServerVerdict("z1", "192.0.2.1")]
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,14 @@ WELL = [Verdict("z2", SERVER), Verdict("z1", SERVER), Verdict("z1", "192.0.2.1")
         (None, NOT_YET),
         ([], NOT_YET),
         (WELL, ("True", "NamesResolve", "the cluster's DNS asks the nameserver for names in z1, z2")),
-        ([*failing(2), Verdict("a", SERVER)], ("False", "Fault0", "m0; m1")),
+        ([*failing(2), ServerVerdict("a", SERVER)], ("False", "Fault0", "m0; m1")),
         (failing(3), ("False", "Fault0", "m0; m1; m2")),
         (failing(5), ("False", "Fault0", "m0; m1; m2; and 2 more")),
     ],
 )
-def test_the_condition_tells_of_every_zone(verdicts: Sequence[Verdict] | None, told: tuple[str, str, str]) -> None:
+def test_the_condition_tells_of_every_zone(
+    verdicts: Sequence[ServerVerdict] | None, told: tuple[str, str, str]
+) -> None:
     made = cluster_dns_condition(live_dnsconfig(generation=4), verdicts, [SERVER])
     assert made == condition("ClusterDNSReady", *told, 4)
 
@@ -147,7 +149,9 @@ def test_a_new_leader_leaves_what_the_last_one_found_until_it_has_asked() -> Non
 
 
 def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_row() -> None:
-    well, one, other, elsewhere = (Verdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c")))
+    well, one, other, elsewhere = (
+        ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
+    )
     for shown, last, found, wanted in (
         ((), (), one, one),
         ((well,), (well,), one, one),
@@ -155,7 +159,7 @@ def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_ro
         ((one,), (one,), other, one),
         ((one,), (other,), other, other),
         ((one,), (other,), elsewhere, one),
-        ((Verdict("y", SERVER, "A", "a"),), (), other, other),
-        ((Verdict("z", "192.0.2.1", "A", "a"),), (), other, other),
+        ((ServerVerdict("y", SERVER, "A", "a"),), (), other, other),
+        ((ServerVerdict("z", "192.0.2.1", "A", "a"),), (), other, other),
     ):
-        assert steadied(shown, last, [found]) == (wanted,)
+        assert steady_verdicts(shown, last, [found]) == (wanted,)

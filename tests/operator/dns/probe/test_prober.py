@@ -7,20 +7,20 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import DEVICE
-from tsoperator.dns.probe.answers import Authority, Reply, Verdict
+from tsoperator.dns.probe.answers import Authority, Reply, ServerVerdict
 from tsoperator.dns.probe.asking import Query
-from tsoperator.dns.probe.prober import VERDICT, Found, Pace, Prober
-from tsoperator.dns.probe.question import Canary, Question
+from tsoperator.dns.probe.prober import VERDICT, DNSProber, Found, ProbePace
+from tsoperator.dns.probe.question import Canary, CanaryQuestion
 
 from tests.support.cluster import running
 from tests.support.virtual_time import in_virtual_time, now
 
 SERVER, NAMESERVER, CANARY = "10.96.0.10", "10.96.0.53", "_nameserver-1.ts.net"
-QUESTION = Question((SERVER,), NAMESERVER, (Canary("ts.net", CANARY),))
+QUESTION = CanaryQuestion((SERVER,), NAMESERVER, (Canary("ts.net", CANARY),))
 RIGHT = Reply("NOERROR", frozenset({NAMESERVER}))
 SERVFAIL = Reply("SERVFAIL")
 DENIED = Reply("NXDOMAIN", authority=Authority("ts.net", "nameserver.x", "hostmaster.ts.net", 7))
-PACE = Pace(replace(Pace().steady, jitter=lambda: 1.0), replace(Pace().backoff, jitter=lambda: 1.0))
+PACE = ProbePace(replace(ProbePace().steady, jitter=lambda: 1.0), replace(ProbePace().backoff, jitter=lambda: 1.0))
 
 
 class Servers:
@@ -33,7 +33,7 @@ class Servers:
         self.told: list[float] = []
         self.most = self._now = 0
         self._seconds = seconds
-        self.prober = Prober(self.ask, PACE, token=lambda: f"t{len(self.asked)}", clock=lambda: 1000 + now())
+        self.prober = DNSProber(self.ask, PACE, token=lambda: f"t{len(self.asked)}", clock=lambda: 1000 + now())
         self.prober.listen(VERDICT, lambda old, new: self.told.append(now()))
         self.prober.listen(DEVICE, lambda old, new: self.told.append(-1))
 
@@ -47,7 +47,7 @@ class Servers:
         return self.answer(query)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Prober]:
+    async def running(self) -> AsyncIterator[DNSProber]:
         """Run the prober, which is asked `QUESTION` first."""
         assert self.prober.follow(QUESTION) is None
         async with running(self.prober.run()):
@@ -59,7 +59,7 @@ def failing(query: Query) -> Reply:
     return RIGHT if query.server == NAMESERVER else SERVFAIL
 
 
-def faults(prober: Prober, question: Question = QUESTION) -> list[str]:
+def faults(prober: DNSProber, question: CanaryQuestion = QUESTION) -> list[str]:
     """Return the faults that the prober has found at the cluster's DNS."""
     found = prober.follow(question)
     return [each.fault for each in found.cluster] if found else []
@@ -70,7 +70,7 @@ async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to
     servers = Servers()
     async with servers.running() as prober:
         await asyncio.sleep(630)
-        assert prober.follow(QUESTION) == Found(Verdict("", NAMESERVER), (Verdict("ts.net", SERVER),))
+        assert prober.follow(QUESTION) == Found(ServerVerdict("", NAMESERVER), (ServerVerdict("ts.net", SERVER),))
     assert (servers.times, servers.told) == ([0, 2, 5, 10, 19, 36, 69, 134, 263, 444, 625], [0])
     first = [Query(NAMESERVER, CANARY, timeout=2), Query(SERVER, CANARY), Query(SERVER, CANARY, "tcp")]
     assert servers.asked == 11 * first
@@ -116,7 +116,8 @@ async def test_another_question_has_no_verdicts_yet() -> None:
         await asyncio.sleep(10)
         found = prober.follow(other)
         assert found
-        assert found.cluster == (Verdict("example.org", SERVER), Verdict("ts.net", SERVER))
+        assert found.cluster == (ServerVerdict("example.org", SERVER), ServerVerdict("ts.net", SERVER))
+        assert prober.follow(QUESTION) is None
 
 
 @in_virtual_time

@@ -7,7 +7,7 @@ from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, SERVICE, Key, Object
 from tsoperator.dns.canary import canary_name
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 from tsoperator.dns.cluster.results import DNSObjects
-from tsoperator.dns.probe.question import Asked, Canary, Question, question_of
+from tsoperator.dns.probe.question import Asked, Canary, CanaryQuestion, question_of
 
 from tests.support.objects import live_dnsconfig, obj
 
@@ -19,7 +19,7 @@ AT = obj(SERVICE, KEY, {"spec": {"clusterIP": "10.96.0.53", "clusterIPs": ["10.9
 HEADLESS = obj(SERVICE, KEY, {"spec": {"clusterIP": "None"}})
 READY = obj(DEPLOYMENT, KEY, {"status": {"readyReplicas": 2, "updatedReplicas": 1}})
 CANARIES = tuple(Canary(zone, canary_name("ts-dns-uid", zone)) for zone in ZONES)
-QUESTION = Question(SERVERS, "10.96.0.53", CANARIES, (3, 2, 1))
+QUESTION = CanaryQuestion(SERVERS, "10.96.0.53", CANARIES, (3, 2, 1))
 
 
 def test_each_server_is_asked_for_the_canary_of_each_zone() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tsoperator.api.names import ANNOTATION_LAST_TAILNET_TARGET_FQDN
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.dns.nameclaims import Claim, Standing
-from tsoperator.dns.records.live import NamedProxy, Record, record_of, shared
+from tsoperator.dns.records.live import NamedProxy, Record, record_of, shared_record
 from tsoperator.proxy.service import headless_service
 from tsoperator.runtime.ownership import Owner
 
@@ -245,7 +245,7 @@ HOLDS, DEVICE, INVALID = Standing.HOLDS, Standing.DEVICE, Standing.LEFT
 def test_one_name_leads_to_all_that_serve_the_ports_of_the_one_that_has_it(
     records: list[Record], addresses: list[str]
 ) -> None:
-    assert shared(records) == shared(records[::-1]) == Record(FQDN, tuple(addresses), ())
+    assert shared_record(records) == shared_record(records[::-1]) == Record(FQDN, tuple(addresses), ())
 
 
 @pytest.mark.parametrize(("slices", "serves"), [([UP], True), ([EMPTY], False)])

@@ -139,7 +139,7 @@ def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
     """Those of nine numbered_names of the same weight that fit."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
-    (bucket,) = shards.fitting(part, room, {*served}).buckets
+    (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
 
 

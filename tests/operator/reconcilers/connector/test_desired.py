@@ -9,7 +9,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.proxy.devices import TailnetView
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.workload import Children, Proxy
@@ -53,8 +53,8 @@ def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KE
     return desired.plan(obj, desired.wanted(obj, observed, of), observed, of, keys)
 
 
-def proxy(spec: Object) -> Proxy:
-    made = desired.wanted(live_connector(spec), NOTHING, SETTINGS)
+def proxy(spec: Object, observed: Observed = NOTHING) -> Proxy:
+    made = desired.wanted(live_connector(spec), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -154,7 +154,7 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
 
 
 def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> None:
-    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
     assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
@@ -250,6 +250,12 @@ def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> 
     assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
     changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
     assert plan_with_class(changing) == Plan(whole=False)
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_the_proxies_accept_routes_if_their_class_says_so(accepts: bool) -> None:
+    class_ = live_proxy_class("prod", {"tailscale": {"acceptRoutes": accepts}}, ready=True)
+    assert proxy({**EXIT, "proxyClass": "prod"}, Observed(Children(), class_)).config.accept_routes is accepts
 
 
 def test_a_connector_has_no_default_class() -> None:

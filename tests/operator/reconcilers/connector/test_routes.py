@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
+from tsoperator.reconcilers.connector.routes import advertised_routes, default_route_error, route_error
 
 SITE = "fd7a:115c:a1e0:b1a"
 
@@ -43,7 +43,7 @@ def test_a_route_is_a_network_or_told_what_it_lacks(route: str, words: str) -> N
 @given(st.text(max_size=50))
 def test_every_text_is_a_route_or_is_told_why_not(route: str) -> None:
     if route_error(route) is None:
-        assert advertised([route], exit_node=False)
+        assert advertised_routes([route], exit_node=False)
 
 
 def test_a_default_route_of_one_family_is_refused() -> None:
@@ -55,6 +55,6 @@ def test_a_default_route_of_one_family_is_refused() -> None:
 def test_routes_are_advertised_once_each_the_larger_networks_first() -> None:
     given = ["192.168.0.0/24", "10.40.0.0/14", "2001:DB8:0::/32", "10.8.0.0/14", "192.168.0.0/24"]
     ranked = ("10.8.0.0/14", "10.40.0.0/14", "192.168.0.0/24", "2001:db8::/32")
-    assert advertised(given, exit_node=False) == ranked
-    assert advertised([*given, "::/0"], exit_node=True) == ("0.0.0.0/0", "::/0", *ranked)
-    assert advertised([], exit_node=False) == ()
+    assert advertised_routes(given, exit_node=False) == ranked
+    assert advertised_routes([*given, "::/0"], exit_node=True) == ("0.0.0.0/0", "::/0", *ranked)
+    assert advertised_routes([], exit_node=False) == ()

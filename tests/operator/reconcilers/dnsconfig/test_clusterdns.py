@@ -9,16 +9,16 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, Key
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Refusal
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle
 from tsoperator.reconcilers.dnsconfig.clusterdns import (
-    Nameserver,
-    Outcome,
+    ClusterDNSPlan,
+    NameserverHealth,
     condition_of,
-    heeding,
-    outcome,
-    refused,
+    plan,
+    refusal_obstacle,
     removal,
     unseen_removal,
+    without_reverted_writes,
     written_by,
 )
 from tsoperator.runtime.plan import Creation, Deletion, Patch
@@ -49,9 +49,9 @@ def wanted(
     zone: str = ZONE,
     problem: str = "",
     **fields: str,
-) -> Outcome:
+) -> ClusterDNSPlan:
     asked = ClusterDNS.model_validate({"mode": mode, **fields})
-    return outcome(asked, dns or coredns(), [zone], Nameserver(ADDRESS, problem), MAY if may else MAY_NOT)
+    return plan(asked, dns or coredns(), [zone], NameserverHealth(ADDRESS, problem), MAY if may else MAY_NOT)
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
@@ -59,14 +59,14 @@ def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
-def reason_of(found: Outcome) -> str | None:
-    return found.result.reason if isinstance(found.result, Refusal) else None
+def reason_of(found: ClusterDNSPlan) -> str | None:
+    return found.result.reason if isinstance(found.result, Obstacle) else None
 
 
 class Told(NamedTuple):
     """A case, and what is said of it: the reason of a refusal, or what to restart."""
 
-    outcome: Outcome
+    plan: ClusterDNSPlan
     steps: int
     reason: str | None
     restart: str = ""
@@ -97,8 +97,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_stub_domain_is_written_or_it_is_said_why_not(case: Told) -> None:
-    result = case.outcome.result
-    assert (len(case.outcome.steps), reason_of(case.outcome)) == (case.steps, case.reason)
+    result = case.plan.result
+    assert (len(case.plan.steps), reason_of(case.plan)) == (case.steps, case.reason)
     restart = result.restart if isinstance(result, Nothing) else ""
     assert (case.restart in restart, bool(restart)) == (True, bool(case.restart))
 
@@ -134,14 +134,14 @@ REVERTED = {
 
 @pytest.mark.parametrize("case", REVERTED.values(), ids=REVERTED)
 def test_a_stub_domain_that_another_writer_removes_says_so_and_waits(case: Reverted) -> None:
-    found = heeding(wanted(), {Key("kube-system", "coredns"): case.reverts})
+    found = without_reverted_writes(wanted(), {Key("kube-system", "coredns"): case.reverts})
     assert (len(found.steps), reason_of(found), found.again) == (case.steps, case.reason, case.again)
     assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
 
 
 def test_a_removal_that_another_writer_undoes_is_told_with_another_cure() -> None:
     key = Key("kube-system", "coredns")
-    found = heeding(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
+    found = without_reverted_writes(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
     assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
 
 
@@ -180,10 +180,10 @@ def test_mode_manual_takes_out_what_was_written_and_nothing_else() -> None:
 def test_the_stub_domain_of_another_operator_is_left_alone() -> None:
     lab = replace(MAY, namespace="lab")
     managed = ClusterDNS.model_validate({"mode": "Managed"})
-    found = outcome(managed, MANAGED, [ZONE], Nameserver("10.96.4.4"), lab)
+    found = plan(managed, MANAGED, [ZONE], NameserverHealth("10.96.4.4"), lab)
     assert (found.steps, reason_of(found)) == ((), "ZoneTaken")
     assert removal(MANAGED, lab).steps == []
-    (step,) = outcome(managed, MANAGED, ["lab.example.org"], Nameserver("10.96.4.4"), lab).steps
+    (step,) = plan(managed, MANAGED, ["lab.example.org"], NameserverHealth("10.96.4.4"), lab).steps
     assert isinstance(step, Patch)
     assert step.body["data"]["Corefile"].startswith(MANAGED.configmaps[0]["data"]["Corefile"])
 
@@ -203,14 +203,15 @@ def test_the_status_says_what_the_clusters_dns_is_and_what_to_write(mode: str) -
 
 def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
     found = [
-        outcome(ClusterDNS(), coredns(), [ZONE], Nameserver(ADDRESS), settings(zones=zones)) for zones in ((), (ZONE,))
+        plan(ClusterDNS(), coredns(), [ZONE], NameserverHealth(ADDRESS), settings(zones=zones))
+        for zones in ((), (ZONE,))
     ]
     assert [each.status["zonesFrom"] for each in found] == ["Tailnets", "Setting"]
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
 def test_what_may_not_be_seen_is_looked_at_again(mode: str, reason: str | None) -> None:
-    found = outcome(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], Nameserver(ADDRESS), MAY)
+    found = plan(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], NameserverHealth(ADDRESS), MAY)
     assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None
 
@@ -227,12 +228,17 @@ def test_what_was_written_and_may_not_be_seen_any_more_holds_the_dnsconfig(statu
     [
         (Nothing(), "True", "StubDomainWritten", "is in the configuration of the cluster's DNS"),
         (Nothing("restart it"), "True", "RestartNeeded", "DNS. restart it"),
-        (Refusal("ZoneTaken", "it is taken"), "False", "ZoneTaken", "it is taken"),
-        (refused("no", is_denied=True), "False", "NotPermitted", "no. If the operator lacks a right, set operatorCon"),
-        (refused("no", is_denied=False), "False", "NotWritten", "no"),
+        (Obstacle("ZoneTaken", "it is taken"), "False", "ZoneTaken", "it is taken"),
+        (
+            refusal_obstacle("no", is_denied=True),
+            "False",
+            "NotPermitted",
+            "If the operator lacks a right, set operatorCon",
+        ),
+        (refusal_obstacle("no", is_denied=False), "False", "NotWritten", "no"),
     ],
 )
-def test_the_condition_tells_the_result(result: Nothing | Refusal, status: str, reason: str, words: str) -> None:
+def test_the_condition_tells_the_result(result: Nothing | Obstacle, status: str, reason: str, words: str) -> None:
     told = condition_of(result, 3)
     assert words in told["message"]
     assert told == condition("ClusterDNSConfigured", status, reason, told["message"], 3)

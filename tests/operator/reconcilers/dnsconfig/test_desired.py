@@ -10,10 +10,11 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.dns.cluster.results import DNSObjects
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.nameserver import nameserver_labels
-from tsoperator.dns.probe.answers import Verdict
-from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.dns.probe.answers import ServerVerdict
+from tsoperator.reconcilers.dnsconfig import clusterdns, desired
+from tsoperator.reconcilers.dnsconfig.clusterdns import OVERWRITTEN
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.runtime.ownership import owner_reference
 from tsoperator.runtime.plan import Note, Plan, Refusal
@@ -195,7 +196,10 @@ def test_the_cluster_ip_counts_at_creation_only(nameserver: Object, live: Object
 
 
 UP_AND_READY = obj(DEPLOYMENT, KEY, {"spec": {"template": {"metadata": {}}}, "status": {"readyReplicas": 1}})
-ANSWERS, SILENT = Verdict("", "192.0.2.53"), Verdict("", "192.0.2.53", "NoAnswer", "the nameserver is silent")
+ANSWERS, SILENT = (
+    ServerVerdict("", "192.0.2.53"),
+    ServerVerdict("", "192.0.2.53", "NoAnswer", "the nameserver is silent"),
+)
 WORKING: dict[str, Any] = {"service": UP, "deployment": UP_AND_READY, "nameserver": ANSWERS}
 
 
@@ -203,7 +207,7 @@ class Nameserver(NamedTuple):
     """What is seen of a nameserver, and what is said of it: whether it works, and the problem."""
 
     ready: Object | None
-    answer: Verdict | None
+    answer: ServerVerdict | None
     was: str = ""
     works: bool = False
     problem: str = "NameserverCreated"
@@ -418,12 +422,12 @@ ASKED_FOR = {
 
 @pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
 def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case: Asked) -> None:
-    verdicts = [Verdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
+    verdicts = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    asked = desired.answered(case.found, observed, of)
+    asked = desired.answer_conditions(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
         assert status_of(each)["conditions"][1:] == told
@@ -470,6 +474,14 @@ def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
     assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
     alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
     assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
+
+
+@pytest.mark.parametrize("result", [None, Obstacle(OVERWRITTEN, "eks undoes it")], ids=["rarely", "often"])
+def test_a_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
+    going = deleting(held(live_dnsconfig()))
+    waiting = clusterdns.ClusterDNSPlan(result=result, overwritten="eks undoes it", again=7, is_held=True)
+    made = desired.plan(going, DNSConfig.parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
+    assert (made.release, made.requeue_after) == ("", 7)
 
 
 def test_what_the_clusters_dns_reads_is_looked_at_again_while_it_may_not_be_seen() -> None:

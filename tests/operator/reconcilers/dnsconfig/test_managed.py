@@ -7,7 +7,7 @@ from clustersim import objects
 from clustersim.faults import Ban, Failure
 from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, SERVICE, Object, key_of
 
 from tests.operator.dns.cluster.objects import workload
 from tests.support.manifests import backend, dnsconfig
@@ -72,6 +72,37 @@ async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: 
     await world.becomes(lambda: corefile(world), COREFILE)
     await world.becomes(lambda: world.condition(managed(), CONFIGURED), None)
     assert f"forward . {await address(world)}\n" in await snippet(world)
+
+
+@pytest.mark.parametrize(
+    ("platform", "name", "before"),
+    [
+        ("KubeDNS", "kube-dns", {}),
+        ("CoreDNSCustom", "coredns-custom", {"their.server": THEIRS}),
+        ("CoreDNSCustom", "coredns-custom", None),
+    ],
+)
+async def test_another_configmap_has_the_stub_domain_as_long_as_there_is_a_dnsconfig(
+    world: World, platform: str, name: str, before: Object | None
+) -> None:
+    place = {**COREDNS, "metadata": {**COREDNS["metadata"], "name": name}}
+
+    async def data() -> Object | None:
+        found = await world.find(CONFIGMAP, name, "kube-system")
+        return found.get("data") or {} if found else None
+
+    await write(world, COREFILE + "import /etc/coredns/custom/*.server\n")
+    if before is not None:
+        await world.apply({**place, "data": before})
+    asked = managed()
+    asked["spec"]["clusterDNS"]["platform"] = platform
+    await world.apply(asked)
+    await told(world, "StubDomainWritten")
+    assert await address(world) in str(await data())
+    await delete(world)
+    assert await data() == before
+    if before is not None:
+        await world.delete(place)
 
 
 @pytest.mark.simulated

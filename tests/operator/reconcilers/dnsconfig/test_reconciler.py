@@ -28,8 +28,8 @@ from tsoperator.api.objects import (
 from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 from tsoperator.dns.probe.answers import Reply
-from tsoperator.dns.probe.asking import Ask, Query, ask
-from tsoperator.dns.probe.prober import VERDICT, Pace, Prober
+from tsoperator.dns.probe.asking import AskServer, Query, ask
+from tsoperator.dns.probe.prober import VERDICT, DNSProber, ProbePace
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache
@@ -53,7 +53,7 @@ CHILDREN = {
     CONFIGMAP: "dnsrecords",
 }
 ADDRESS = "10.96.4.3"
-PACE = Pace(
+PACE = ProbePace(
     steady=Backoff(first=0.05, cap=0.5), backoff=Backoff(first=0.05, cap=0.1), rest=0.05, timeout=0.3, direct=0.3
 )
 
@@ -103,9 +103,9 @@ async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(w
 
 
 @asynccontextmanager
-async def reconciling(world: World, ask: Ask = ask, address: str = "") -> AsyncIterator[None]:
+async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
     """Run the reconciler of DNSConfigs, and that of records if the cluster's DNS, at *address*, is to be asked."""
-    cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), Prober(ask, PACE)
+    cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
         settings(manage_cluster_dns=True, cluster_dns=(address,) if address else ()),
@@ -136,7 +136,9 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 
 async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
     cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
-    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), cluster.api, Prober(ask), settings())
+    reconciler = DNSConfigReconciler(
+        cache, applier(cluster.api, cache, tailnets), cluster.api, DNSProber(ask), settings()
+    )
     assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 

@@ -14,7 +14,7 @@ from tsoperator.api.names import NAMESERVER
 from tsoperator.api.objects import SERVICE, Key, Object, uid
 from tsoperator.dns.canary import canary_name, service_addresses
 from tsoperator.kube.client import USER_AGENT
-from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.devices import ListPace
 
 from tests.operator.reconcilers.service.played import running_services
 from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, tailnet
@@ -156,7 +156,7 @@ def asked(world: World) -> int:
 
 FOREIGN = egress(target="no-device-yet.tail.example.org")
 BOTH_ZONES = ["ts.net", "tail.example.org"]
-SOON = Pace(first=0.01, longest=0.01, interval=0.01)
+SOON = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 
 @pytest.fixture

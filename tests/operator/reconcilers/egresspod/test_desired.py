@@ -8,7 +8,7 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import slim
 from tsoperator.reconcilers.egresspod import desired
-from tsoperator.reconcilers.egresspod.desired import Answer, Check, Observed
+from tsoperator.reconcilers.egresspod.desired import Check, HealthAnswer, Observed
 from tsoperator.runtime.plan import Note, Plan, Refusal
 
 from tests.operator.reconcilers.egresspod.objects import HEALTH, POD_IP, USER, endpoints, gate, group, pod, service
@@ -125,27 +125,27 @@ def test_a_bad_address_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("check", "status", "header", "means"),
     [
-        (CHECK, 200, POD_IP, Answer.OWN),
-        (CHECK, 503, POD_IP, Answer.UNHEALTHY),
-        (CHECK, 200, "192.0.2.8", Answer.OTHER),
-        (CHECK, 503, "192.0.2.8", Answer.OTHER),
-        (CHECK, 200, "", Answer.OTHER),
-        (CHECK, 200, None, Answer.NO_HEADER),
-        (CHECK, 404, None, Answer.NO_HEADER),
-        (CHECK, 503, None, Answer.UNHEALTHY),
-        (CHECK, 302, None, Answer.UNHEALTHY),
-        (CHECK6, 200, "2001:DB8:0::7", Answer.OWN),
-        (CHECK6, 200, "2001:db8::8", Answer.OTHER),
+        (CHECK, 200, POD_IP, HealthAnswer.OWN),
+        (CHECK, 503, POD_IP, HealthAnswer.UNHEALTHY),
+        (CHECK, 200, "192.0.2.8", HealthAnswer.OTHER),
+        (CHECK, 503, "192.0.2.8", HealthAnswer.OTHER),
+        (CHECK, 200, "", HealthAnswer.OTHER),
+        (CHECK, 200, None, HealthAnswer.NO_HEADER),
+        (CHECK, 404, None, HealthAnswer.NO_HEADER),
+        (CHECK, 503, None, HealthAnswer.UNHEALTHY),
+        (CHECK, 302, None, HealthAnswer.UNHEALTHY),
+        (CHECK6, 200, "2001:DB8:0::7", HealthAnswer.OWN),
+        (CHECK6, 200, "2001:db8::8", HealthAnswer.OTHER),
     ],
 )
-def test_an_answer_tells_which_pod_gave_it(check: Check, status: int, header: str | None, means: Answer) -> None:
+def test_an_answer_tells_which_pod_gave_it(check: Check, status: int, header: str | None, means: HealthAnswer) -> None:
     assert check.answer(status, header) is means
 
 
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
 def test_the_gate_opens_beside_the_other_conditions(before: Object, services: int, words: str) -> None:
-    plan = desired.opened(pod(POD_IP, status=before), services)
+    plan = desired.opening_plan(pod(POD_IP, status=before), services)
     status = status_of(plan)
     conditions = {each["type"]: each for each in status["conditions"]}
     assert plan == Plan(status=status)

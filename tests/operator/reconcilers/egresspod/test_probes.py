@@ -11,43 +11,43 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.egresspod.desired import Answer, Check, Question
-from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
+from tsoperator.reconcilers.egresspod.desired import Check, GateQuestion, HealthAnswer
+from tsoperator.reconcilers.egresspod.probes import GatePace, GateProber, ask_by_http, health_session
 
 from tests.support.cluster import Handler, running, serving
 from tests.support.virtual_time import in_virtual_time, now
 
 POD = Key("tailscale", "foo-0")
-PACE = Pace(backoff=replace(Pace().backoff, jitter=lambda: 1.0))
-OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = Answer
+PACE = GatePace(backoff=replace(GatePace().backoff, jitter=lambda: 1.0))
+OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = HealthAnswer
 
 
 def check(name: str) -> Check:
     return Check(Key("default", name), f"http://{name}.example.org/healthz", "Pod-IPv4", "192.0.2.7")
 
 
-def question(*names: str, pod: str = "uid-1", requests: int = 6) -> Question:
-    return Question(pod, frozenset(map(check, names)), requests=requests)
+def question(*names: str, pod: str = "uid-1", requests: int = 6) -> GateQuestion:
+    return GateQuestion(pod, frozenset(map(check, names)), requests=requests)
 
 
 class Services:
     """Services that answer as they are told to, each answer after *seconds*; the last one again and again."""
 
-    def __init__(self, seconds: float = 0.0, /, **answers: Sequence[Answer]) -> None:
+    def __init__(self, seconds: float = 0.0, /, **answers: Sequence[HealthAnswer]) -> None:
         self.asked: list[tuple[float, str]] = []
         self.most = 0
         self._now = 0
         self._seconds = seconds
         self._answers = {name: list(given) for name, given in answers.items()}
-        self.counted: Counter[Answer] = Counter()
-        self.prober = Prober(self.ask, lambda answer: self.counted.update([answer]), PACE)
+        self.counted: Counter[HealthAnswer] = Counter()
+        self.prober = GateProber(self.ask, lambda answer: self.counted.update([answer]), PACE)
 
     @property
     def times(self) -> list[float]:
         """When any of them was asked."""
         return [round(time, 3) for time, _ in self.asked]
 
-    async def ask(self, wanted: Check) -> Answer:
+    async def ask(self, wanted: Check) -> HealthAnswer:
         name = wanted.service.name
         self.asked.append((now(), name))
         self._now += 1
@@ -59,14 +59,14 @@ class Services:
         answers = self._answers.get(name, [OWN])
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    async def pass_all(self, wanted: Question) -> None:
+    async def pass_all(self, wanted: GateQuestion) -> None:
         """Ask until all have passed, as a reconcile does whose key comes back."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 
 
 @asynccontextmanager
-async def asking(services: Services) -> AsyncIterator[Prober]:
+async def asking(services: Services) -> AsyncIterator[GateProber]:
     async with running(services.prober.run()):
         yield services.prober
 
@@ -84,7 +84,9 @@ async def asking(services: Services) -> AsyncIterator[Prober]:
     ],
 )
 @in_virtual_time
-async def test_a_service_is_asked_until_it_leads_to_the_pod(answers: Sequence[Answer], times: Sequence[float]) -> None:
+async def test_a_service_is_asked_until_it_leads_to_the_pod(
+    answers: Sequence[HealthAnswer], times: Sequence[float]
+) -> None:
     services = Services(db=answers)
     async with asking(services):
         await services.pass_all(question("db"))
@@ -143,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_is_asked_until_it_has_passed(questions: Sequence[Question], asked: Sequence[str]) -> None:
+async def test_a_service_is_asked_until_it_has_passed(questions: Sequence[GateQuestion], asked: Sequence[str]) -> None:
     services = Services(web=[UNREACHABLE, OWN])
     async with asking(services):
         for each in questions:
@@ -160,7 +162,7 @@ async def test_pods_are_asked_about_side_by_side() -> None:
         assert now() == 1
 
 
-ENDS: dict[str, tuple[Question | None, Sequence[str]]] = {
+ENDS: dict[str, tuple[GateQuestion | None, Sequence[str]]] = {
     "the Pod is gone": (None, []),
     "the Service is gone": (question(), []),
     "another Pod has the name": (question("new", pod="uid-2"), ["new"]),
@@ -170,7 +172,7 @@ ENDS: dict[str, tuple[Question | None, Sequence[str]]] = {
 
 @pytest.mark.parametrize(("then", "asked"), ENDS.values(), ids=ENDS)
 @in_virtual_time
-async def test_the_requests_end_with_their_reason(then: Question | None, asked: Sequence[str]) -> None:
+async def test_the_requests_end_with_their_reason(then: GateQuestion | None, asked: Sequence[str]) -> None:
     services = Services(1.0, db=[UNREACHABLE], new=[OWN])
     async with asking(services) as prober:
         prober.follow(POD, question("db"))
@@ -202,7 +204,7 @@ async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
     assert services.times == [0, 0.05]
 
 
-def many(left: int) -> Question:
+def many(left: int) -> GateQuestion:
     return replace(question(), unserved=frozenset(Key("default", f"s{number:02}") for number in range(left)))
 
 
@@ -218,7 +220,9 @@ TWO = replace(question("db", "web"), unserved=frozenset([Key("a", "b")]))
         (many(11), "11 of its .*default/s09, …"),
     ],
 )
-def test_only_a_pod_that_waits_a_minute_is_told(asked: Question, words: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_pod_that_waits_a_minute_is_told(
+    asked: GateQuestion, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     @in_virtual_time
     async def follow() -> None:
         async with asking(Services(db=[UNREACHABLE])) as prober:
@@ -255,14 +259,14 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_request_has_an_answer(status: int, headers: dict[str, str], means: Answer) -> None:
+async def test_a_request_has_an_answer(status: int, headers: dict[str, str], means: HealthAnswer) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
 
 
 @pytest.mark.parametrize(("in_cluster", "means"), [(True, OWN), (False, NO_HEADER)])
 async def test_only_an_operator_outside_of_the_cluster_asks_through_the_proxy_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch, in_cluster: bool, means: Answer
+    monkeypatch: pytest.MonkeyPatch, in_cluster: bool, means: HealthAnswer
 ) -> None:
     pod, web_proxy = answering(200, {"Pod-IPv4": "192.0.2.7"}), answering(404, {})
     for name in ("no_proxy", "NO_PROXY"):

@@ -19,7 +19,7 @@ from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.egresspod.desired import Check
-from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
+from tsoperator.reconcilers.egresspod.probes import GatePace, GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
@@ -76,7 +76,7 @@ class Scene:
         return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}
 
 
-def by_hand(client: KubeClient, cache: Cache, prober: Prober) -> EgressPodReconciler:
+def by_hand(client: KubeClient, cache: Cache, prober: GateProber) -> EgressPodReconciler:
     chosen = settings(cluster_domain="k8s.example.org")
     return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, chosen)
 
@@ -87,7 +87,7 @@ async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session(in_cluster=False) as session:
-        prober = Prober(partial(ask_by_http, session))
+        prober = GateProber(partial(ask_by_http, session))
         reconciler = by_hand(client, cache, prober)
         manager = Manager(cache, [reconciler], ControllerMetrics(registry))
         async with running(manager.run(client, None, beside=[prober.run])):
@@ -175,7 +175,7 @@ async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: 
         await cache.synced()
     await then(scene)  # which the cache doesn't see any more
     async with health_session(in_cluster=False) as session:
-        reconciler = by_hand(scene.client, cache, Prober(partial(ask_by_http, session)))
+        reconciler = by_hand(scene.client, cache, GateProber(partial(ask_by_http, session)))
         assert await reconciler.reconcile(key_of(WAITING)) == DONE
     assert not scene.is_open
 
@@ -194,7 +194,7 @@ async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> 
             ended.set()
         raise AssertionError
 
-    prober = Prober(ask, pace=Pace(timeout=3600))
+    prober = GateProber(ask, pace=GatePace(timeout=3600))
     reconciler = by_hand(scene.client, cache, prober)
     async with running(cache.follow(scene.client), prober.run()):
         await cache.synced()

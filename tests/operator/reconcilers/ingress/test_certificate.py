@@ -6,7 +6,7 @@ import pytest
 from tsoperator.api.objects import Key
 from tsoperator.proxy.secret import Certificate
 from tsoperator.proxy.x509 import Validity
-from tsoperator.reconcilers.ingress.certificate import Missed, News, Seen, news
+from tsoperator.reconcilers.ingress.certificate import Missed, News, ObservedCertificate, news
 
 from tests.support.virtual_time import Clock
 
@@ -24,7 +24,7 @@ def lives(days: float, *, of: float = 90) -> Certificate:
 
 
 def told(certificate: Certificate, missed_for: float | None = None) -> News:
-    return news(Seen(WEB, certificate, NOW, missed_for))
+    return news(ObservedCertificate(WEB, certificate, NOW, missed_for))
 
 
 PENDING, FAILING = ("Normal", "CertificatePending"), ("Warning", "CertificateMissing")
@@ -72,7 +72,7 @@ def test_the_words_say_what_to_do() -> None:
 
 
 def test_a_lasting_warning_keeps_its_words() -> None:
-    later = Seen(WEB, lives(3), NOW + timedelta(days=1), None)
+    later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
 
 

@@ -13,13 +13,13 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import INGRESSCLASS, STATEFULSET, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.proxy.devices import TailnetView
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
 from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.ingress import desired
-from tsoperator.reconcilers.ingress.certificate import Seen
+from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.desired import Observed
 from tsoperator.runtime.plan import Plan, Refusal, SetTags
 from tsoperator.settings import Settings
@@ -231,7 +231,7 @@ def test_a_new_ingress_whose_key_is_awaited_says_nothing_yet() -> None:
 
 
 def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events() -> None:
-    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
     plan = planned(live_ingress(spec=spec), Observed(Children(), WEB, tailnet=TailnetView(news=news)))
     assert (reasons_of(plan), plan.requeue_after) == (["InvalidIngressBackend", "TagsRefused"], 60)
@@ -256,7 +256,7 @@ def test_a_host_of_another_domain_than_the_tailnets_is_told() -> None:
 
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
 def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
-    seen = Seen(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
+    seen = ObservedCertificate(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
     plan = planned(live_ingress(), replace(logged_in(DEVICE), certificate=seen))
     assert (reasons_of(plan), plan.requeue_after) == (told, again)
 

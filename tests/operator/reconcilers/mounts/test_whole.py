@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from clustersim.faults import Ban, Failure
+from clustersim.objects import POD
 from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED
 from tsoperator.api.objects import Object, annotations, key_of
 
@@ -52,6 +53,18 @@ async def test_a_proxy_takes_an_edited_hostname_at_once(world: World, kind: tupl
     await world.change(obj, edit)
     assert await seconds(world, lambda: is_named(world, "after")) < SOON
     assert not await world.writes_when_left_alone()
+
+
+async def test_a_proxy_that_the_operator_sees_late_reads_at_once_what_changed_before(world: World) -> None:
+    await world.settled()
+    world.sim.faults.silence_watches(POD)
+    await world.apply(egress(hostname="before"))
+    await world.eventually(lambda: is_named(world, "before"))
+    await world.change(egress(), annotated(hostname="after"))
+    await world.settled()
+    world.sim.faults.drop_watches()
+    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+    assert world.sim.writes[TOUCH] == 1
 
 
 async def test_a_service_that_is_added_to_a_group_is_served_at_once(world: World) -> None:

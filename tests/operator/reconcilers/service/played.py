@@ -35,7 +35,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.devices import ListPace
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
@@ -66,7 +66,7 @@ async def make_namespaces(world: World, *names: str) -> None:
 
 
 @asynccontextmanager
-async def running_services(world: World, pace: Pace | None = None, **changes: Any) -> AsyncIterator[None]:
+async def running_services(world: World, pace: ListPace | None = None, **changes: Any) -> AsyncIterator[None]:
     """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block.
 
     Devices are listed at this *pace*.
@@ -80,10 +80,10 @@ async def running_services(world: World, pace: Pace | None = None, **changes: An
     ):
         acting = applier(client, cache, tailnets)
         suffixes = KnownSuffixes(cache, tailnets)
-        proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.wanted)
+        proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.current)
         reconcilers: list[Reconciler] = [
             KindReconciler(services(proxies, client), cache, acting),
-            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.wanted),
+            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.current),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))

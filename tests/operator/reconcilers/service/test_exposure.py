@@ -137,5 +137,6 @@ def test_a_status_is_ours_if_it_shows_our_device() -> None:
     others = [{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}]
     found = [exposure.shows(showing({"ingress": each}), DEVICE) for each in (SHOWN[:1], SHOWN[1:], others, [])]
     assert found == [True, True, False, False]
+    assert exposure.shows(showing({"ingress": [{"hostname": NAME}]}), RENAMED)
     assert not exposure.shows(showing({"ingress": SHOWN}), None)
     assert not exposure.shows(showing({"ingress": [{"hostname": ""}]}), NAMELESS)

@@ -10,7 +10,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
 from tsoperator.proxy.devices import Destination, TailnetView
-from tsoperator.proxy.findings import Effect, Finding
+from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.service import plan as plans
@@ -316,7 +316,7 @@ def test_a_service_with_funnel_says_what_the_policy_needs_or_that_it_has_no_effe
 def test_findings_about_devices_are_told_in_the_condition_and_by_events(
     asked: Object | None, spec: Object | None
 ) -> None:
-    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     plan = planned(egress_service(asked, spec=spec), replace(UP, tailnet=TailnetView(news=news)), KEY)
     assert (condition_of(plan)["reason"], condition_of(plan)["message"]) == ("ProxyFailed", "not permitted")
     assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)

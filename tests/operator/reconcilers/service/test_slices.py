@@ -191,6 +191,7 @@ def test_a_place_serves_if_each_of_its_addresses_and_ports_leads_to_a_proxy() ->
         (DUAL, [slice_of(DUAL, 4, endpoint(IP4))]),
         (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6)]),
         (SINGLE, [UP, slice_of(SINGLE, 4)]),
+        (SINGLE, [slice_of(SINGLE, 4), UP]),
         (deleting(SINGLE), [UP]),
         ({**SINGLE, "spec": {}}, [UP]),
     ):

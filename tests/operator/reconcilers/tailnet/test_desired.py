@@ -3,97 +3,21 @@
 from collections.abc import Mapping
 
 import pytest
-from pydantic import SecretStr
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, TAILNET, Key, Object
-from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.api.objects import TAILNET, Key, Object
 from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import GOOD, SOON, Failure, Given, Observed, Probe, Verdict
+from tsoperator.reconcilers.tailnet.desired import GOOD, Failure, Observed, Probe
 from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.tailnet.credentials import SOON, TailnetVerdict
 
 from tests.support.objects import condition_of, deleting, held, obj
-from tests.support.othertailnet import encoded
 
-KEY = Key("tailscale", "lab-oauth")
-SECRET_STR = SecretStr("s3cret")
 NAMED = {"secretName": "lab-oauth"}
 
 
 def tailnet(**spec: object) -> Object:
     return obj(TAILNET, Key("", "lab"), {"spec": {"credentials": NAMED, **spec}}, generation=7)
-
-
-def secret(**data: str) -> Object:
-    return obj(SECRET, KEY, {"data": encoded(data)})
-
-
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [
-        (None, "https://controlplane.tailscale.com"),
-        ("", "https://controlplane.tailscale.com"),
-        ("https://headscale.example.org/", "https://headscale.example.org"),
-    ],
-)
-def test_a_tailnet_is_at_its_login_url_or_at_tailscales(given: str | None, used: str) -> None:
-    parsed = Tailnet.parse(tailnet(loginUrl=given))
-    assert isinstance(parsed, Tailnet)
-    assert (desired.login_url(parsed), desired.violation(parsed)) == (used, None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"loginUrl": "https://[", "credentials": NAMED}, 'spec.loginUrl "https://[" is not the URL of a control'),
-        ({}, "credentials"),
-        ({"credentials": None}, "credentials"),
-        ({"credentials": {"secretName": 7}}, "credentials"),
-    ],
-)
-def test_a_tailnet_with_a_bad_url_or_without_credentials_is_invalid(spec: Object, words: str) -> None:
-    made = {**tailnet(), "spec": spec}
-    found = desired.violation(Tailnet.parse(made))
-    assert found is not None
-    assert (found.reason, found.seconds, words in found.message) == ("TailnetInvalid", None, True)
-    assert desired.secret_name(made) == ("lab-oauth" if "loginUrl" in spec else "")
-
-
-NO_ID, NO_SECRET = "is missing the client_id field", "must contain either a client_secret or an audience field"
-BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
-    "missing": (None, 'referenced secret "lab-oauth" does not exist in namespace "tailscale"'),
-    "no data": (obj(SECRET, KEY), 'Secret "lab-oauth" is empty'),
-    "null data": (obj(SECRET, KEY, {"data": None}), 'Secret "lab-oauth" is empty'),
-    "no ID": (secret(client_secret="s"), f'Secret "lab-oauth" {NO_ID}'),
-    "blank ID": (secret(client_id=" \n", client_secret="s"), NO_ID),
-    "ID that is no text": (obj(SECRET, KEY, {"data": {"client_id": "/w=="}}), NO_ID),
-    "ID that is no base64": (obj(SECRET, KEY, {"data": {"client_id": "%"}}), NO_ID),
-    "no secret": (secret(client_id="k"), NO_SECRET),
-    "empty secret": (secret(client_id="k", client_secret="", audience=""), NO_SECRET),
-}
-
-
-@pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_a_bad_secret_is_told_with_what_it_lacks_and_read_again(found: Object | None, words: str) -> None:
-    told = desired.credentials(KEY, found)
-    assert isinstance(told, Verdict)
-    assert (told.reason, told.seconds, told.is_good) == ("InvalidSecret", SOON if found else None, False)
-    assert words in told.message
-
-
-FEDERATED = Given("k", audience="lab.example.org")
-GOOD_SECRETS: dict[str, tuple[dict[str, str], Given]] = {
-    "OAuth client": ({"client_id": "k", "client_secret": "s3cret"}, Given("k", SECRET_STR)),
-    "white space": ({"client_id": " k\n", "client_secret": "s3cret\r\n"}, Given("k", SECRET_STR)),
-    "workload identity": ({"client_id": "k", "audience": "lab.example.org"}, FEDERATED),
-    "both": ({"client_id": "k", "client_secret": "s3cret", "audience": "lab.example.org"}, FEDERATED),
-}
-
-
-@pytest.mark.parametrize(("data", "given"), GOOD_SECRETS.values(), ids=GOOD_SECRETS)
-def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], given: Given) -> None:
-    assert desired.credentials(KEY, secret(**data)) == given
-    assert "s3cret" not in repr(given)
 
 
 LOOK = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
@@ -105,14 +29,14 @@ OURS = {f"n{number}": f"gate-{number}.tail5678.ts.net" for number in range(22)}
 
 
 UNSUPPORTED = Failure("no", "Unsupported")
-PROBES: dict[str, tuple[Probe, Mapping[str, str], Verdict]] = {
+PROBES: dict[str, tuple[Probe, Mapping[str, str], TailnetVerdict]] = {
     "all works": (Probe((), {"n1": HERE}), {}, GOOD),
-    "one is refused": (Probe([DENIED]), {}, Verdict("InvalidOAuth", "403", SOON)),
-    "all are refused": (Probe([DENIED, Failure("404")]), {}, Verdict("InvalidOAuth", "403\n404", SOON)),
-    "away": (Probe([AWAY, AWAY]), {}, Verdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
-    "refused, then away": (Probe([DENIED, AWAY]), {}, Verdict("InvalidOAuth", "403\n503", SOON)),
-    "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, Verdict("Unsupported", "403\nno", SOON)),
-    "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, Verdict("InvalidOAuth", "403", SOON)),
+    "one is refused": (Probe([DENIED]), {}, TailnetVerdict("InvalidOAuth", "403", SOON)),
+    "all are refused": (Probe([DENIED, Failure("404")]), {}, TailnetVerdict("InvalidOAuth", "403\n404", SOON)),
+    "away": (Probe([AWAY, AWAY]), {}, TailnetVerdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
+    "refused, then away": (Probe([DENIED, AWAY]), {}, TailnetVerdict("InvalidOAuth", "403\n503", SOON)),
+    "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, TailnetVerdict("Unsupported", "403\nno", SOON)),
+    "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, TailnetVerdict("InvalidOAuth", "403", SOON)),
     "our device, renamed": (Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), OURS, GOOD),
     "our devices are deleted": (Probe((), {"n99": "X.TAIL5678.ts.net."}), OURS, GOOD),
     "no device of ours so far": (Probe((), {"n99": ELSEWHERE}), {}, GOOD),
@@ -121,7 +45,7 @@ PROBES: dict[str, tuple[Probe, Mapping[str, str], Verdict]] = {
 
 @pytest.mark.parametrize(("probe", "ours", "verdict"), PROBES.values(), ids=PROBES)
 def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(
-    probe: Probe, ours: Mapping[str, str], verdict: Verdict
+    probe: Probe, ours: Mapping[str, str], verdict: TailnetVerdict
 ) -> None:
     assert desired.verdict(probe, ours) == verdict
 
@@ -143,7 +67,7 @@ def test_a_good_tailnet_is_held_and_ready() -> None:
     assert desired.refusal(made) == ""
 
 
-BAD = Verdict("InvalidOAuth", "403: no", SOON)
+BAD = TailnetVerdict("InvalidOAuth", "403: no", SOON)
 
 
 def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
@@ -152,7 +76,7 @@ def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
     assert (condition_of(made)["status"], desired.refusal(made)) == ("False", "403: no")
     told = {**tailnet(), "status": made.status}
     assert desired.plan(told, Observed(BAD)).notes == []
-    assert desired.plan(told, Observed(Verdict("InvalidOAuth", "401", SOON))).notes != []
+    assert desired.plan(told, Observed(TailnetVerdict("InvalidOAuth", "401", SOON))).notes != []
 
 
 def test_other_conditions_of_a_tailnet_stay() -> None:
@@ -167,7 +91,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 
 @pytest.mark.parametrize("verdict", [GOOD, BAD], ids=["good", "bad"])
-def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: Verdict) -> None:
+def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: TailnetVerdict) -> None:
     made = desired.plan(deleting(held(tailnet())), Observed(verdict, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")

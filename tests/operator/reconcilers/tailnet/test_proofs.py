@@ -37,7 +37,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import DONE
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
-from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 from tsoperator.tsclient.transport import Retry
@@ -85,14 +85,14 @@ class Ground:
         live = await self.client.get(TAILNET, KEY)
         return str(live["status"]["conditions"][0]["reason"])
 
-    async def proved(self) -> Tailnet:
+    async def proved(self) -> KnownTailnet:
         """Return the tailnet that is used once its credentials have been proved."""
         assert await self.reason_after() == "TailnetValid"
         assert self.used is not None
         return self.used
 
     @property
-    def used(self) -> Tailnet | None:
+    def used(self) -> KnownTailnet | None:
         return self.tailnets.registered(NAME)
 
     async def change_secret(self, **data: str) -> None:

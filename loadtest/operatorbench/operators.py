@@ -7,16 +7,9 @@ from pathlib import Path
 
 from dnsbench.servers import free_port
 
-from tests.e2e.go_operator import deployed_from
-from tests.e2e.operatorbench.measure import Kind
-from tests.e2e.product import NAMESPACE, PROXY_IMAGE, TREE
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.commands import Word
-from tests.e2e.testbed.control import TAILSCALED_ENV
-from tests.e2e.testbed.daemons import Daemon
-from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
+from operatorbench.ground import NAMESPACE, PROXY_IMAGE, GoOperator, Ground, Program, Word
+from operatorbench.measure import Kind
 
-USER = "operatorbench"  # whom the API server takes an operator for
 NAME = "operator"
 
 _PROFILED = """
@@ -40,26 +33,23 @@ class Operator:
     argv: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
-    """Of its process, unique on a bed."""
+    """Of its process, unique on the ground."""
 
-    def install(self, bed: Bed) -> None:
+    def install(self, ground: Ground) -> None:
         """Create what has to be there before it starts."""
-        bed.kubectl("create", "namespace", NAMESPACE)
-        bed.kubectl("create", "-f", self.crds)
-        bed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", self.crds)
+        ground.kubectl("create", "namespace", NAMESPACE)
+        ground.kubectl("create", "-f", self.crds)
+        ground.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", self.crds)
 
-    def start(self, bed: Bed, login_server: str) -> Daemon:
-        """Start it, with files in a folder of its own.
-
-        Raises:
-            BedError: it ended at once.
-        """
-        folder = bed.folder / self.name
+    def start(self, ground: Ground, login_server: str) -> Program:
+        """Start it, with files in a folder of its own."""
+        folder = ground.folder / self.name
         folder.mkdir()
-        (folder / "client_id").write_text(CLIENT_ID)
-        (folder / "client_secret").write_text(CLIENT_SECRET)
+        client_id, client_secret = ground.credentials
+        (folder / "client_id").write_text(client_id)
+        (folder / "client_secret").write_text(client_secret)
         environment = {
-            "KUBECONFIG": str(bed.plane.kubeconfig(USER)),
+            "KUBECONFIG": str(ground.operator_kubeconfig),
             "OPERATOR_NAMESPACE": NAMESPACE,
             "OPERATOR_LOGIN_SERVER": login_server,
             "CLIENT_ID_FILE": str(folder / "client_id"),
@@ -68,22 +58,22 @@ class Operator:
             "PROXY_FIREWALL_MODE": "auto",
             "HOME": str(folder),  # the Go one keeps the state of its own device in it
         }
-        return bed.daemons.start(self.name, self.argv, env={**environment, **self.environment})
+        return ground.start(self.name, self.argv, {**environment, **self.environment})
 
 
-def ours(profile: Path | None = None, name: str = NAME) -> Operator:
+def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
     """Return ours as the image runs it, or under cProfile, which writes *profile* when it stops."""
     words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,
-        TREE / "charts" / "tailscale-operator" / "files" / "crds",
+        crds,
         (sys.executable, *words),
         {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}"},
         name,
     )
 
 
-def theirs(program: Path) -> Operator:
+def theirs(go: GoOperator) -> Operator:
     """Return the Go one, with the state of its device in a folder: less for it to write than in a cluster."""
-    environment = {**TAILSCALED_ENV, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
-    return Operator(Kind.GO, deployed_from() / "crds", (program,), environment)
+    environment = {**go.environment, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
+    return Operator(Kind.GO, go.crds, (go.program,), environment)

@@ -6,24 +6,21 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from clustersim.traffic import MUTATING
+from dnsbench.errors import BenchError
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
 
-from tests.e2e.operatorbench.cluster import FOLLOWED, USERS, Cluster, following
-from tests.e2e.operatorbench.measure import Step, by_write
-from tests.e2e.operatorbench.operators import USER, Operator
-from tests.e2e.operatorbench.process import Spending
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.control import Listening, start_tailnet
-from tests.e2e.testbed.controlplane import LOOPBACK, free_ports
-from tests.e2e.testbed.daemons import Daemon, tail
-from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.lock import locked
-from tests.e2e.testbed.progress import Progress
-from tests.support.audit import AuditLog
+from operatorbench.audit import AuditLog
+from operatorbench.cluster import FOLLOWED, Cluster, following
+from operatorbench.ground import USER, Ground, Program
+from operatorbench.manifests import USERS
+from operatorbench.measure import Step, by_write
+from operatorbench.operators import Operator
+from operatorbench.process import Spending
 
 LIMIT = 600.0  # s that a step may take
 
@@ -31,9 +28,7 @@ _START = 60.0  # s that an operator may take to serve its first Service
 _QUIET = 2.0  # s without a write after which an operator has settled
 _LOOK = 0.25  # s between two looks into the audit log
 _STOP = 10.0  # s that it may take to stop by itself
-
-CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
-"""Flags of the controller manager: it makes no Pods. Its garbage collector keeps its limit of 20 requests a second."""
+_TAIL = 25  # lines of a log that a failure shows
 
 Figures = TypeVar("Figures")
 
@@ -101,7 +96,7 @@ class Watched:
         last, since = self._written(), time.monotonic()
         while time.monotonic() - since < _QUIET:
             if time.monotonic() > deadline:
-                raise BedError(f"the operator still writes after {LIMIT:g} s")
+                raise BenchError(f"the operator still writes after {LIMIT:g} s")
             await asyncio.sleep(_LOOK)  # the log tells nobody that it grows
             if (now := self._written()) != last:
                 last, since = now, time.monotonic()
@@ -111,73 +106,59 @@ class Watched:
 
 
 @contextmanager
-def prepared(bed: Bed, operator: Operator, progress: Progress) -> Iterator[str]:
-    """Have the bed up, with all that *operator* needs there before it starts; yield the URL of its control server.
-
-    Raises:
-        BedError: something didn't start: says what, with the end of its log.
-    """
-    with _up(bed, progress):
-        keeper, acme, port = free_ports(3)
-        listening = Listening(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{acme}", keeper)
-        start_tailnet(bed.paths, bed.daemons, listening)
-        operator.install(bed)
-        bed.kubectl("create", "namespace", USERS)
-        bed.plane.wait_for_namespace(USERS)
-        yield f"http://{listening.control}"
+def prepared(ground: Ground, operator: Operator) -> Iterator[str]:
+    """Bring *ground* up, with all that *operator* needs there before it starts; yield the URL of its control server."""
+    with ground.up() as login_server:
+        operator.install(ground)
+        ground.kubectl("create", "namespace", USERS)
+        ground.wait_for_namespace(USERS)
+        yield login_server
 
 
 @contextmanager
-def running(bed: Bed, operator: Operator, login_server: str) -> Iterator[Daemon]:
+def running(ground: Ground, operator: Operator, login_server: str) -> Iterator[Program]:
     """Have *operator* running meanwhile."""
-    daemon = operator.start(bed, login_server)
+    program = operator.start(ground, login_server)
     try:
-        yield daemon
+        yield program
     finally:
-        daemon.process.end(_STOP)
+        program.process.end(_STOP)
 
 
 def measured(
-    bed: Bed,
-    daemons: Sequence[Daemon],
+    ground: Ground,
+    programs: Sequence[Program],
     measure: Callable[[Watched], Awaitable[Figures]],
     followed: Sequence[Selection] = FOLLOWED,
 ) -> Figures:
-    """Return what *measure* makes of the first of *daemons*, all of which have to stay alive.
+    """Return what *measure* makes of the first of *programs*, all of which have to stay alive.
 
     *followed* are the objects that the benchmark sees.
 
     Raises:
-        BedError: the operator didn't do its work: says what, with the end of its log.
+        BenchError: the operator didn't do its work: says what, with the end of its log.
     """
 
     def alive() -> bool:
-        return all(each.process.alive for each in daemons)
+        return all(each.process.alive for each in programs)
 
     async def follow() -> Figures:
-        with closing(AuditLog(bed.plane.audit_log, USER)) as log:
-            async with following(bed.kubeconfig, alive, followed) as cluster:
-                return await measure(Watched(cluster, Spending(daemons[0], bed), log))
+        with closing(AuditLog(ground.audit_log, USER)) as log:
+            async with following(ground.kubeconfig, alive, followed) as cluster:
+                return await measure(Watched(cluster, Spending(programs[0], ground), log))
 
     try:
         return asyncio.run(follow())
     except ExceptionGroup as group:
-        if group.split((BedError, KubeError))[1]:
+        if group.split((BenchError, KubeError))[1]:
             raise
-        log = daemons[0].log
-        raise BedError(f"{_words(group)}\n{tail(log)}\n(the whole log: {log})") from group
+        log = programs[0].log
+        raise BenchError(f"{_words(group)}\n{_tail(log)}\n(the whole log: {log})") from group
 
 
-@contextmanager
-def _up(bed: Bed, progress: Progress) -> Iterator[None]:
-    """Have the bed up."""
-    with locked(bed.paths.work, "up"):
-        bed.up(progress)
-    try:
-        yield
-    finally:
-        with locked(bed.paths.work, "down"):
-            bed.down(progress)
+def _tail(log: Path) -> str:
+    """Return the end of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])
 
 
 def _words(group: ExceptionGroup[Exception]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from dnsbench.errors import BenchError
 from tsnameserver.records import RECORDS_KEY, parse
 from tsoperator.api.names import (
     CONDITION_PROXY_READY,
@@ -21,12 +22,9 @@ from tsoperator.kube.config import load_configuration
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, updates
 from tsoperator.runtime.ownership import Owner, owner_of
 
-from tests.e2e.product import NAMESPACE
-from tests.e2e.testbed.control import DOMAIN
-from tests.e2e.testbed.errors import BedError
-from tests.e2e.workloads import egress_service
+from operatorbench.ground import NAMESPACE
+from operatorbench.manifests import USERS, egress_service
 
-USERS = "bench"
 _LOOK = 1.0  # s between two looks whether the operator still runs
 _MANAGED = f"{LABEL_MANAGED}={MANAGED}"
 SERVICES = Selection(SERVICE, USERS)
@@ -66,7 +64,7 @@ class Cluster:
 
     async def create(self, names: list[str]) -> None:
         """Create an egress Service for each of *names*, all at once."""
-        await self.apply(egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}") for name in names)
+        await self.apply(egress_service(name) for name in names)
 
     async def apply(self, services: Iterable[Object]) -> None:
         """Create *services*, all at once."""
@@ -101,7 +99,7 @@ class Cluster:
         """Give the proxy of the Service called *name* an EndpointSlice, as if its Pod were ready at *address*."""
         headless = self._headless(name)
         if headless is None:
-            raise BedError(f"the Service {name} has no proxy")
+            raise BenchError(f"the Service {name} has no proxy")
         key = key_of(headless)
         marks = {LABEL_SERVICE_NAME: key.name, "endpointslice.kubernetes.io/managed-by": USERS}
         endpoint_slice = {
@@ -125,19 +123,19 @@ class Cluster:
         """Wait until *holds*.
 
         Raises:
-            BedError: the operator has ended, or the time is over.
+            BenchError: the operator has ended, or the time is over.
         """
         try:
             async with asyncio.timeout(seconds):
                 while not holds():
                     if not self._alive():
-                        raise BedError(f"the operator ended before: {what}")
+                        raise BenchError(f"the operator ended before: {what}")
                     self._changed.clear()
                     with suppress(TimeoutError):  # time to look whether it lives
                         await asyncio.wait_for(self._changed.wait(), _LOOK)
         except TimeoutError:
             counts = ", ".join(f"{len(objects)} {selection}" for selection, objects in self._objects.items())
-            raise BedError(f"not within {seconds:g} s: {what}; there are {counts}") from None
+            raise BenchError(f"not within {seconds:g} s: {what}; there are {counts}") from None
 
 
 def is_reported(service: Object) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 from dnsbench.report import table
 
-from tests.e2e.operatorbench.goals import Measured, Verdict
-from tests.e2e.operatorbench.measure import AnyRun, Burst, Grouped, Runs, Sample, Steady, Step
+from operatorbench.goals import Measured, Verdict
+from operatorbench.measure import AnyRun, Burst, Grouped, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
 """The first cell of a line, and what makes the cell of a run."""

@@ -5,18 +5,18 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
-from tests.e2e.operatorbench import operators
-from tests.e2e.operatorbench.bench import LIMIT, Watched, measured, prepared, running
-from tests.e2e.operatorbench.measure import Kind, Steady, configmap_bytes
-from tests.e2e.operatorbench.process import Spending
-from tests.e2e.product import NAMESPACE
-from tests.e2e.testbed import commands
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.progress import Progress
-from tests.support.audit import entries
-from tests.support.manifests import dnsconfig
+from dnsbench.errors import BenchError
+from dnsbench.progress import Progress
+
+from operatorbench import operators
+from operatorbench.audit import entries
+from operatorbench.bench import LIMIT, Watched, measured, prepared, running
+from operatorbench.ground import NAMESPACE, USER, Ground
+from operatorbench.manifests import dnsconfig
+from operatorbench.measure import Kind, Steady, configmap_bytes
+from operatorbench.process import Spending
 
 _EVERY = 0.25  # s from one Service to the next
 _POD = 2.1  # s after which a proxy has an address, as if its Pod had started: not just when another Service is made
@@ -67,39 +67,49 @@ class OneByOne:
         await cluster.give_address(name, f"10.244.{number // 250}.{number % 250 + 1}")
 
     def _configmap_bytes(self) -> int:
-        return configmap_bytes(entries(self.leader.spending.bed.plane.audit_log), operators.USER)
+        return configmap_bytes(entries(self.leader.spending.ground.audit_log), USER)
 
 
-def run(bed: Bed, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
+def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
     """Run ours on a fresh cluster: a leader, which is profiled as ``leader-FILE``, and a standby, ``standby-FILE``.
 
     Raises:
-        BedError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
     """
     leader, standby = (
-        operators.ours(profile and profile.with_name(f"{name}-{profile.name}"), name) for name in ("leader", "standby")
+        operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)
+        for name in ("leader", "standby")
     )
     progress.say(f"run {number}: {services} Services, one every {_EVERY:g} s, {Kind.OURS} with a standby")
-    with prepared(bed, leader, progress) as login_server:
-        bed.kubectl("create", "-f", "-", stdin=json.dumps(dnsconfig()))
-        with running(bed, leader, login_server) as leading:
-            bed.daemons.wait_for(leading.name, lambda: _holder(bed), _PATIENCE, "a Lease of its own")
-            with running(bed, standby, login_server) as waiting:
-                look = ["curl", "-sS", "--fail", f"http://{standby.environment['OPERATOR_HEALTH_ADDR']}/readyz"]
-                bed.daemons.wait_for(waiting.name, lambda: commands.run(look) is not None, _PATIENCE, "/readyz")
-                holder = _holder(bed)
+    with prepared(ground, leader) as login_server:
+        ground.kubectl("create", "-f", "-", stdin=json.dumps(dnsconfig()))
+        with running(ground, leader, login_server) as leading:
+            ground.wait_for(leading.name, lambda: _holder(ground), _PATIENCE, "a Lease of its own")
+            with running(ground, standby, login_server) as waiting:
+                url = f"http://{standby.environment['OPERATOR_HEALTH_ADDR']}/readyz"
+                ground.wait_for(waiting.name, lambda: _answers(url), _PATIENCE, "/readyz")
+                holder = _holder(ground)
                 figures = measured(
-                    bed,
+                    ground,
                     [leading, waiting],
-                    lambda watched: OneByOne(watched, Spending(waiting, bed), services).measure(number),
+                    lambda watched: OneByOne(watched, Spending(waiting, ground), services).measure(number),
                 )
-                if _holder(bed) != holder:
-                    raise BedError("another operator leads now than at the start: the machine is too busy to measure")
+                if _holder(ground) != holder:
+                    raise BenchError("another operator leads now than at the start: the machine is too busy to measure")
     each = f"{figures.cpu_ms:.1f} ms of CPU a Service for the leader, {figures.standby_cpu_ms:.1f} for the standby"
     progress.say(f"  made in {figures.made.seconds:.1f} s with {each}")
     return figures
 
 
-def _holder(bed: Bed) -> str:
+def _holder(ground: Ground) -> str:
     """Return who holds the operator's Lease; empty if nobody does."""
-    return bed.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
+    return ground.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
+
+
+def _answers(url: str) -> bool:
+    """Tell whether a program answers at *url* that all is well."""
+    try:
+        with urlopen(url, timeout=2):  # noqa: S310 - of our own
+            return True
+    except OSError:
+        return False

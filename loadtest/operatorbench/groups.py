@@ -5,15 +5,14 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.e2e.operatorbench import operators
-from tests.e2e.operatorbench.bench import LIMIT, Load, Watched, measured, prepared, running
-from tests.e2e.operatorbench.groupcluster import FOLLOWED, GROUPS, GroupCluster, Proxy, proxies_of, service
-from tests.e2e.operatorbench.measure import Grouped, Step, configmap_writes
-from tests.e2e.operatorbench.operators import Operator
-from tests.e2e.product import NAMESPACE
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.progress import Progress
-from tests.support.audit import entries
+from dnsbench.progress import Progress
+
+from operatorbench.audit import entries
+from operatorbench.bench import LIMIT, Load, Watched, measured, prepared, running
+from operatorbench.ground import NAMESPACE, USER, Ground
+from operatorbench.groupcluster import FOLLOWED, GROUPS, GroupCluster, Proxy, proxies_of, service
+from operatorbench.measure import Grouped, Step, configmap_writes
+from operatorbench.operators import Operator
 
 _MORE = 8  # Services that come one by one
 _PAUSE = 1.0  # s without a change before each
@@ -86,7 +85,7 @@ class Burst:
         return step, self._configmap_writes() - before
 
     def _configmap_writes(self) -> Counter[str]:
-        return configmap_writes(entries(self.watched.spending.bed.plane.audit_log), operators.USER)
+        return configmap_writes(entries(self.watched.spending.ground.audit_log), USER)
 
     async def _serve(self) -> float:
         started = time.monotonic()
@@ -137,19 +136,19 @@ class Burst:
         return time.monotonic() - started
 
 
-def run(bed: Bed, operator: Operator, load: Load, number: int, progress: Progress) -> Grouped:
+def run(ground: Ground, operator: Operator, load: Load, number: int, progress: Progress) -> Grouped:
     """Run *operator* on a fresh cluster.
 
     Raises:
-        BedError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
     """
     progress.say(f"run {number}: {load.services} Services of {len(GROUPS)} ProxyGroups, {operator.kind}")
-    with prepared(bed, operator, progress) as login_server:
-        bed.plane.wait_for_namespace(NAMESPACE)
-        with running(bed, operator, login_server) as daemon:
+    with prepared(ground, operator) as login_server:
+        ground.wait_for_namespace(NAMESPACE)
+        with running(ground, operator, login_server) as program:
             return measured(
-                bed,
-                [daemon],
+                ground,
+                [program],
                 lambda watched: Burst(watched, GroupCluster(watched.cluster), load).measure(number, operator, progress),
                 FOLLOWED,
             )

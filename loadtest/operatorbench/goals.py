@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from tests.e2e.operatorbench.measure import AnyRun, Grouped, Kind, Sample, Steady, of
+from operatorbench.measure import AnyRun, Grouped, Kind, Sample, Steady, of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
-"""The benchmark's command line: `python -m tests.e2e.operatorbench --help`."""
+"""The benchmark's command line."""
 
 import argparse
 import json
 import platform
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -12,19 +11,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
+from dnsbench.errors import BenchError
 from dnsbench.machine import facts
+from dnsbench.progress import Progress
 
-from tests.e2e.operatorbench import bench, burst, groups, operators, report, steady
-from tests.e2e.operatorbench.bench import Load
-from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Verdict, judged
-from tests.e2e.operatorbench.measure import Kind, Runs
-from tests.e2e.testbed import preflight
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.build import build, build_program
-from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.parts import KUBERNETES, TAILSCALE, named
-from tests.e2e.testbed.paths import Paths
-from tests.e2e.testbed.progress import Progress
+from operatorbench import burst, groups, operators, report, steady
+from operatorbench.bench import Load
+from operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Verdict, judged
+from operatorbench.ground import Ground
+from operatorbench.measure import Kind, Runs
 
 EPILOG = """
 The scenarios are "burst", all Services made at once, left alone and removed at once; "groups", the same with Services
@@ -91,29 +86,27 @@ def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
     return read
 
 
-def run(arguments: argparse.Namespace, paths: Paths, progress: Progress) -> list[Verdict]:
+def run(arguments: argparse.Namespace, ground: Ground, progress: Progress) -> list[Verdict]:
     """Measure, print tables, and keep the result.
 
     Raises:
-        BedError: something can't be built or doesn't work.
+        BenchError: an operator doesn't do its work.
     """
-    build(paths, progress, [named(name) for name in ("kubernetes", "control")], whole=False)
-    bed = Bed(paths, True, bench.CONTROLLERS)
     runs = Runs()
     load = Load(arguments.services, arguments.idle)
     for kind in arguments.operators * arguments.repeat if Scenario.BURST in arguments.scenarios else ():
-        operator = _operator(kind, arguments, paths, progress)
-        runs.burst.append(burst.run(bed, operator, load, runs.next_number, progress))
+        operator = _operator(kind, arguments, ground)
+        runs.burst.append(burst.run(ground, operator, load, runs.next_number, progress))
     load = Load(arguments.grouped, arguments.idle)
     for kind in arguments.operators * arguments.repeat if Scenario.GROUPS in arguments.scenarios else ():
-        operator = _operator(kind, arguments, paths, progress)
-        runs.groups.append(groups.run(bed, operator, load, runs.next_number, progress))
+        operator = _operator(kind, arguments, ground)
+        runs.groups.append(groups.run(ground, operator, load, runs.next_number, progress))
     for _ in range(arguments.repeat if Scenario.STEADY in arguments.scenarios else 0):
-        runs.steady.append(steady.run(bed, arguments.services, arguments.profile, runs.next_number, progress))
+        runs.steady.append(steady.run(ground, arguments.services, arguments.profile, runs.next_number, progress))
     verdicts = [*judged(runs.burst, GOALS), *judged(runs.groups, GROUP_GOALS), *judged(runs.steady, STEADY_GOALS)]
     print("\n\n".join(_tables(runs, verdicts)) + "\n")
     if arguments.results:
-        _write(arguments.results / "operator.json", report.document(_facts(), runs, verdicts))
+        _write(arguments.results / "operator.json", report.document(_facts(ground), runs, verdicts))
         progress.say(f"written: {arguments.results}/operator.json")
     return verdicts
 
@@ -132,21 +125,17 @@ def _tables(runs: Runs, verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield report.verdicts(verdicts)
 
 
-def _operator(kind: Kind, arguments: argparse.Namespace, paths: Paths, progress: Progress) -> operators.Operator:
-    if kind is Kind.OURS:
-        return operators.ours(arguments.profile)
-    preflight.check_builds()  # go also says where its CRDs are
-    return operators.theirs(build_program("k8s-operator", paths, progress))
+def _operator(kind: Kind, arguments: argparse.Namespace, ground: Ground) -> operators.Operator:
+    return (
+        operators.ours(ground.crds, arguments.profile) if kind is Kind.OURS else operators.theirs(ground.go_operator())
+    )
 
 
-def _facts() -> dict[str, object]:
+def _facts(ground: Ground) -> dict[str, object]:
     shown = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    versions = {
-        "ours": f"tsoperator {metadata.version('tsoperator')}, Python {platform.python_version()}",
-        "Go": f"k8s-operator {TAILSCALE}",
-        "API server": KUBERNETES,
-    }
-    return {**facts({}, shlex.join(["python", "-m", "tests.e2e.operatorbench", *shown])), "versions": versions}
+    ours = f"tsoperator {metadata.version('tsoperator')}, Python {platform.python_version()}"
+    command = shlex.join(["python", "-m", "tests.e2e.benchground", *shown])
+    return {**facts({}, command), "versions": {"ours": ours, **ground.versions}}
 
 
 def _write(path: Path, kept: Mapping[str, object]) -> None:
@@ -154,13 +143,13 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(ground: Ground, words: Sequence[str] | None = None) -> int:
     """Return the exit code: 1 where a goal is missed, 2 where nothing could be measured."""
     arguments = parser().parse_args(words)
     progress = Progress()
     try:
-        verdicts = run(arguments, Paths.from_environment(), progress)
-    except BedError as problem:
+        verdicts = run(arguments, ground, progress)
+    except BenchError as problem:
         print(f"operatorbench: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -168,8 +157,3 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
     progress.say("done")
     return 1 if any(verdict.missed for verdict in verdicts) and not arguments.no_goals else 0
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what runs is ended
-    sys.exit(main())

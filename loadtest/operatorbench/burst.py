@@ -4,11 +4,12 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from tests.e2e.operatorbench.bench import LIMIT, Load, Watched, measured, prepared, running
-from tests.e2e.operatorbench.measure import Sample, Step
-from tests.e2e.operatorbench.operators import Operator
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.progress import Progress
+from dnsbench.progress import Progress
+
+from operatorbench.bench import LIMIT, Load, Watched, measured, prepared, running
+from operatorbench.ground import Ground
+from operatorbench.measure import Sample, Step
+from operatorbench.operators import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,12 @@ class Burst:
         return time.monotonic() - started
 
 
-def run(bed: Bed, operator: Operator, load: Load, number: int, progress: Progress) -> Sample:
+def run(ground: Ground, operator: Operator, load: Load, number: int, progress: Progress) -> Sample:
     """Run *operator* on a fresh cluster.
 
     Raises:
-        BedError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
     """
     progress.say(f"run {number}: {operator.kind}")
-    with prepared(bed, operator, progress) as login_server, running(bed, operator, login_server) as daemon:
-        return measured(bed, [daemon], lambda watched: Burst(watched, load).measure(number, operator, progress))
+    with prepared(ground, operator) as login_server, running(ground, operator, login_server) as program:
+        return measured(ground, [program], lambda watched: Burst(watched, load).measure(number, operator, progress))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from dnsbench.process import Server
 
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.daemons import Daemon
+from operatorbench.ground import Ground, Program
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal: fields of /proc/stat (proc(5))
@@ -20,29 +19,29 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 class Spending:
     """A running program, which is the first of its session: its children count too, where it has some."""
 
-    daemon: Daemon
-    bed: Bed
+    program: Program
+    ground: Ground
 
     @property
     def cpu_seconds(self) -> float:
         """User and system time so far."""
-        return Server(self.daemon.process.pid, 0).cpu_seconds
+        return Server(self.program.process.pid, 0).cpu_seconds
 
     @property
     def others_seconds(self) -> float:
         """CPU time so far of all that has nothing to do with the benchmark."""
-        programs = (Server(daemon.process.pid, 0).cpu_seconds for daemon in self.bed.daemons.all())
+        programs = (Server(program.process.pid, 0).cpu_seconds for program in self.ground.programs)
         return busy_seconds(Path("/proc/stat").read_text()) - sum(programs) - time.process_time()
 
     @property
     def rss_mb(self) -> float:
         """Resident memory, 10⁶ bytes."""
-        return Server(self.daemon.process.pid, 0).rss_bytes / 1e6
+        return Server(self.program.process.pid, 0).rss_bytes / 1e6
 
     @property
     def peak_mb(self) -> float:
         """The most resident memory of its first process so far, 10⁶ bytes."""
-        return peak_mb(Path(f"/proc/{self.daemon.process.pid}/status").read_text())
+        return peak_mb(Path(f"/proc/{self.program.process.pid}/status").read_text())
 
 
 def busy_seconds(stat: str) -> float:

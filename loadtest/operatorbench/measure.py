@@ -10,7 +10,7 @@ from typing import TypeVar
 from clustersim.traffic import MUTATING
 from pydantic import BaseModel, ConfigDict
 
-from tests.support.audit import Entry
+from operatorbench.audit import Entry
 
 _NOT_OF_A_SERVICE = frozenset({"events", "leases"})
 """What an operator writes besides what its objects need: these are shown, and not counted."""

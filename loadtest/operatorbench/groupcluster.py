@@ -23,11 +23,9 @@ from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SE
 from tsoperator.group.egress import config_name, entry_name, is_available, served_service
 from tsoperator.kube.watch import Selection
 
-from tests.e2e.operatorbench.cluster import SERVICES, USERS, Cluster
-from tests.e2e.product import NAMESPACE, PROXY_IMAGE
-from tests.e2e.testbed.control import DOMAIN
-from tests.e2e.workloads import egress_service
-from tests.support.manifests import proxy_group
+from operatorbench.cluster import SERVICES, Cluster
+from operatorbench.ground import DOMAIN, NAMESPACE, PROXY_IMAGE
+from operatorbench.manifests import USERS, egress_service, proxy_group
 
 GROUPS = ("even", "odd")
 """The names of the groups; they serve Services in turn."""
@@ -67,9 +65,7 @@ def proxies_of(*groups: str) -> list[Proxy]:
 
 def service(number: int, name: str) -> Object:
     """Return an egress Service; its *number* decides which group serves it."""
-    group = GROUPS[number % len(GROUPS)]
-    made = egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}", proxy_group=group)
-    return {**made, "spec": {**made["spec"], "ports": [{"port": 5432, "protocol": "TCP"}]}}
+    return egress_service(name, GROUPS[number % len(GROUPS)])
 
 
 class GroupCluster:
@@ -84,7 +80,7 @@ class GroupCluster:
         """Make the groups, and play their proxies until the groups are available."""
         cluster = self._cluster
         for group in GROUPS:
-            await cluster.client.create(PROXYGROUP, proxy_group(group, replicas=_REPLICAS))
+            await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS))
         states = {Key(NAMESPACE, proxy.name) for proxy in proxies_of(*GROUPS)}
         await cluster.until(lambda: states <= cluster.objects(_STATES).keys(), _PATIENCE, "the proxies have Secrets")
         for proxy in proxies_of(*GROUPS):

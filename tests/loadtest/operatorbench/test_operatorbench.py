@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from tsoperator.proxy.entries import read_entries, read_report
-
-from tests.e2e.operatorbench.cluster import addressed, is_reported
-from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged
-from tests.e2e.operatorbench.groupcluster import Proxy, addresses, report, service
-from tests.e2e.operatorbench.measure import (
+from operatorbench.audit import Entry
+from operatorbench.cluster import addressed, is_reported
+from operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged
+from operatorbench.groupcluster import Proxy, addresses, report, service
+from operatorbench.measure import (
     Grouped,
     Kind,
     Runs,
@@ -20,9 +19,9 @@ from tests.e2e.operatorbench.measure import (
     configmap_bytes,
     configmap_writes,
 )
-from tests.e2e.operatorbench.process import busy_seconds, peak_mb
-from tests.e2e.operatorbench.report import document, groups, runs, steady, verdicts, writes
-from tests.support.audit import Entry
+from operatorbench.process import busy_seconds, peak_mb
+from operatorbench.report import document, groups, runs, steady, verdicts, writes
+from tsoperator.proxy.entries import read_entries, read_report
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
 

@@ -1,0 +1,177 @@
+"""The children of a DNSConfig: the nameserver's Service, ServiceAccount, rights and Deployment."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tsnameserver.records import CONFIGMAP_NAME
+
+from tsoperator.api.names import LABEL_APP, LABEL_MANAGED, MANAGED, NAMESERVER
+from tsoperator.api.objects import (
+    DEPLOYMENT,
+    DNSCONFIG,
+    ROLE,
+    ROLEBINDING,
+    SERVICE,
+    SERVICEACCOUNT,
+    Object,
+    Resource,
+)
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.dns.nameserver import NameserverImage, Program, nameserver_labels
+from tsoperator.runtime.ownership import owner_reference
+from tsoperator.settings import Settings
+
+_PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
+_HEALTH_PORT: Final = 9002
+_METRICS_PORT: Final = 9153
+_SNAPSHOT: Final = "snapshot"
+_DRAIN: Final = 10
+"""Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
+that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
+_SETTLE: Final = 5
+"""Seconds for which a new Pod is ready before the one that it replaces stops: nodes may take that long to know it."""
+
+
+def service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
+    """Return the ServiceAccount."""
+    return _child(dnsconfig, settings, SERVICEACCOUNT, {})
+
+
+def role(dnsconfig: DNSConfig, settings: Settings) -> Object:
+    """Return the Role, which lets the nameserver read its records."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
+    return _child(dnsconfig, settings, ROLE, {"rules": [rule]})
+
+
+def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
+    """Return the RoleBinding, which gives the ServiceAccount the Role."""
+    reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": NAMESERVER}
+    subject = {"kind": SERVICEACCOUNT.kind, "name": NAMESERVER, "namespace": settings.namespace}
+    return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": reference, "subjects": [subject]})
+
+
+def service(
+    dnsconfig: DNSConfig, settings: Settings, live: Object | None, address: str, *, selects_ours: bool
+) -> Object:
+    """Return the Service, of which *live* is there; with *selects_ours* it leads to no Pod of the Go operator.
+
+    The cluster IP in the DNSConfig, or else *address*, counts only at creation, because it can't be changed.
+    """
+    spec: Object = {
+        "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if selects_ours else {})},
+        "ports": [
+            {"name": "udp", "port": 53, "targetPort": _PORT, "protocol": "UDP"},
+            {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
+        ],
+    }
+    asked = dnsconfig.spec.nameserver.service.cluster_ip or address
+    if cluster_ip := live["spec"].get("clusterIP") if live else asked:
+        spec["clusterIP"] = cluster_ip
+    return _child(dnsconfig, settings, SERVICE, {"spec": spec})
+
+
+def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings) -> Object:
+    """Return the Deployment of *image*."""
+    nameserver = dnsconfig.spec.nameserver
+    container: Object = {
+        "name": NAMESERVER,
+        "image": image.reference,
+        "imagePullPolicy": "IfNotPresent",
+        "ports": [
+            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
+            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
+        ],
+        "volumeMounts": [{"name": CONFIGMAP_NAME, "mountPath": "/config"}],
+    }
+    strategy: Object = {"type": "Recreate"}
+    pace: Object = {}
+    pod_labels = {LABEL_APP: NAMESERVER}
+    volume: Object
+    if image.program is not Program.OURS:  # this form suits both programs
+        volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
+    else:
+        volume = {"name": _SNAPSHOT, "emptyDir": {}}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+        container |= _our_container(settings)
+        pace = {"minReadySeconds": _SETTLE}
+        pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
+    pod: Object = {
+        "containers": [container],
+        "restartPolicy": "Always",
+        "serviceAccount": NAMESERVER,
+        "serviceAccountName": NAMESERVER,
+        "volumes": [volume],
+    }
+    pod |= _placement(dnsconfig)
+    spec = {
+        "replicas": nameserver.replicas,
+        "revisionHistoryLimit": 5,
+        "selector": {"matchLabels": {LABEL_APP: NAMESERVER}},
+        "strategy": strategy,
+        **pace,
+        "template": {"metadata": {"labels": pod_labels}, "spec": pod},
+    }
+    return _child(dnsconfig, settings, DEPLOYMENT, {"spec": spec})
+
+
+def _our_container(settings: Settings) -> Object:
+    """Return the fields of the container that only our nameserver's image supports.
+
+    It has probes and the operator's log format, and needs neither root nor a writable file system. It follows the API
+    server, so it needs no mounted records. It keeps a snapshot of them on a volume, because another container in the
+    same Pod may have to start while the API server is away. A variable says where, because earlier versions of the
+    image ignore one, but exit if they get a flag that they don't know.
+    """
+    env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
+    if settings.log_format != "text":
+        env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
+    if settings.nameserver_log_queries:
+        env.append({"name": "TSNAMESERVER_LOG_QUERIES", "value": settings.nameserver_log_queries})
+    return {
+        "env": env,
+        "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],
+        "args": [f"--drain={_DRAIN}"],
+        "ports": [
+            {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
+            {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
+            {"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT},
+            {"name": "metrics", "protocol": "TCP", "containerPort": _METRICS_PORT},
+        ],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "failureThreshold": 6},
+        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _placement(dnsconfig: DNSConfig) -> Object:
+    pod = dnsconfig.spec.nameserver.pod
+    fields: Object = {
+        "affinity": pod.affinity,
+        "imagePullSecrets": list(pod.image_pull_secrets),
+        "nodeSelector": dict(pod.node_selector),
+        "tolerations": list(pod.tolerations),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _child(dnsconfig: DNSConfig, settings: Settings, resource: Resource, content: Mapping[str, object]) -> Object:
+    name = dnsconfig.metadata.name
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "namespace": settings.namespace,
+            "name": NAMESERVER,
+            "labels": nameserver_labels(name, settings.namespace),
+            "ownerReferences": [owner_reference(DNSCONFIG, name, dnsconfig.metadata.uid)],
+        },
+        **content,
+    }

@@ -1,0 +1,148 @@
+"""Decides whether the holder of the Lease has ended, from what it noted there and from its Pod: values in, a word out.
+
+A leader notes in annotations of the Lease where it runs. Two facts prove to a standby that this leader is no more, so
+that the standby needn't wait until the Lease has run out:
+
+- The leader's container has ended. The kubelet says so in the status of the Pod after the processes have ended. The ID
+  of a container is never used again. But a process that was just started may read a status that still has the ID of
+  the container before it, and note that. So the end must be later than the holder's last renewal. Both times are of one
+  clock, that of the holder's node, and no leader notes its place in its first write.
+- The leader's Pod is gone, and the Lease has not changed, for as many seconds as the holder noted. The Pod alone proves
+  nothing, because a deletion by force leaves the process running, cut off or not. But that process has stopped leading
+  by its own clock before the seconds are over, because it has renewed nothing for longer. And what it may still have
+  under way is refused: only a leader whose token is bound to its Pod notes seconds, and the API server remembers for at
+  most 10 s that such a token was good.
+
+Seconds count from the moment at which the standby has first seen both, by its own clock. A UID is never used again, so
+a Pod that is gone in two looks was gone in between. A new process can see no earlier moment that is safe: times in the
+Lease are of another machine's clock. So it looks at the Lease as soon as it starts.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from tsoperator.api.names import (
+    ANNOTATION_LEADER,
+    ANNOTATION_LEADER_CONTAINER,
+    ANNOTATION_LEADER_GONE,
+    ANNOTATION_LEADER_POD,
+    ANNOTATION_LEADER_UID,
+)
+from tsoperator.api.objects import Object, annotations
+
+CONTAINER: Final = "operator"
+"""The name of the operator's container in its Pod."""
+
+NAMES: Final = frozenset(
+    {
+        ANNOTATION_LEADER,
+        ANNOTATION_LEADER_CONTAINER,
+        ANNOTATION_LEADER_GONE,
+        ANNOTATION_LEADER_POD,
+        ANNOTATION_LEADER_UID,
+    }
+)
+"""The annotations of a note."""
+
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,4}")
+_ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a container to a whole second
+
+
+class OwnPod(NamedTuple):
+    """The name of the Pod that a process runs in, and the UID of the Pod that its token is bound to, if to one."""
+
+    pod: str
+    bound_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderPlace:
+    """The place that a leader has noted: its Pod and its container.
+
+    When the Pod has been gone for *gone_seconds*, the leader has ended; if they are 0, that proves nothing.
+    """
+
+    identity: str
+    pod: str
+    uid: str
+    container: str
+    gone_seconds: int
+
+    def annotations(self) -> dict[str, str]:
+        """Return the note as annotations of the Lease."""
+        gone = {ANNOTATION_LEADER_GONE: str(self.gone_seconds)} if self.gone_seconds else {}
+        return {
+            ANNOTATION_LEADER: self.identity,
+            ANNOTATION_LEADER_POD: self.pod,
+            ANNOTATION_LEADER_UID: self.uid,
+            ANNOTATION_LEADER_CONTAINER: self.container,
+            **gone,
+        }
+
+
+def own_note(identity: str, place: OwnPod, pod: Object, gone_seconds: int) -> LeaderPlace | None:
+    """Return the note of the process *identity* in *pod*; None if the Pod does not show yet where the process runs.
+
+    If our token is bound to another Pod than this one, the process runs there, and *pod* only has the same name.
+    """
+    uid = pod["metadata"]["uid"]
+    if place.bound_to not in ("", uid):
+        return None
+    for status in _statuses(pod):
+        if status["name"] == CONTAINER and "running" in (status.get("state") or {}) and status.get("containerID"):
+            return LeaderPlace(identity, place.pod, uid, status["containerID"], gone_seconds if place.bound_to else 0)
+    return None
+
+
+def noted(lease: Object) -> LeaderPlace | None:
+    """Return the note of the present holder of *lease*. A note of another holder, which held it before, is none."""
+    found = annotations(lease)
+    identity = found.get(ANNOTATION_LEADER, "")
+    pod, uid, container, gone = (
+        found.get(name, "")
+        for name in (ANNOTATION_LEADER_POD, ANNOTATION_LEADER_UID, ANNOTATION_LEADER_CONTAINER, ANNOTATION_LEADER_GONE)
+    )
+    if not (identity and pod and uid and container) or identity != (lease.get("spec") or {}).get("holderIdentity"):
+        return None
+    return LeaderPlace(identity, pod, uid, container, int(gone) if _SECONDS.fullmatch(gone) else 0)
+
+
+def is_gone(note: LeaderPlace, pod: Object | None) -> bool:
+    """Tell whether the Pod of the note is gone; *pod* is the one that has its name now, if any."""
+    return pod is None or pod["metadata"]["uid"] != note.uid
+
+
+def proof(note: LeaderPlace, renew_time: str, pod: Object | None, gone_for: float) -> str:
+    """Return why the holder has certainly ended; empty if it may still lead.
+
+    *renew_time* is that of the Lease, *pod* has the name of the holder's Pod now, and *gone_for* is how many seconds
+    ago the holder's Pod was first seen gone, with the Lease as it is now.
+    """
+    if pod is None or is_gone(note, pod):
+        if note.gone_seconds and gone_for >= note.gone_seconds:
+            return f"its Pod has been gone for {gone_for:.0f} s"
+    elif any(_ended_after(renew_time, each) for each in _ends(pod) if each.get("containerID") == note.container):
+        return "its container has ended"
+    return ""
+
+
+def _ends(pod: Object) -> Iterator[Object]:
+    """Yield the ends of containers that the Pod's status tells of."""
+    for status in _statuses(pod):
+        for state in (status.get("state"), status.get("lastState")):
+            if end := (state or {}).get("terminated"):
+                yield end
+
+
+def _ended_after(renew_time: str, end: Object) -> bool:
+    finished = end.get("finishedAt")
+    if not (finished and renew_time):
+        return False
+    return datetime.fromisoformat(finished) + _ROUNDED > datetime.fromisoformat(renew_time)
+
+
+def _statuses(pod: Object) -> list[Object]:
+    return (pod.get("status") or {}).get("containerStatuses") or []

@@ -1,0 +1,100 @@
+"""Reads the credentials and the control server of a Tailnet, or says what is wrong with them."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import SecretStr
+
+from tsoperator.api.names import DEFAULT_CONTROL_URL
+from tsoperator.api.objects import Key, Object
+from tsoperator.api.rules import control_url_error
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.tailnet import Tailnet
+
+VALID: Final = "TailnetValid"
+INVALID: Final = "TailnetInvalid"
+INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
+
+SOON: Final = 30.0
+"""Seconds until bad credentials are tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The credentials that a Secret gives: those of an OAuth client, or an *audience* for workload identity."""
+
+    client_id: str
+    client_secret: SecretStr = field(default=SecretStr(""))
+    audience: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TailnetVerdict:
+    """Whether a Tailnet can be used, and why not. It is judged again in *seconds*; None waits for a change."""
+
+    reason: str
+    message: str
+    seconds: float | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the Tailnet can be used."""
+        return self.reason == VALID
+
+
+def secret_name(obj: Object) -> str:
+    """Return the name of the Secret that the Tailnet *obj*, which need not be valid, names."""
+    spec = _mapping(obj.get("spec"))
+    name = _mapping(spec.get("credentials")).get("secretName")
+    return name if isinstance(name, str) else ""
+
+
+def login_url(tailnet: Tailnet) -> str:
+    """Return the URL of the control server of *tailnet*."""
+    return (tailnet.spec.login_url or DEFAULT_CONTROL_URL).removesuffix("/")
+
+
+def violation(tailnet: Tailnet | Invalid) -> TailnetVerdict | None:
+    """Return what is wrong with the Tailnet itself."""
+    if isinstance(tailnet, Invalid):
+        return TailnetVerdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
+    if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
+        return TailnetVerdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
+    return None
+
+
+def credentials(key: Key, secret: Object | None) -> Given | TailnetVerdict:
+    """Return what the Secret named *key* gives, or what is wrong with it."""
+    name = f'Secret "{key.name}"'
+    fields = "client_id, and client_secret or audience"
+    if secret is None:
+        where = f'does not exist in namespace "{key.namespace}"'
+        return TailnetVerdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
+    data = _mapping(secret.get("data"))
+    if not data:
+        return TailnetVerdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
+    given = {field: _text(data.get(field)) for field in ("client_id", "client_secret", "audience")}
+    if not given["client_id"]:
+        words = "is missing the client_id field: it is the ID of an OAuth client of that tailnet"
+        return TailnetVerdict(INVALID_SECRET, f"{name} {words}", SOON)
+    if given["audience"]:
+        return Given(given["client_id"], audience=given["audience"])
+    if given["client_secret"]:
+        return Given(given["client_id"], SecretStr(given["client_secret"]))
+    words = "must contain either a client_secret or an audience field: the secret of the OAuth client, or the audience"
+    return TailnetVerdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(encoded: object) -> str:
+    """Return the text of a field of a Secret without white space around it; empty if there is none."""
+    try:
+        return base64.b64decode(str(encoded or "")).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

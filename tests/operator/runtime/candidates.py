@@ -1,0 +1,79 @@
+"""Candidates for the Lease in virtual time, and a diary that notices two leaders at once."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+
+from tsoperator.runtime.holder import OwnPod
+from tsoperator.runtime.leader import LeaderElector
+
+from tests.operator.runtime.lease_server import KEY, Fate, LeaseServer, Link, OperatorPod
+from tests.support.virtual_time import now, wall
+
+
+class Diary:
+    """Notes who led from when to when, and who had to be ended."""
+
+    def __init__(self) -> None:
+        self.leading: list[str] = []
+        self.terms: list[tuple[str, float, float]] = []
+        self.aborted: list[tuple[str, float]] = []
+
+    def work(self, name: str, seconds: float = 1e6, slow_stop: float = 0) -> Callable[[], Awaitable[None]]:
+        async def work() -> None:
+            start = now()
+            self.leading.append(name)
+            assert self.leading == [name], "two lead at once"
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                await linger(slow_stop)
+                self.leading.remove(name)
+                self.terms.append((name, start, now()))
+
+        return work
+
+    def elector(self, link: Link, name: str, place: OwnPod | None = None, skew: float = 0) -> LeaderElector:
+        """Return an elector; the clock of its machine is *skew* seconds fast."""
+        return LeaderElector(
+            link,
+            KEY,
+            name,
+            place=place,
+            wall=lambda: wall() + timedelta(seconds=skew),
+            abort=lambda: self.aborted.append((name, now())),
+        )
+
+
+async def linger(seconds: float) -> None:
+    """Take that long whatever happens, as work does that cleans up and is cancelled again."""
+    end = now() + seconds
+    while now() < end:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(end - now())
+
+
+class Candidate:
+    """An elector with its link to a server, whose work goes on until it is stopped."""
+
+    def __init__(
+        self,
+        server: LeaseServer,
+        diary: Diary,
+        name: str,
+        fates: Iterable[Fate] = (),
+        pod: OperatorPod | None = None,
+    ) -> None:
+        """It runs in the newest container of *pod*, if it runs in a Pod."""
+        place = OwnPod(pod.name, pod.bound_to) if pod else None
+        self.link = Link(server, fates, pod.bound_to if pod else "")
+        self.elector = diary.elector(self.link, name, place, pod.skew if pod else 0)
+        self._diary = diary
+        self._name = name
+
+    async def lead(self, until: float, slow_stop: float = 0) -> None:
+        """Stand for leader, and be shut down at a moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self.elector.lead(self._diary.work(self._name, slow_stop=slow_stop))

@@ -1,0 +1,31 @@
+"""What the operator watches, and what the cache keeps of it."""
+
+import json
+
+import pytest
+from tsoperator.api.objects import CRD, NODE, POD, SECRET, SECRET_METADATA, Key, Object, Resource
+from tsoperator.sources import sources
+
+from tests.support.objects import OPERATOR_NAMESPACE, obj
+
+BULK = "bm90IHJlYWQ="
+LARGE: dict[Resource, Object] = {
+    CRD: {"spec": {"versions": [{"schema": BULK}]}},
+    NODE: {"status": {"images": [{"names": [BULK]}], "conditions": [{"lastHeartbeatTime": BULK}]}},
+    POD: {"spec": {"containers": [{"name": "tailscale", "image": BULK}]}},
+    SECRET: {"data": {"_machinekey": BULK}},
+    SECRET_METADATA: {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": BULK}}},
+}
+
+
+@pytest.mark.parametrize(("resource", "rest"), LARGE.items(), ids=[each.plural for each in LARGE])
+def test_of_an_object_that_may_be_large_the_cache_keeps_only_parts(resource: Resource, rest: Object) -> None:
+    whole = obj(resource, Key(OPERATOR_NAMESPACE, "a"), {})
+    metadata = {**whole["metadata"], **rest.get("metadata", {}), "managedFields": [BULK]}
+    kept = [
+        source.slim({**whole, **rest, "metadata": metadata})
+        for source in sources(OPERATOR_NAMESPACE)
+        if source.selection.resource == resource and source.selection.namespace in ("", OPERATOR_NAMESPACE)
+    ]
+    assert [each["metadata"]["name"] for each in kept] == ["a"]
+    assert BULK not in json.dumps(kept)
