@@ -7,6 +7,7 @@ led to the old one. It goes a little later than they are led elsewhere.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
@@ -94,7 +95,7 @@ class Places:
     reverts: Reverts = NO_REVERTS
     suffixes: Suffixes = NO_SUFFIXES
     cluster_domain: str = ""
-    move_grace: float = 0.0
+    move_grace: float = inf
 
     @property
     def is_empty(self) -> bool:

@@ -140,7 +140,7 @@ def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, o
     What it has at ProxyGroups goes. *ready* is the condition if no other writer reverts the Service.
     """
     reverts = observed.places.reverts
-    if reverts.fields and reverts.settles:
+    if reverts.settles:
         ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, leads_to))
     slices, gone, wait = move(ask, proxy.key.name, observed.places)
     steps, again = [*map(Child, slices), *gone, *made.steps], earliest(made.requeue_after, wait)
