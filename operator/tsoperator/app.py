@@ -32,7 +32,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
-from tsoperator.reconcilers.service.egress import BY_DESTINATION
+from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED

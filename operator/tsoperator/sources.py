@@ -39,7 +39,7 @@ from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
-from tsoperator.reconcilers.service import clusterip, egress
+from tsoperator.reconcilers.service import ask, clusterip
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 from tsoperator.runtime.ownership import (
@@ -71,7 +71,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port), BY_NODE_PORT: by_node_port}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
-        egress.BY_DESTINATION: egress.by_destination,
+        ask.BY_DESTINATION: ask.by_destination,
         egressgroup.BY_GROUP: egressgroup.by_group,
         egressgroup.BY_ENTRY: egressgroup.by_entry,
     }

@@ -52,7 +52,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
-        f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_what_it_takes",
         "operator/api/test_rules.py a_bad_name_target_address_or_tag_is_told_why",
     ],
     "A new Ingress gets no proxy while": [
@@ -79,7 +79,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
-        f"{_SERVICE}/test_desired.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
+        f"{_SERVICE}/test_plan.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
         f"{_CONNECTOR}/test_desired.py a_class_that_is_not_there_is_told",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
@@ -112,7 +112,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
-        f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_what_it_takes",
     ],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",

@@ -145,7 +145,7 @@ PACKETS: dict[str, tuple[Answer, str]] = {
     ),
     "nothing": (lambda _: b"", NO_ANSWER),
     "a short one": (lambda query: query[:11], NO_ANSWER),
-    "that to another question": (lambda query: query[:1] + bytes(12), NO_ANSWER),
+    "that to another question": (lambda query: query[:1] + bytes([query[1] ^ 1]) + bytes(11), NO_ANSWER),
 }
 
 

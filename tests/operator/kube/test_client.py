@@ -308,7 +308,10 @@ class Guard:
 
     @asynccontextmanager
     async def client(
-        self, reload: Callable[[], Awaitable[Configuration]] | None = None, handler: Handler | None = None
+        self,
+        reload: Callable[[], Awaitable[Configuration]] | None = None,
+        handler: Handler | None = None,
+        timeout: float = 5,
     ) -> AsyncIterator[KubeClient]:
         """Yield a client of *handler* with the token ``old`` that finds ``new`` when it reads its configuration."""
 
@@ -321,7 +324,7 @@ class Guard:
 
         async with serving(handler or self.answer) as url:
             old = configuration(url, "old")
-            async with KubeClient(old, reload=reload or load, request_timeout=0.5, observe=observe) as client:
+            async with KubeClient(old, reload=reload or load, request_timeout=timeout, observe=observe) as client:
                 yield client
 
 
@@ -377,7 +380,7 @@ async def test_a_refusal_without_fresh_credentials_is_told_as_one(
         raise KubeError("no credentials")
 
     guard = Guard("new")
-    async with guard.client(reload) as client:
+    async with guard.client(reload, timeout=0.5) as client:
         for request in (client.get(CONFIGMAP, A), first_event(client)):
             with pytest.raises(error, match=words):
                 await request

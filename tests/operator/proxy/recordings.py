@@ -12,7 +12,8 @@ from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.connector import desired as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses
-from tsoperator.reconcilers.service import desired as services
+from tsoperator.reconcilers.service import plan as services
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.plan import Plan
 
 from tests.support.objects import (
@@ -59,10 +60,10 @@ def _moved(user_object: Object, name: str, uid: str) -> Object:
 
 
 def _service_plan(service: Object, found: Children) -> Plan:
-    observed = services.Observed(found, tailnet=TAILNET)
-    wanted = services.wanted(service, observed, SETTINGS)
+    ask, observed = parse(service, SETTINGS), services.Observed(found, tailnet=TAILNET)
+    wanted = services.wanted(ask, observed, SETTINGS)
     assert isinstance(wanted, Proxy)
-    return services.plan(service, wanted, observed, SETTINGS)
+    return services.plan(ask, wanted, observed, SETTINGS)
 
 
 def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:

@@ -24,7 +24,6 @@ from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.service.desired import owner
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
@@ -50,7 +49,7 @@ from tests.support.virtual_time import Clock
 SETTINGS = settings()
 PARENT = egress_service()
 HELD = held(PARENT)
-OWNER = owner(key_of(PARENT))
+OWNER = Owner("svc", key_of(PARENT))
 CONFIG = ProxyConfig("db", "https://control.example.org")
 PROXY = Proxy(OWNER, uid(PARENT), Key(OPERATOR_NAMESPACE, "ts-db"), egress_to_ip("100.64.0.9"), CONFIG, ("tag:k8s",))
 

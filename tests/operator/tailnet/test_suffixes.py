@@ -11,7 +11,7 @@ from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.service.egress import BY_DESTINATION
+from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import ListPace

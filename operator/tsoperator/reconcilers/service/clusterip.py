@@ -4,7 +4,7 @@ Each port of the user's Service gets a port of its own on the proxies, so that t
 a port is allocated it stays, because the proxies' connections go by it.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from itertools import count
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -78,19 +78,20 @@ def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
     return [indexed_port(group, port) for group in groups for port in {*allocated(cluster_ip).values()}]
 
 
-def allocate(service: Object, kept: Mapping[Wanted, int], used: Container[int]) -> Mapping[Wanted, int] | None:
-    """Return the proxies' port for each port of *service*; None if the ProxyGroup doesn't have enough free ports.
+def allocate(
+    service_uid: str, wanted: Collection[Wanted], kept: Mapping[Wanted, int], used: Container[int]
+) -> Mapping[Wanted, int] | None:
+    """Return the proxies' port for each *wanted* port; None if the ProxyGroup doesn't have enough free ports.
 
-    The *kept* ports stay as they are and come first. A new port depends on the Service and on which ports are *used* by
-    others, so that the same question has the same answer.
+    The *kept* ports stay as they are and come first. A new port depends on the Service, whose UID is given, and on
+    which ports are *used* by others, so that the same question has the same answer.
     """
-    wanted = wanted_ports(service)
     ports = {each: port for each, port in kept.items() if each in wanted}
     taken = {*ports.values()}
     for each in wanted:
         if each in ports:
             continue
-        start = crc32(f"{uid(service)}/{each.protocol}/{each.port}".encode())
+        start = crc32(f"{service_uid}/{each.protocol}/{each.port}".encode())
         candidates = (FIRST_PORT + (start + step) % PORT_COUNT for step in range(PORT_COUNT))
         port = next((port for port in candidates if port not in taken and port not in used), None)
         if port is None:

@@ -1,4 +1,4 @@
-"""Exposed Services: which ask for it, where their proxies lead, and what they show.
+"""Exposed Services: where their proxies lead, and what they show.
 
 A proxy forwards to one address family only, that of the Service's first cluster IP.
 """
@@ -9,16 +9,15 @@ from ipaddress import ip_address
 
 from tsoperator.api import policy
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import ANNOTATION_EXPOSE, CONDITION_PROXY_READY, LOAD_BALANCER_CLASS
-from tsoperator.api.objects import Object, annotations
-from tsoperator.api.rules import is_true
+from tsoperator.api.names import CERT_DOMAIN, CONDITION_PROXY_READY
+from tsoperator.api.objects import Object
 from tsoperator.dns.clusternames import Naming, Way, naming
 from tsoperator.proxy import advice
 from tsoperator.proxy.proxypod import ProxyPod, exposed_ip, exposed_name, served_service
 from tsoperator.proxy.secret import ReportedDevice
-from tsoperator.reconcilers.service import egress, funnel
+from tsoperator.reconcilers.service.ask import Ask
+from tsoperator.reconcilers.service.violations import funnel_violations
 from tsoperator.runtime.plan import Note, Plan
-from tsoperator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,76 +33,56 @@ class Shown:
     news: Sequence[Note] = ()
 
 
-def asks(service: Object, settings: Settings) -> bool:
-    """Tell whether *service* asks to be reachable from the tailnet; a headless one may ask, but can't be exposed."""
-    spec = service["spec"]
-    exposed = is_true(annotations(service).get(ANNOTATION_EXPOSE))
-    by_name = exposed and spec.get("type") == "ExternalName" and bool(spec.get("externalName"))
-    return by_name or (bool(spec.get("clusterIP")) and (exposed or is_balanced(service, settings)))
-
-
-def violations(service: Object, settings: Settings, *, is_public: bool = False) -> list[str]:
-    """Return why *service* can't be exposed, though it asks for that.
-
-    With *is_public* the Internet reaches it now. It must not lose that because of a port that Funnel can't serve.
-    """
-    if egress.is_rewritten(service, settings):
-        return [
-            f"spec.externalName {service['spec']['externalName']} is this Service's own proxy, from when it led to the "
-            "tailnet: set spec.type to ClusterIP and a selector, or spec.externalName to what is to be exposed"
-        ]
-    funnels = is_public and funnel.asks(service) and is_balanced(service, settings)
-    return funnel.violations(service) if funnels else []
-
-
-def notices(service: Object, settings: Settings) -> list[Note]:
-    """Return an Event if *service* asks for Funnel, but is no load balancer of ours."""
-    if not funnel.asks(service) or is_balanced(service, settings):
-        return []
-    return [Note("Warning", "FunnelIgnored", funnel.NEEDS_BALANCER, once=True)]
-
-
-def pod(service: Object, settings: Settings) -> ProxyPod:
-    """Return the Pods of the proxy of a valid *service*."""
-    if _is_public(service, settings):
+def pod(ask: Ask) -> ProxyPod:
+    """Return the Pods of the proxy of a valid Service."""
+    if ask.is_public:
         return served_service()
-    spec = service["spec"]
+    spec = ask.service["spec"]
     return exposed_ip(spec["clusterIP"]) if spec.get("clusterIP") else exposed_name(spec["externalName"])
 
 
-def serve_config(service: Object, settings: Settings) -> Object | None:
-    """Return what the proxy is told to serve; None if it forwards everything."""
-    return funnel.serve_config(service) if _is_public(service, settings) else None
+def serve_config(ask: Ask) -> Object | None:
+    """Return what the proxy is told to serve; None if it forwards everything.
+
+    With Funnel it ends TLS with the device's certificate, and forwards each port to the cluster IP.
+    """
+    if not ask.is_public:
+        return None
+    address = ask.service["spec"]["clusterIP"]
+    host = f"[{address}]" if ":" in address else address
+    return {
+        "TCP": {str(port): {"TCPForward": f"{host}:{port}", "TerminateTLS": CERT_DOMAIN} for _, port in ask.ports},
+        "AllowFunnel": {f"{CERT_DOMAIN}:{port}": True for _, port in ask.ports},
+    }
 
 
-def cluster_naming(service: Object, settings: Settings) -> Naming:
-    """Return where the name of a valid *service* leads in the cluster."""
-    return naming(service, Way.TLS_SERVICE if _is_public(service, settings) else Way.FORWARDED)
+def cluster_naming(ask: Ask) -> Naming:
+    """Return where the name of a valid Service leads in the cluster."""
+    return naming(ask.service, Way.TLS_SERVICE if ask.is_public else Way.FORWARDED)
 
 
-def shown(service: Object, device: ReportedDevice | None, settings: Settings) -> Shown:
-    """Return what *service* shows while its proxy reports *device*."""
+def shown(ask: Ask, device: ReportedDevice | None) -> Shown:
+    """Return what a Service shows while its proxy reports *device*."""
     name = device.fqdn if device else ""
-    if not is_balanced(service, settings):
+    if not ask.is_balanced:
         return _named(name)
-    if _is_public(service, settings):
-        return _public(service, device)
+    if ask.is_public:
+        return _public(ask, device)
     if device is None or not name:
         return _pending("the proxy has not joined the tailnet yet: no hostname is known")
-    version = _version(service["spec"]["clusterIP"])
-    ips = [ip for ip in device.ips if _version(ip) == version != 0]
-    return _balanced(service, name, ips)
+    version = _version(ask.service["spec"]["clusterIP"])
+    return _balanced(ask, name, [ip for ip in device.ips if _version(ip) == version != 0])
 
 
-def port_notices(service: Object) -> list[Note]:
-    """Return an Event if an exposed *service* asks for Funnel, but has other ports than Funnel serves."""
-    if not funnel.asks(service) or not (wrong := funnel.violations(service)):
+def port_notices(ask: Ask) -> list[Note]:
+    """Return an Event if a load balancer asks for Funnel, but has other ports than Funnel serves."""
+    if not ask.is_balanced or not (wrong := funnel_violations(ask)):
         return []
     words = f"{'; '.join(wrong)}. Until then only the tailnet reaches the Service, at all of its ports"
     return [Note("Warning", "FunnelIgnored", words, once=True)]
 
 
-def _public(service: Object, device: ReportedDevice | None) -> Shown:
+def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
     """Return what a Service with Funnel shows: only the name, because the Internet can't use tailnet addresses."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
@@ -111,7 +90,7 @@ def _public(service: Object, device: ReportedDevice | None) -> Shown:
         return Shown(_not_ready(pending, note.message), notes=(note,))
     if device is None or not device.https_name:
         return _pending("the proxy does not serve HTTPS yet: no hostname is known")
-    return _balanced(service, device.https_name, ())
+    return _balanced(ask, device.https_name, ())
 
 
 def _named(name: str) -> Shown:
@@ -121,10 +100,10 @@ def _named(name: str) -> Shown:
     return Shown(_ready(_reached(name)), None, news=(Note("Normal", "ProxyCreated", _reached(name), once=True),))
 
 
-def _balanced(service: Object, name: str, ips: Sequence[str]) -> Shown:
+def _balanced(ask: Ask, name: str, ips: Sequence[str]) -> Shown:
     """Return what a load balancer shows. Its name is in its status, and an Event until it is there."""
     entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
-    is_shown = any(entry.get("hostname") == name for entry in _entries(service))
+    is_shown = any(entry.get("hostname") == name for entry in _entries(ask))
     return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
 
 
@@ -132,46 +111,33 @@ def _reached(name: str) -> str:
     return f"it is reached in the tailnet as {name}"
 
 
-def policy_notes(service: Object, made: Plan, settings: Settings, tags: Sequence[str]) -> list[Note]:
-    """Return what the policy must say, if *made* writes what the proxy of *service* serves; the proxy has *tags*."""
-    return advice.funnel_notes(made, tags) if _is_public(service, settings) else []
+def policy_notes(ask: Ask, made: Plan) -> list[Note]:
+    """Return what the policy must say, if *made* writes what the proxy serves."""
+    return advice.funnel_notes(made, ask.tags) if ask.is_public else []
 
 
-def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
+def load_balancer(ask: Ask, entries: Sequence[Object]) -> Object:
     """Return the ``loadBalancer`` of a status that shows *entries*.
 
     This is the live one if it differs only by defaults of the API server.
     """
-    there: Object = (service.get("status") or {}).get("loadBalancer") or {}
-    plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in there.get("ingress") or ()]
+    plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in _entries(ask)]
     if plain == [*entries]:
+        there: Object = ask.status.get("loadBalancer") or {}
         return there
     return {"ingress": [*entries]} if entries else {}
 
 
-def shows(service: Object, device: ReportedDevice | None) -> bool:
-    """Tell whether the status of *service* shows *device*; only then may we clear its load balancer."""
+def shows(ask: Ask, device: ReportedDevice | None) -> bool:
+    """Tell whether the status of a Service shows *device*; only then may we clear its load balancer."""
     if device is None:
         return False
     ours = {device.fqdn, device.https_name, *device.ips} - {""}
-    return any({entry.get("hostname"), entry.get("ip")} & ours for entry in _entries(service))
+    return any({entry.get("hostname"), entry.get("ip")} & ours for entry in _entries(ask))
 
 
-def _entries(service: Object) -> Sequence[Object]:
-    return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-
-
-def is_balanced(service: Object, settings: Settings) -> bool:
-    """Tell whether *service* is a load balancer of our class."""
-    spec = service["spec"]
-    class_ = spec.get("loadBalancerClass")
-    ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
-    return ours and spec.get("type") == "LoadBalancer"
-
-
-def _is_public(service: Object, settings: Settings) -> bool:
-    """Tell whether the Internet is to reach *service*. Otherwise the tailnet reaches it, at any port."""
-    return funnel.asks(service) and is_balanced(service, settings) and not funnel.violations(service)
+def _entries(ask: Ask) -> Sequence[Object]:
+    return (ask.status.get("loadBalancer") or {}).get("ingress") or ()
 
 
 def _version(ip: str) -> int:

@@ -4,10 +4,12 @@ Such a Service has a place at the group: a ClusterIP Service in the operator's n
 to the proxies. While it moves, it has places at several groups, or a proxy of its own beside one.
 """
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tsoperator.api.conditions import FALSE, TRUE, condition, set_condition
+from tsoperator.api.conditions import FALSE, TRUE, condition
 from tsoperator.api.names import (
     ANNOTATION_EGRESS_LEFT_OUT,
     CONDITION_EGRESS_CONFIGURED,
@@ -19,113 +21,103 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
-from tsoperator.group.egress import entry_name, entry_of, is_available
+from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
 from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.clusterip import (
     PORT_COUNT,
     cluster_ip_service,
     new_name,
     place_labels,
     unselected,
-    wanted_ports,
 )
-from tsoperator.reconcilers.service.grouprules import group_name, target, violations
-from tsoperator.reconcilers.service.moves import led_to
-from tsoperator.reconcilers.service.places import FRESH, Places, grace_left, removal, serving_of, slices_of, upkeep
-from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
-from tsoperator.runtime.ownership import Owner
+from tsoperator.reconcilers.service.places import FRESH, Places, leads_to, move, serving_of, upkeep
+from tsoperator.reconcilers.service.slices import Group, Serving
+from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal, earliest
-from tsoperator.runtime.reverts import Reverts
-from tsoperator.settings import Settings
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
 """Seconds for which a new Service may show nothing, so that one write says what several would say one after another."""
 
+_PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
+_ALWAYS = ("port", "targetPort")
 _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones are looked at again
 
 
-def problem(service: Object, places: Places, settings: Settings) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of a *service* for which nothing may change; None for a sound one."""
-    name = group_name(service)
-    group = places.group(name).obj
+def problem(ask: Ask, places: Places) -> tuple[Object, list[Note]] | None:
+    """Return the condition and the Events of a Service for which nothing may change; None for a sound one."""
+    group = places.group(ask.group).obj
     if group is None or is_deleting(group):
         what = "does not exist: create it" if group is None else "is being deleted: create it anew"
-        message = f"ProxyGroup {name!r} {what}, or name another one in annotation {PROXY_GROUP}"
+        message = f"ProxyGroup {ask.group!r} {what}, or name another one in annotation {PROXY_GROUP}"
         note = Note("Warning", "ProxyGroupNotReady", message, once=True)
         return _valid("Unknown", "ProxyGroupNotReady", message), [note]
-    if wrong := violations(service, places, settings):
+    if wrong := group_violations(ask, places):
         message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
     return None
 
 
-def plan(service: Object, owner: Owner, places: Places, settings: Settings, *, is_named: bool = True) -> Plan:
-    """Return what *service* needs at its ProxyGroup, and the removal of what it doesn't need any more at others.
+def plan(ask: Ask, places: Places, *, is_named: bool = True) -> Plan:
+    """Return what a Service needs at its ProxyGroup, and the removal of what it doesn't need any more at others.
 
     Unless it *is_named*, Pods don't find it by the name of its device.
     """
-    if wrong := problem(service, places, settings):
-        return _kept(service, *wrong, places, settings)
+    if wrong := problem(ask, places):
+        release = FINALIZER if places.is_empty and places.own is None else ""  # nothing runs
+        return replace(_kept(ask, [wrong[0]], wrong[1], places), release=release)
     if places.ports is None:
-        return _exhausted(service, places, settings)
-    live, name = places.at(group_name(service)), place_name(service, places, settings)
-    place = Key(settings.namespace, name), place_labels(owner, group_name(service))
-    names, is_named = wanted_ports(service), is_named and not is_opted_out(service)
-    wanted = cluster_ip_service(*place, target(service), places.ports, names, is_named=is_named)
-    new, old = places.new_and_old(name)
-    here = egress.pointed_at(service, settings)
-    others = [each for each in places.services if key_of(each).name != name]
-    there = [each for each in others if not places.is_abandoned(key_of(each).name, settings)]
-    slices = slices_of(places, [*([_updated(live, wanted)] if live else []), *there], settings)
+        return _exhausted(ask, places)
+    live, name = places.at(ask.group), place_name(ask, places)
+    wanted = cluster_ip_service(
+        Key(ask.namespace, name),
+        place_labels(ask.owner, ask.group),
+        ask.target,
+        places.ports,
+        ask.ports,
+        is_named=is_named and not is_opted_out(ask.service),
+    )
+    slices, gone, wait = move(ask, name, places, *([_updated(live, wanted)] if live else []))
     made = Plan(
         hold=FINALIZER,
         steps=[
             *map(Child, slices),  # before the ports change: until then, nothing leads where it shouldn't
             Child(wanted),
             *unselected(live),
-            *removal(places, [name, *(key_of(each).name for each in there)], slices),
+            *gone,
         ],
-        requeue_after=grace_left(here, new, old, places, settings),
+        requeue_after=wait,
     )
-    pointed = _pointed(service, led_to(here, new, old), made, places.reverts, settings)
+    pointed = egress.pointed(ask, leads_to(ask, name, places), made, places.reverts)
     if live is None:
         return pointed  # its families decide the EndpointSlices, and its creation queues the Service again
-    reported = _reported(service, wanted, pointed, places, settings)
-    return replace(reported, notes=[*reported.notes, *_port_notes(service, places)])
+    reported = _reported(ask, wanted, pointed, places)
+    return replace(reported, notes=[*reported.notes, *_port_notes(ask, places)])
 
 
-def place_name(service: Object, places: Places, settings: Settings) -> str:
-    """Return the name of the place of *service* at the ProxyGroup that it names."""
-    group = group_name(service)
-    live = places.at(group)
-    return key_of(live).name if live else new_name(service, group)
+def place_name(ask: Ask, places: Places) -> str:
+    """Return the name of the place of a Service at the ProxyGroup that it names."""
+    live = places.at(ask.group)
+    return key_of(live).name if live else new_name(ask.service, ask.group)
 
 
-def failed(service: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on *service* why nothing could be made for it at its ProxyGroup, and tries again."""
+def failed(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that says on a Service why nothing could be made for it at its ProxyGroup, and tries again."""
     notes = [Note("Warning", refusal.reason or "ProxyFailed", refusal.message)]
-    status = service.get("status") or {}
-    conditions = status.get("conditions") or []
-    if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in conditions):
+    if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
         return Plan(notes=notes, error=refusal.error)  # what the proxies were told still holds
-    shown = not_configured(group_name(service), _digest(service), refusal.message)
-    status = {**status, "conditions": set_condition(conditions, [shown], now="")}
-    return Plan(status=status, notes=notes, error=refusal.error)
+    shown = not_configured(ask.group, config_digest(ask), refusal.message)
+    return Plan(status=ask.status_with(shown), notes=notes, error=refusal.error)
 
 
-def without_conditions(conditions: Sequence[Object]) -> list[Object]:
-    """Return *conditions* without those of a Service that a ProxyGroup serves."""
-    return [each for each in conditions if each["type"] not in CONDITIONS]
-
-
-def _port_notes(service: Object, places: Places) -> list[Note]:
-    """Return an Event for each port of *service* that gets another port of the proxies."""
+def _port_notes(ask: Ask, places: Places) -> list[Note]:
+    """Return an Event for each port of a Service that gets another port of the proxies."""
     return [
         Note(
             "Warning",
             "ProxyPortChanged",
-            f"the proxies of ProxyGroup {group_name(service)!r} had one port for port {port}/{protocol} of this "
+            f"the proxies of ProxyGroup {ask.group!r} had one port for port {port}/{protocol} of this "
             f"Service and for Service {older}, which is older and keeps it: the operator gives this Service another "
             "one, and clients can connect to it again as soon as the proxies have read the change",
         )
@@ -139,124 +131,143 @@ def _updated(live: Object, wanted: Object) -> Object:
     return {**live, "metadata": metadata, "spec": {**live["spec"], "ports": wanted["spec"]["ports"]}}
 
 
-def _pointed(service: Object, name: str, made: Plan, reverts: Reverts, settings: Settings) -> Plan:
-    """Return *made* with the step that points *service* at the place called *name*, unless *reverts* say to wait."""
-    notes = [Note("Warning", "ExternalNameOverwritten", egress.overwritten(reverts, name))] if reverts.fields else []
-    rest = earliest(reverts.wait or reverts.settles or None, made.requeue_after)
-    return replace(egress.pointed(service, name, made, reverts, settings), notes=notes, requeue_after=rest)
+def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
+    """Return the plan that says by *shown* and *notes* what is wrong with a Service, and leaves what runs as it is."""
+    status = _status(ask, [*shown, _readiness(ask, places)], places)
+    return Plan(steps=upkeep(places), notes=notes, status=status)
 
 
-def _kept(service: Object, valid: Object, notes: Sequence[Note], places: Places, settings: Settings) -> Plan:
-    """Return the plan that says what is wrong with *service*, and leaves what runs as it is.
-
-    The finalizer goes if nothing runs.
-    """
-    shown = [valid, _readiness(service, places, settings)]
-    release = FINALIZER if places.is_empty and places.own is None else ""
-    return Plan(steps=upkeep(places, settings), notes=notes, status=_status(service, shown, places), release=release)
-
-
-def _exhausted(service: Object, places: Places, settings: Settings) -> Plan:
-    """Return the plan for a *service* for whose ports its ProxyGroup has no free ports; what runs stays as it is."""
-    name = group_name(service)
+def _exhausted(ask: Ask, places: Places) -> Plan:
+    """Return the plan for a Service for whose ports its ProxyGroup has no free ports."""
     message = (
-        f"ProxyGroup {name!r} has too few free ports: all of its Services together can have {PORT_COUNT}; remove some, "
-        f"or name another ProxyGroup in annotation {PROXY_GROUP}"
+        f"ProxyGroup {ask.group!r} has too few free ports: all of its Services together can have {PORT_COUNT}; remove "
+        f"some, or name another ProxyGroup in annotation {PROXY_GROUP}"
     )
-    shown = [_sound(), not_configured(name, _digest(service), message), _readiness(service, places, settings)]
-    return Plan(
-        steps=upkeep(places, settings),
-        notes=[Note("Warning", "ProxyGroupFull", message)],
-        status=_status(service, shown, places),
-        requeue_after=_LOOK_AGAIN,
-    )
+    shown = [_SOUND, not_configured(ask.group, config_digest(ask), message)]
+    return replace(_kept(ask, shown, [Note("Warning", "ProxyGroupFull", message)], places), requeue_after=_LOOK_AGAIN)
 
 
-def _reported(service: Object, wanted: Object, made: Plan, places: Places, settings: Settings) -> Plan:
-    """Return *made* with the conditions of a sound *service* whose ClusterIP Service is as *wanted*."""
-    name = group_name(service)
-    group, digest = places.group(name), _digest(service)
-    ready = _readiness(service, places, settings)
-    notes = [*made.notes]
+def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
+    """Return *made* with the conditions of a sound Service whose ClusterIP Service is as *wanted*."""
+    name, group, digest = ask.group, places.group(ask.group), config_digest(ask)
+    ready, notes = _readiness(ask, places), [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_with_words(_valid("Unknown", "ProxyGroupNotReady", message), made.notes), ready]
         notes.append(Note("Normal", "ProxyGroupNotReady", message, once=True))
-        return replace(made, status=_status(service, shown, places), notes=notes)
-    entry = group.entry(entry_name(key_of(service)))
-    if entry is not None and entry == entry_of(wanted, settings.cluster_domain):
-        shown = [_sound(), configured(name, digest), ready]
+        return replace(made, status=_status(ask, shown, places), notes=notes)
+    entry = group.entry(entry_name(ask.key))
+    if entry is not None and entry == entry_of(wanted, places.cluster_domain):
+        config = configured(name, digest)
     elif entry is None and group.configmap and ANNOTATION_EGRESS_LEFT_OUT in annotations(group.configmap):
         message = (
             f"ProxyGroup {name!r} is full: its ConfigMap can't hold more than 900 KiB; name another ProxyGroup in "
             f"annotation {PROXY_GROUP}"
         )
         notes.append(Note("Warning", "ProxyGroupFull", message))
-        shown = [_sound(), not_configured(name, digest, message), ready]
+        config = not_configured(name, digest, message)
     else:
-        shown = [_sound(), not_configured(name, digest), ready]
+        config = not_configured(name, digest)
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
-    notes = notes or _unready_notes(service, ready)
-    if lost := _lost(service, places):
+    notes = notes or _unready_notes(ask, ready)
+    if lost := _lost(ask, places):
         notes.append(Note("Warning", "TargetNotFound", lost, once=True))
-        shown[-1] = {**ready, "message": f"{ready['message']}; {lost}"}
-    shown[0] = _with_words(shown[0], made.notes)
-    return replace(made, notes=notes, status=_status(service, shown, places))
+        ready = {**ready, "message": f"{ready['message']}; {lost}"}
+    return replace(made, notes=notes, status=_status(ask, [_with_words(_SOUND, made.notes), config, ready], places))
 
 
-def _lost(service: Object, places: Places) -> str:
-    """Say that no proxy finds the device to which *service* leads; empty if one does, or none has looked yet.
+def _lost(ask: Ask, places: Places) -> str:
+    """Say that no proxy finds the device to which a Service leads; empty if one does, or none has looked yet.
 
     Proxies forward nothing then, but count as ready, as in the Go operator.
     """
-    group, name = places.group(group_name(service)), entry_name(key_of(service))
+    group, name = places.group(ask.group), entry_name(ask.key)
     entry = group.entry(name)
     reported = [report.entries.get(name) for report in group.reports.values()]
     current = [each for each in reported if each and entry and entry.forwarded(each)]
     if not current or not all(each.is_lost for each in current):
         return ""
     return (
-        f"the proxies of ProxyGroup {group.name!r} find no device {target(service).fqdn} in the tailnet: check the "
+        f"the proxies of ProxyGroup {group.name!r} find no device {ask.target.fqdn} in the tailnet: check the "
         "name, that the device is there, and that the tailnet's policy lets them reach it"
     )
 
 
-def _unready_notes(service: Object, ready: Object) -> list[Note]:
-    """Return an Event if *service* is not *ready* for another reason than it says now.
+def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
+    """Return an Event if a Service is not *ready* for another reason than it says now.
 
     While a Pod is replaced, that is not known, which is no news: a ProxyGroup has many Services.
     """
-    conditions = (service.get("status") or {}).get("conditions") or ()
-    before = next((each["reason"] for each in conditions if each["type"] == CONDITION_EGRESS_READY), "")
+    before = next((each["reason"] for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), "")
     if ready["status"] != FALSE or ready["reason"] == before:
         return []
     return [Note("Normal", ready["reason"], ready["message"])]
 
 
-def is_fresh(service: Object) -> bool:
-    """Tell whether *service* has yet to show whether it is ready."""
-    conditions = (service.get("status") or {}).get("conditions") or ()
-    return all(each["type"] != CONDITION_EGRESS_READY for each in conditions)
+def is_fresh(ask: Ask) -> bool:
+    """Tell whether a Service has yet to show whether it is ready."""
+    return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
-def _readiness(service: Object, places: Places, settings: Settings) -> Object:
-    name = group_name(service)
-    live = places.at(name)
-    return readiness(places.group(name), serving_of(live, places, settings) if live else {})
+def _readiness(ask: Ask, places: Places) -> Object:
+    live = places.at(ask.group)
+    return readiness(places.group(ask.group), serving_of(live, places) if live else {})
 
 
-def _status(service: Object, shown: Sequence[Object], places: Places) -> Object:
-    """Return the status of *service* with the conditions *shown*, and without those that say nothing any more."""
-    status = service.get("status") or {}
+def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:
+    """Return the status of a Service with the conditions *shown*, and without those that say nothing any more."""
     gone = {CONDITION_EGRESS_CONFIGURED} - {each["type"] for each in shown}
-    gone |= set() if places.own else {CONDITION_PROXY_READY}
-    left = [each for each in status.get("conditions") or () if each["type"] not in gone]
-    return {**status, "conditions": set_condition(left, shown, now="")}
+    return ask.status_with(*shown, without=gone if places.own else {*gone, CONDITION_PROXY_READY})
 
 
-def _digest(service: Object) -> str:
-    return config_digest(service, target(service), group_name(service))
+def config_digest(ask: Ask) -> str:
+    """Return the digest of what the proxies are told for a Service, as the Go operator computes it."""
+    ports = [
+        {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
+        for each in ask.service["spec"].get("ports") or ()
+    ]
+    config = {"ports": ports, "tailnetTarget": {"ip": ask.target.ip, "fqdn": ask.target.fqdn}, "proxyGroup": ask.group}
+    return hashlib.sha256(json.dumps(config, separators=(",", ":")).encode()).hexdigest()
+
+
+def configured(group: str, digest: str) -> Object:
+    """Return the condition of a Service that the proxies of *group* are told of."""
+    reason = f"ConfiguredFor:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, True, reason, reason)
+
+
+def not_configured(group: str, digest: str, message: str = "") -> Object:
+    """Return the condition of a Service that the proxies of *group* aren't told of, with a *message* that says why."""
+    reason = f"ConfigurationFailed:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, False, reason, message or reason)
+
+
+def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
+    """Return the condition that says how many proxies of *group* route traffic.
+
+    *serving* are the Pods in the EndpointSlices of each IP version, by port; there are none while the ClusterIP Service
+    has no address. A Pod counts if all ports lead to it, in all IP versions.
+    """
+    if not serving or group.obj is None or not is_available(group.obj):
+        message = (
+            f"ProxyGroup {group.name!r} doesn't serve it yet: look at the conditions of the ProxyGroup if that stays"
+        )
+        return _ready(False, "ClusterResourcesNotReady", message)
+    replicas = replica_count(group.obj)
+    if replicas == 0:
+        message = f"ProxyGroup {group.name!r} has no proxies: give it spec.replicas of at least 1"
+        return _ready(False, "NoProxiesConfigured", message)
+    names = {f"{group.name}-{ordinal}" for ordinal in range(replicas)}
+    if not names <= {key_of(pod).name for pod in group.pods}:
+        return _ready("Unknown", "ClusterResourcesNotReady", f"a Pod of ProxyGroup {group.name!r} is not there")
+    led = [{key_of(pod).name for pod in pods} for each in serving.values() for pods in each.values() or [()]]
+    count = len(names.intersection(*led))
+    message = f"{count} out of {replicas} replicas are ready to route traffic"
+    if count == 0:
+        some = "; some of the Service's ports and addresses lead to proxies already" if any(led) else ""
+        return _ready(False, "NotReadyToRouteTraffic", f"{message}{some}")
+    return _ready(True, "ReadyToRouteTraffic" if count == replicas else "PartiallyReadyToRouteTraffic", message)
 
 
 def _with_words(shown: Object, notes: Sequence[Note]) -> Object:
@@ -264,9 +275,12 @@ def _with_words(shown: Object, notes: Sequence[Note]) -> Object:
     return {**shown, "message": "; ".join([shown["message"], *(each.message for each in notes)])}
 
 
-def _sound() -> Object:
-    return _valid(True, "EgressSvcValid", "EgressSvcValid")
+def _ready(status: bool | str, reason: str, message: str) -> Object:
+    return condition(CONDITION_EGRESS_READY, status, reason, message)
 
 
 def _valid(status: bool | str, reason: str, message: str) -> Object:
     return condition(CONDITION_EGRESS_VALID, status, reason, message)
+
+
+_SOUND = _valid(True, "EgressSvcValid", "EgressSvcValid")

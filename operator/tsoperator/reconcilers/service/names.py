@@ -17,8 +17,8 @@ from tsoperator.dns.nameclaims import (
     noted_claim,
     noted_name,
 )
-from tsoperator.reconcilers.service import egress, exposure, grouped
-from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.reconcilers.service import grouped
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, Mode, parse
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.settings import Settings
@@ -76,7 +76,7 @@ class NamesView:
 
     def _leading(self, name: str) -> list[Object]:
         """Return the Services that lead to the device with this name, or would if they were valid."""
-        return self._cache.indexed(SERVICE, egress.BY_DESTINATION, name)
+        return self._cache.indexed(SERVICE, BY_DESTINATION, name)
 
     def _asking(self, name: str, but: Key) -> Iterator[Claim]:
         """Yield the claims of all Services that ask for *name* and can use it, without the Service *but*."""
@@ -88,10 +88,9 @@ class NamesView:
 
     def _asked(self, service: Object) -> str:
         """Return the name that *service* asks for by a valid annotation that counts; empty if it asks for none."""
-        mode = mode_of(service, self._settings)
-        if mode not in (Mode.PROXY, Mode.GROUP) or exposure.asks(service, self._settings):
-            return ""
-        return asked_name(service) if mode is Mode.GROUP or egress.magic_dns_name(service) else ""
+        ask = parse(service, self._settings)
+        is_valid = ask.mode in (Mode.PROXY, Mode.GROUP) and not ask.is_exposed and ask.target.fqdn
+        return asked_name(service) if is_valid else ""
 
     def _claim(self, service: Object, name: str) -> Claim:
         holds = any(noted_name(child) == name and not is_deleting(child) for child in self._children(service))

@@ -25,10 +25,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
-from tsoperator.reconcilers.service import egress, exposure
-from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.runtime.plan import Note, Plan
-from tsoperator.settings import Settings
 
 VOCABULARY: Final = Vocabulary(
     "Service",
@@ -56,6 +54,8 @@ VOCABULARY: Final = Vocabulary(
 
 _OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
 """The annotations that say what a proxy is to be like, or where it is to lead."""
+_OF_A_DEVICE: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
+"""The annotations that name a device to lead to."""
 _OF_A_GROUP: Final = {
     ANNOTATION_HOSTNAME: "spec.hostnamePrefix",
     ANNOTATION_TAGS: "spec.tags",
@@ -64,79 +64,89 @@ _OF_A_GROUP: Final = {
 """The annotations that say what a proxy is to be like, and the fields of a ProxyGroup that say it for the group's."""
 
 
-def notices(service: Object, settings: Settings) -> list[Note]:
-    """Return an Event for each thing in *service* that has no effect, with what to do about it."""
-    if is_deleting(service):
+def notices(ask: Ask) -> list[Note]:
+    """Return an Event for each thing in a Service that has no effect, with what to do about it."""
+    if is_deleting(ask.service):
         return []
-    mode = mode_of(service, settings)
-    unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(service, mode, settings)]
-    unserved = [*_class_notes(service), *_idle(service)] if mode is Mode.NOTHING else []
-    return [*ignored(service, VOCABULARY), *unseen, *unserved, *exposure.notices(service, settings)]
+    return [
+        *ignored(ask.service, VOCABULARY),
+        *(Note("Warning", reason, words, once=True) for reason, words in _without_effect(ask)),
+    ]
 
 
-def _class_notes(service: Object) -> list[Note]:
-    """Say that the operator doesn't serve *service*, if its class is probably meant to be the operator's."""
-    name = service["spec"].get("loadBalancerClass", "")
-    shows = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
-    if not name or shows or not nearest(name, [LOAD_BALANCER_CLASS]):
-        return []
-    words = (
-        f"the operator doesn't serve load balancers of class {name}: if it is to, make the Service anew with "
-        f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed"
-    )
-    return [Note("Warning", "IgnoredLoadBalancerClass", words, once=True)]
+def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
+    """Yield what has no effect that would have one in another Service, each with the reason of its Event."""
+    for words in _outranked(ask):
+        yield "IgnoredAnnotation", words
+    if ask.mode is Mode.NOTHING:
+        name, shown = ask.service["spec"].get("loadBalancerClass", ""), ask.status.get("loadBalancer") or {}
+        if name and not shown.get("ingress") and nearest(name, [LOAD_BALANCER_CLASS]):
+            yield (
+                "IgnoredLoadBalancerClass",
+                f"the operator doesn't serve load balancers of class {name}: if it is to, make the Service anew with "
+                f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed",
+            )
+        if words := _idle(ask):
+            yield "IgnoredAnnotation", words
+    if ask.wants_funnel and not ask.is_balanced:
+        yield (
+            "FunnelIgnored",
+            f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
+            f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or "
+            "remove the annotation",
+        )
 
 
-def _idle(service: Object) -> list[Note]:
-    """Say that *service* asks for no proxy, if it says what one is to be like."""
-    given = sorted(_OF_A_PROXY & annotations(service).keys())
-    if not given or ANNOTATION_EXPOSE in annotations(service):
-        return []
+def _idle(ask: Ask) -> str:
+    """Say that a Service asks for no proxy, if it says what one is to be like; else return an empty text."""
+    given = sorted(_OF_A_PROXY & annotations(ask.service).keys())
+    if not given or ANNOTATION_EXPOSE in annotations(ask.service):
+        return ""
     subject = f"annotation {given[0]} has" if len(given) == 1 else f"annotations {' and '.join(given)} have"
-    words = (
+    return (
         f"{subject} no effect, because the Service asks for no proxy: to expose it to the tailnet, write annotation "
         f'{ANNOTATION_EXPOSE}: "true"; to lead to a device of the tailnet, give its name in {ANNOTATION_TAILNET_FQDN}'
     )
-    return [Note("Warning", "IgnoredAnnotation", words, once=True)]
 
 
-def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:
-    """Say which annotations of *service* give way to others, or to its ProxyGroup."""
-    if mode is Mode.GROUP:
-        yield from _left_to_the_group(service)
-    if exposure.asks(service, settings):
-        for name in egress.given(service):
-            yield (
-                f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and let "
-                "another Service lead to that device"
-            )
-    elif egress.outranks_name(service):
+def _outranked(ask: Ask) -> Iterator[str]:
+    """Say which annotations of a Service give way to others, or to its ProxyGroup."""
+    if ask.mode is Mode.GROUP:
+        yield from _left_to_the_group(ask)
+    if ask.is_exposed:
+        given = annotations(ask.service)
+        for name in _OF_A_DEVICE:
+            if given.get(name):
+                yield (
+                    f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and "
+                    "let another Service lead to that device"
+                )
+    elif ask.outranks_name:
         old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
-        weaker, stronger = (old, fqdn) if mode is Mode.GROUP else (fqdn, old)
+        weaker, stronger = (old, fqdn) if ask.mode is Mode.GROUP else (fqdn, old)
         yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
 
 
-def _left_to_the_group(service: Object) -> Iterator[str]:
-    """Say which annotations of *service*, and which label, its ProxyGroup doesn't read."""
-    group = annotations(service)[PROXY_GROUP]
+def _left_to_the_group(ask: Ask) -> Iterator[str]:
+    """Say which annotations of a Service, and which label, its ProxyGroup doesn't read."""
     for name, field in _OF_A_GROUP.items():
-        kind = "annotation" if name in annotations(service) else "label"
-        if kind == "annotation" or (name == PROXY_CLASS and name in labels(service)):
+        kind = "annotation" if name in annotations(ask.service) else "label"
+        if kind == "annotation" or (name == PROXY_CLASS and name in labels(ask.service)):
             yield (
                 f"{kind} {name} has no effect on a Service that a ProxyGroup serves: remove it, and set {field} of "
-                f"ProxyGroup {group!r} if all its proxies are to have that"
+                f"ProxyGroup {ask.group!r} if all its proxies are to have that"
             )
 
 
-def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:
+def told(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
 
     An Event that is told once isn't told again if a condition says it already, whichever process wrote that.
     """
     if not (notes or plan.notes):
         return plan
-    type_ = CONDITION_EGRESS_VALID if mode_of(service, settings) is Mode.GROUP else CONDITION_PROXY_READY
-    before = " ".join(each["message"] for each in (service.get("status") or {}).get("conditions") or ())
+    type_ = CONDITION_EGRESS_VALID if ask.mode is Mode.GROUP else CONDITION_PROXY_READY
+    before = " ".join(each["message"] for each in ask.conditions)
     news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
     return replace(plan, status=status, notes=news)

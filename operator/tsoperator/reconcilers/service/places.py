@@ -1,18 +1,21 @@
 """The objects of an egress Service at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
 
-Here is also what becomes of these places: they are kept up to date, and removed when nobody needs them any more.
+They are kept up to date, and removed when nobody needs them any more. A Service moves between ProxyGroups and a proxy
+of its own: into the new place, then out of the old. While the old place serves and the new one doesn't yet, clients are
+led to the old one. It goes a little later than they are led elsewhere.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import entries_of
-from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.clusterip import Wanted
-from tsoperator.reconcilers.service.moves import Place, is_over
 from tsoperator.reconcilers.service.slices import (
     VERSIONS,
     Group,
@@ -28,11 +31,43 @@ from tsoperator.reconcilers.service.slices import (
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
-from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
 """The fact that a Service has yet to show whether it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A Service in front of proxies, where clients can be led; it *serves* if one of its proxies does.
+
+    The name of one that *is_headless* resolves only while its proxy is ready.
+    """
+
+    name: str
+    serves: bool
+    is_headless: bool = False
+
+
+def led_to(here: str, new: Place, old: Sequence[Place]) -> str:
+    """Return the name of the place to which a Service should lead that wants the *new* one and leads *here* now.
+
+    Return an empty name if it should lead nowhere yet: clients that look up a headless place before it serves get no
+    address, and the cluster's DNS repeats that answer for up to 30 s. So clients are led there only once it serves, and
+    then stay there while its Pod is replaced.
+    """
+    if new.serves:
+        return new.name
+    serving = [place.name for place in old if place.serves]
+    choices = serving or [new.name, *(place.name for place in old)]
+    if here in choices:
+        return here
+    return "" if new.is_headless and not serving else choices[0]
+
+
+def is_over(here: str, new: Place, old: Collection[Place]) -> bool:
+    """Tell whether the *old* places aren't needed any more: the *new* one serves, and clients aren't led to those."""
+    return new.serves and here not in {place.name for place in old}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +79,8 @@ class Places:
     can't be served as it is. *contested* are those of its ports whose proxies' port an older Service has, too: that
     Service keeps it, so *ports* has another one. *rival* is a Service that already has the name of its entry. *ages*
     are for how many seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more.
-    *own* is the place of its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
+    *own* is the place of its own proxy, if it has one. *reverts* say how another writer keeps reverting it. *suffixes*
+    are the known ones of MagicDNS names. *cluster_domain* and *move_grace* are as in the operator's settings.
     """
 
     services: Sequence[Object] = ()
@@ -58,6 +94,8 @@ class Places:
     ages: Mapping[str, float] = field(default_factory=dict)
     reverts: Reverts = NO_REVERTS
     suffixes: Suffixes = NO_SUFFIXES
+    cluster_domain: str = ""
+    move_grace: float = inf
 
     @property
     def is_empty(self) -> bool:
@@ -80,38 +118,57 @@ class Places:
         new = next((each for each in found if each.name == current), Place(current, serves=False, is_headless=is_own))
         return new, [each for each in found if each.name != current]
 
-    def is_abandoned(self, name: str, settings: Settings) -> bool:
+    def is_abandoned(self, name: str) -> bool:
         """Tell whether the old place called *name* has been unused for so long that no client has its address."""
-        return name in self.ages and self.ages[name] >= settings.move_grace
+        return name in self.ages and self.ages[name] >= self.move_grace
 
 
 NOWHERE = Places()
 """The Service has nothing at ProxyGroups."""
 
 
-def abandoned(service: Object, current: str, places: Places, settings: Settings) -> list[str]:
-    """Return the names of the places of *service* that it doesn't need any more, because the *current* one serves."""
+class Move(NamedTuple):
+    """The *slices* of a Service that moves, and the steps that remove what it doesn't need any more.
+
+    In *wait* seconds the next of its old places may go; None while the Service needs them, and when the last one goes.
+    """
+
+    slices: Sequence[Object]
+    gone: Sequence[Step]
+    wait: float | None
+
+
+def leads_to(ask: Ask, current: str, places: Places) -> str:
+    """Return the name of the place to which a Service should lead now; empty if it should lead to none.
+
+    *current* is the name of the place where it should be served.
+    """
+    new, old = places.new_and_old(current, is_own=ask.mode is not Mode.GROUP)
+    return led_to(ask.points_at, new, old)
+
+
+def abandoned(ask: Ask, current: str, places: Places) -> list[str]:
+    """Return the names of the places of a Service that it doesn't need any more, because the *current* one serves."""
     new, old = places.new_and_old(current)
-    return [each.name for each in old] if is_over(egress.pointed_at(service, settings), new, old) else []
+    return [each.name for each in old] if is_over(ask.points_at, new, old) else []
 
 
-def moved_out(service: Object, current: str, made: Plan, places: Places, settings: Settings) -> Plan:
-    """Return *made*, the plan for the proxy called *current*, with what becomes of the places at ProxyGroups."""
-    kept = [each for each in places.services if not places.is_abandoned(key_of(each).name, settings)]
-    slices = slices_of(places, kept, settings)
-    gone = removal(places, [key_of(each).name for each in kept], slices)
-    new, old = places.new_and_old(current)
-    left = grace_left(egress.pointed_at(service, settings), new, old, places, settings)
-    return replace(
-        made,
-        steps=[*map(Child, slices), *gone, *made.steps],
-        requeue_after=earliest(made.requeue_after, left),
-    )
+def move(ask: Ask, current: str, places: Places, *updated: Object) -> Move:
+    """Return the move of a Service into the place called *current*.
+
+    *updated* is the ClusterIP Service there as it is wanted, if there is one.
+    """
+    others = [each for each in places.services if key_of(each).name != current]
+    kept = [each for each in others if not places.is_abandoned(key_of(each).name)]
+    slices = slices_of(places, [*updated, *kept])
+    gone = removal(places, [current, *(key_of(each).name for each in kept)], slices)
+    left = [places.move_grace - places.ages.get(name, 0.0) for name in abandoned(ask, current, places)]
+    return Move(slices, gone, earliest(*(each for each in left if each > 0)))
 
 
-def upkeep(places: Places, settings: Settings) -> Sequence[Step]:
+def upkeep(places: Places) -> Sequence[Step]:
     """Return the steps that keep the EndpointSlices of a Service up to date at all ProxyGroups where it has a place."""
-    slices = slices_of(places, places.services, settings)
+    slices = slices_of(places, places.services)
     kept = [key_of(each).name for each in places.services]
     return (*map(Child, slices), *_surplus(places, kept, slices))
 
@@ -144,53 +201,42 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
     ]
 
 
-def slices_of(places: Places, services: Iterable[Object], settings: Settings) -> list[Object]:
+def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
     """Return the EndpointSlices of these ClusterIP Services."""
     return [
         each
         for service in services
         if not is_deleting(service)
-        for each in endpoint_slices(service, service["spec"]["ports"], serving_of(service, places, settings))
+        for each in endpoint_slices(service, service["spec"]["ports"], serving_of(service, places))
     ]
 
 
-def serving_of(service: Object, places: Places, settings: Settings) -> dict[int, Serving]:
+def serving_of(service: Object, places: Places) -> dict[int, Serving]:
     """Return the Pods that serve the ports of a ClusterIP *service* and get connections, by IP version."""
     group, led = places.group(labels(service)[PROXY_GROUP]), led_pods(service, places.slices)
-    able = _able(service, group, settings)
     return {
         version: {port: leading_pods(group, pods, led) for port, pods in serving.items()}
-        for version, serving in able.items()
+        for version, serving in _able(service, group, places).items()
     }
 
 
-def await_newcomers(made: Plan, places: Places, settings: Settings) -> Plan:
+def await_newcomers(made: Plan, places: Places) -> Plan:
     """Return *made* with a time to look again, if a new Pod serves a Service that doesn't lead to it yet."""
     waits = []
     for service in places.services:
         group = places.group(labels(service)[PROXY_GROUP])
         if not group.new:
             continue
-        led = serving_of(service, places, settings)
-        for version, serving in _able(service, group, settings).items():
+        led = serving_of(service, places)
+        for version, serving in _able(service, group, places).items():
             for port, pods in serving.items():
                 waits += [group.new[uid(pod)] for pod in pods if pod not in led[version][port]]
     return replace(made, requeue_after=earliest(made.requeue_after, *waits)) if waits else made
 
 
-def _able(service: Object, group: Group, settings: Settings) -> dict[int, Serving]:
+def _able(service: Object, group: Group, places: Places) -> dict[int, Serving]:
     """Return the Pods of *group* that serve the ports of a ClusterIP *service*, by IP version."""
     name = entry_name(served_service(service))
     # What the Go operator made doesn't say where it leads, but the proxies have been told.
-    entry = entry_of(service, settings.cluster_domain) or entries_of(group.configmap).get(name)
+    entry = entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)
     return {version: serving_pods(group, name, entry, version) for version in families(service)}
-
-
-def grace_left(here: str, new: Place, old: Sequence[Place], places: Places, settings: Settings) -> float | None:
-    """Return in how many seconds the next of the *old* places may go.
-
-    Return None while the Service needs them, and when the last one is going.
-    """
-    if not is_over(here, new, old):
-        return None
-    return earliest(*(left for each in old if (left := settings.move_grace - places.ages.get(each.name, 0.0)) > 0))

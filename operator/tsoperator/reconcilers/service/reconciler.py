@@ -31,7 +31,6 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
     labels,
-    uid,
 )
 from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
@@ -41,13 +40,13 @@ from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.workload import Children
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.service import desired, egress, exposure, grouped
+from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service import plan as plans
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.mode import Mode, mode_of
-from tsoperator.reconcilers.service.moves import Timers
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
+from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
@@ -56,27 +55,28 @@ from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 
+Seen = tuple[Ask, plans.Observed]
+"""A Service as it asks to be served, and the facts about it."""
 
-def services(
-    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
-) -> Kind[desired.Observed]:
+
+def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic) -> Kind[Seen]:
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
     view, settings = _View(proxies, client, clock), proxies.settings
 
-    def decision(service: Object, observed: desired.Observed) -> Decision:
-        wanted = desired.wanted(service, observed, settings)
+    def decision(_service: Object, seen: Seen) -> Decision:
+        ask, observed = seen
+        wanted = plans.wanted(ask, observed, settings)
 
         def then(keys: Keys | Refusal) -> Plan:
-            made = desired.plan(service, wanted, observed, settings, keys)
-            return await_newcomers(made, observed.places, settings)
+            return plans.plan(ask, wanted, observed, settings, keys)
 
         return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
 
-    def refused(_observed: desired.Observed, service: Object, refusal: Refusal) -> Plan:
-        return desired.failed(service, refusal)
+    def refused(_seen: Seen, service: Object, refusal: Refusal) -> Plan:
+        return plans.failed(parse(service, settings), refusal)
 
-    def reported(service: Object, _observed: desired.Observed, plan: Plan) -> None:
-        proxies.reported(desired.owner(key_of(service)), plan)
+    def reported(_service: Object, seen: Seen, plan: Plan) -> None:
+        proxies.reported(seen[0].owner, plan)
 
     return Kind(
         "service",
@@ -123,30 +123,33 @@ class _View:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    def rewritten(self, service: Object, observed: desired.Observed, plan: Plan) -> None:
-        """Remember that *plan* has pointed *service* at its proxy, if it has."""
-        if desired.rewrites(plan, service):
-            goal = _goal(service, self._leads_to(service, observed))
-            self._rewrites.rewritten(key_of(service), service["metadata"]["resourceVersion"], goal)
+    def rewritten(self, _service: Object, seen: Seen, plan: Plan) -> None:
+        """Remember that *plan* has pointed a Service at its proxy, if it has."""
+        ask, _ = seen
+        if name := plans.rewritten_to(ask, plan):
+            self._rewrites.rewritten(ask.key, ask.service["metadata"]["resourceVersion"], _goal(ask, name))
 
-    async def look(self, service: Object) -> desired.Observed:
-        """Gather the facts about *service*."""
-        owner, mode = desired.owner(key_of(service)), mode_of(service, self._settings)
-        if mode is Mode.GROUP:
+    async def look(self, service: Object) -> Seen:
+        """Parse *service*, and gather the facts about it."""
+        ask = self._parse(service)
+        if ask.mode is Mode.GROUP:
             await self._read_places()
-        self._proxies.found(owner)
-        children = self._proxies.children(owner)
-        leads = egress.destination(service) if mode is Mode.PROXY else ""
-        observed = desired.Observed(
+        self._proxies.found(ask.owner)
+        children = self._proxies.children(ask.owner)
+        own_name = plans.own_key(ask, children, self._settings).name
+        observed = plans.Observed(
             children,
-            self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
-            self._proxies.tailnet(OWN, owner, children, leads),
-            places=self._places(service, owner, mode, children),
+            self._proxies.proxy_class(ask.class_name),
+            self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
+            places=self._places(ask, children, own_name),
             has_dnsconfig=self._has_dnsconfig(),
-            holder=self._names.holder(service),
+            holder=self._names.holder(ask.service),
         )
-        reverts = await self._reverts(service, observed)
-        return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
+        reverts = await self._reverts(ask, own_name, observed.places)
+        return ask, replace(observed, places=replace(observed.places, reverts=reverts))
+
+    def _parse(self, service: Object) -> Ask:
+        return parse(service, self._settings)
 
     async def _read_places(self) -> None:
         """Read the places of all Services live, once, before this process gives a Service ports of proxies.
@@ -161,40 +164,34 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
-        """Return what *service* has at ProxyGroups, and its own proxy, which is a place too."""
-        found = self._view.of(service, owner)
-        if mode is not Mode.NOTHING or found.services:
-            name = desired.own_name(service, children, self._settings)
-            found = replace(found, own=self._view.own_place(children, name))
-        if mode is not Mode.GROUP and not found.services:
-            self._timers.ages(owner.key, (), self._clock())
+    def _places(self, ask: Ask, children: Children, own_name: str) -> Places:
+        """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
+        found = self._view.of(ask)
+        if ask.mode is not Mode.NOTHING or found.services:
+            found = replace(found, own=self._view.own_place(children, own_name))
+        if ask.mode is not Mode.GROUP and not found.services:
+            self._timers.ages(ask.key, (), self._clock())
             return found
-        if mode is Mode.GROUP and found.own is None:
-            self._proxies.forget(owner)
-        facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
-        if mode in (Mode.GROUP, Mode.PROXY):
-            current = desired.current_place(service, children, found, self._settings)
-            facts |= {*abandoned(service, current, found, self._settings)}
-        return replace(found, ages=self._timers.ages(owner.key, facts, self._clock()))
+        if ask.mode is Mode.GROUP and found.own is None:
+            self._proxies.forget(ask.owner)
+        facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
+        if ask.mode in (Mode.GROUP, Mode.PROXY):
+            facts |= {*abandoned(ask, plans.current_place(ask, own_name, found), found)}
+        return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
 
-    def _leads_to(self, service: Object, observed: desired.Observed) -> str:
-        return desired.leads_to(service, observed.children, observed.places, self._settings)
-
-    async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
-        """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
-        key, version = key_of(service), service["metadata"]["resourceVersion"]
-        if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
-            self._rewrites.forget(key)
+    async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
+        """Return how another writer keeps reverting an egress Service; a live read, which is rare, tells its name."""
+        if ask.mode is Mode.NOTHING or ask.is_exposed:
+            self._rewrites.forget(ask.key)
             return NO_REVERTS
-        name = self._leads_to(service, observed)
-        strays = egress.strays(service, name, self._settings)
-        reverts = self._rewrites.look(key, version, strays, _goal(service, name))
+        name = leads_to(ask, plans.current_place(ask, own_name, places), places)
+        version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
+        reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
             return reverts
-        live = await self._client.get(SERVICE, key)
+        live = await self._client.get(SERVICE, ask.key)
         who = last_writer(live, "spec", "externalName", "type") or "something"
-        self._rewrites.remember_writer(key, who)
+        self._rewrites.remember_writer(ask.key, who)
         return replace(reverts, who=who)
 
     def gone(self, key: Key) -> Plan:
@@ -203,7 +200,7 @@ class _View:
         What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
         the Service may be there. Then its clients are led to the Pods that take the place of others.
         """
-        owner = desired.owner(key)
+        owner = Owner(PARENT_SERVICE, key)
         self._rewrites.forget(key)
         self._view.forget(key)
         self._timers.ages(key, (), self._clock())
@@ -211,18 +208,15 @@ class _View:
         if self._cache.sees(SERVICE, key.namespace):
             there = Plan(steps=removal(places))
         else:
-            there = await_newcomers(Plan(steps=upkeep(places, self._settings)), places, self._settings)
+            there = await_newcomers(Plan(steps=upkeep(places)), places)
         again = earliest(there.requeue_after, proxy.requeue_after)
         return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
-        name = proxy_class["metadata"]["name"]
-        return [
-            key_of(service)
-            for service in self._cache.all(SERVICE)
-            if not desired.is_leaving(service, self._settings)
-            and class_name(service, self._settings.proxy_class) == name
-        ]
+        name = key_of(proxy_class).name
+        default = self._settings.proxy_class
+        found = (each for each in self._cache.all(SERVICE) if class_name(each, default) == name)
+        return [ask.key for ask in map(self._parse, found) if ask.mode is not Mode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, and any other Service to itself.
@@ -254,9 +248,10 @@ class _View:
             return self._parent_keys(endpoint_slice)
         owner = owner_of(endpoint_slice)
         parent = self._cache.get(SERVICE, owner.key) if owner and owner.type == PARENT_SERVICE else None
-        if parent is None or not egress.asks(parent):
+        ask = self._parse(parent) if parent else None
+        if ask is None or not ask.is_egress:
             return ()
-        leads = egress.pointed_at(parent, self._settings) == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
+        leads = ask.points_at == labels(endpoint_slice).get(LABEL_SERVICE_NAME)
         moves = bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
         return self._parent_keys(endpoint_slice) if moves or not leads else ()
 
@@ -271,25 +266,25 @@ class _View:
         had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
         if had == self._had_dnsconfig:
             return ()
+        asks = map(self._parse, self._cache.all(SERVICE))
         return [
-            key_of(service)
-            for service in self._cache.all(SERVICE)
-            if self._names.holder(service)
-            or (exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why)
+            ask.key
+            for ask in asks
+            if self._names.holder(ask.service) or (ask.is_exposed and exposure.cluster_naming(ask).why)
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
         """Map the known suffixes to the Services that may be valid or not because of them."""
-        return [key_of(service) for service in self._cache.all(SERVICE) if egress.needs_suffix(service)]
+        return [key_of(service) for service in self._cache.all(SERVICE) if needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
         """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""
         yield from self._proxies.parents_of_device(device, PARENT_SERVICE)
         for alias in device["aliases"]:
-            for service in self._cache.indexed(SERVICE, egress.BY_DESTINATION, alias):
+            for service in self._cache.indexed(SERVICE, BY_DESTINATION, alias):
                 yield key_of(service)
 
 
-def _goal(service: Object, name: str) -> str:
-    """Return what a rewrite of *service* is for: to point this very Service at the proxy called *name*."""
-    return f"{uid(service)} {name}"
+def _goal(ask: Ask, external_name: str) -> str:
+    """Return what a rewrite of a Service is for: to point this very Service at *external_name*."""
+    return f"{ask.uid} {external_name}"

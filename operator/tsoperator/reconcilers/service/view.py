@@ -1,11 +1,12 @@
 """Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, FINALIZER, PROXY_GROUP
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     ENDPOINTSLICE,
@@ -15,7 +16,6 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
-    annotations,
     has_finalizer,
     is_deleting,
     key_of,
@@ -36,6 +36,7 @@ from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.secret import egress_report_of
 from tsoperator.proxy.workload import Children, proxy_device
+from tsoperator.reconcilers.service.ask import Ask, Mode, parse
 from tsoperator.reconcilers.service.clusterip import (
     BY_PROXY_PORT,
     Wanted,
@@ -43,14 +44,10 @@ from tsoperator.reconcilers.service.clusterip import (
     allocated,
     indexed_port,
     is_place,
-    wanted_ports,
 )
-from tsoperator.reconcilers.service.grouprules import group_name, violations
-from tsoperator.reconcilers.service.mode import Mode, mode_of
-from tsoperator.reconcilers.service.moves import Place, Timers
-from tsoperator.reconcilers.service.places import Places
-from tsoperator.reconcilers.service.reservations import Reservations
+from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.slices import Group
+from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.settings import Settings
@@ -59,6 +56,51 @@ from tsoperator.tailnet.zones import Suffixes
 _CATCHING_UP: Final = 60.0
 """Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten
 then, and its ports are free."""
+
+
+class Timers:
+    """Remembers, for each Service, since when something has been so.
+
+    A restart forgets that, and what waits for it waits once more.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[Key, dict[str, float]] = {}
+
+    def ages(self, service: Key, facts: Collection[str], now: float) -> Mapping[str, float]:
+        """Return for how many seconds each of *facts* has been so for *service*; forget all others."""
+        known = self._since.get(service, {})
+        since = {fact: known.get(fact, now) for fact in facts}
+        if since:
+            self._since[service] = since
+        else:
+            self._since.pop(service, None)
+        return {fact: now - start for fact, start in since.items()}
+
+
+class Reservations:
+    """Remembers the ports that Services are about to get at ProxyGroups, because several are reconciled at once.
+
+    A look at the ports that are used and the reservation that follows must not wait in between.
+    """
+
+    def __init__(self) -> None:
+        self._held: defaultdict[str, dict[Key, frozenset[int]]] = defaultdict(dict)
+
+    def of_others(self, group: str, service: Key) -> set[int]:
+        """Return the ports of *group* that are reserved for other Services than *service*."""
+        return {port for key, ports in self._held.get(group, {}).items() if key != service for port in ports}
+
+    def reserve(self, group: str, service: Key, ports: Iterable[int]) -> None:
+        """Reserve *ports* of *group* for *service*, in place of all that were reserved for it."""
+        self.free(service)
+        self._held[group][service] = frozenset(ports)
+
+    def free(self, service: Key) -> None:
+        """Free what is reserved for *service*: the cache shows its ports, or it needs none any more."""
+        for group in [group for group, held in self._held.items() if held.pop(service, None) is not None]:
+            if not self._held[group]:
+                del self._held[group]
 
 
 class PlacesView:
@@ -87,25 +129,31 @@ class PlacesView:
         found = (self._cache.indexed(kind, BY_GROUPED_OWNER, str(owner)) for kind in (SERVICE, ENDPOINTSLICE))
         services, slices = ([each for each in made if is_place(each)] for made in found)
         names = {labels(each)[PROXY_GROUP] for each in services}
-        return Places(services, slices, {name: self._group(name) for name in names})
+        return Places(
+            services,
+            slices,
+            {name: self._group(name) for name in names},
+            cluster_domain=self._settings.cluster_domain,
+            move_grace=self._settings.move_grace,
+        )
 
-    def of(self, service: Object, owner: Owner) -> Places:
-        """Return what *service* has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
-        made, mode = self.made_for(owner), mode_of(service, self._settings)
-        if annotations(service).get(ANNOTATION_TAILNET_FQDN):
+    def of(self, ask: Ask) -> Places:
+        """Return what a Service has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
+        made = self.made_for(ask.owner)
+        if ask.fqdn:
             made = replace(made, suffixes=self._suffixes())
-        if mode is not Mode.GROUP:
-            self.forget(owner.key)
-            held = mode is Mode.NOTHING and has_finalizer(service, FINALIZER)
-            return replace(made, holding=self._holding(service) if held else ())
-        name = group_name(service)
-        groups = made.groups if name in made.groups else {**made.groups, name: self._group(name)}
-        found = replace(made, groups=groups, rival=self._rival(service, name))
-        self.forget(owner.key)
-        if violations(service, found, self._settings):
+        if ask.mode is not Mode.GROUP:
+            self.forget(ask.key)
+            held = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
+            return replace(made, holding=self._holding(ask) if held else ())
+        groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
+        found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
+        self.forget(ask.key)
+        if group_violations(ask, found):
             return found  # it must not keep ports from others
-        contested = self._contested(service, name, made.at(name))
-        return replace(found, ports=self._ports(service, name, made.at(name), contested), contested=contested)
+        live = made.at(ask.group)
+        contested = self._contested(ask, live)
+        return replace(found, ports=self._ports(ask, live, contested), contested=contested)
 
     def own_place(self, children: Children, name: str) -> Place | None:
         """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it.
@@ -151,67 +199,62 @@ class PlacesView:
     def _configmap(self, group: str) -> Object | None:
         return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
 
-    def _holding(self, service: Object) -> list[str]:
-        """Return the ProxyGroups whose ConfigMaps have an entry for *service*, and that will take it out.
+    def _holding(self, ask: Ask) -> list[str]:
+        """Return the ProxyGroups whose ConfigMaps have an entry for a Service, and that will take it out.
 
         A ProxyGroup that goes takes its ConfigMap along.
         """
-        entry = entry_name(key_of(service))
+        entry = entry_name(ask.key)
         names = [key_of(each).name for each in self._cache.all(PROXYGROUP) if is_egress(each) and not is_deleting(each)]
-        return [
-            name for name in names if entry in entries_of(self._configmap(name)) and self._rival(service, name) is None
-        ]
+        return [name for name in names if entry in entries_of(self._configmap(name)) and self._rival(ask, name) is None]
 
-    def _rival(self, service: Object, group: str) -> Key | None:
-        """Return another Service that has, or is to have, the entry of *service* at *group*.
+    def _rival(self, ask: Ask, group: str) -> Key | None:
+        """Return another Service that has, or is to have, the entry of this one at *group*.
 
         Who has a ClusterIP Service there keeps the entry. Where nobody has one, the oldest Service gets it.
         """
-        found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(key_of(service))))
-        mine = key_of(service)
+        found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(ask.key)))
         placed = {served_service(each) for each in found if self._is_place(each)}
-        if others := placed - {mine}:
-            return None if mine in placed else min(others)
-        if mine in placed:
+        if others := placed - {ask.key}:
+            return None if ask.key in placed else min(others)
+        if ask.key in placed:
             return None
-        asking = (each for each in found if not self._is_place(each) and mode_of(each, self._settings) is Mode.GROUP)
-        oldest = min(asking, key=_age, default=service)
-        return key_of(oldest) if _age(oldest) < _age(service) else None
+        users = (each for each in found if not self._is_place(each))
+        asking = (each for each in users if parse(each, self._settings).mode is Mode.GROUP)
+        oldest = min(asking, key=_age, default=ask.service)
+        return key_of(oldest) if _age(oldest) < _age(ask.service) else None
 
     def _is_place(self, service: Object) -> bool:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
 
-    def _contested(self, service: Object, group: str, live: Object | None) -> dict[Wanted, Key]:
-        """Return the ports of *service* that have a port of the proxies in common with an older Service, and whose.
+    def _contested(self, ask: Ask, live: Object | None) -> dict[Wanted, Key]:
+        """Return the ports of a Service that have a port of the proxies in common with an older one, and whose.
 
         The operator gives no port twice, but backups and other operators do. The ClusterIP Services' ages count.
         """
         found = {}
         for wanted, port in allocated(live).items():
-            others = self._cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(group, port))
-            rivals = [each for each in others if not is_deleting(each) and served_service(each) != key_of(service)]
+            others = self._cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(ask.group, port))
+            rivals = [each for each in others if not is_deleting(each) and served_service(each) != ask.key]
             oldest = min(rivals, key=_age, default=None)
-            if live and oldest and wanted in wanted_ports(service) and _age(oldest) < _age(live):
+            if live and oldest and wanted in ask.ports and _age(oldest) < _age(live):
                 found[wanted] = served_service(oldest)
         return found
 
-    def _ports(
-        self, service: Object, group: str, live: Object | None, contested: Collection[Wanted]
-    ) -> Mapping[Wanted, int] | None:
-        """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them.
+    def _ports(self, ask: Ask, live: Object | None, contested: Collection[Wanted]) -> Mapping[Wanted, int] | None:
+        """Return the proxies' ports for a Service; new ones stay reserved until the cache shows them.
 
         The *contested* ports get other ones.
         """
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
-        if set(wanted_ports(service)) <= kept.keys():
-            return allocate(service, kept, ())
-        reserved = self._reservations.of_others(group, key_of(service)) | self._ports_ahead(group, key_of(service))
-        used = _Used(self._cache, group, key_of(service), reserved)
-        ports = allocate(service, kept, used)
+        if ask.ports.keys() <= kept.keys():
+            return allocate(ask.uid, ask.ports, kept, ())
+        reserved = self._reservations.of_others(ask.group, ask.key) | self._ports_ahead(ask.group, ask.key)
+        ports = allocate(ask.uid, ask.ports, kept, _Used(self._cache, ask.group, ask.key, reserved))
         if ports is None:
-            self._starved[key_of(service)] = group
+            self._starved[ask.key] = ask.group
         else:
-            self._reservations.reserve(group, key_of(service), ports.values())
+            self._reservations.reserve(ask.group, ask.key, ports.values())
         return ports
 
     def _ports_ahead(self, group: str, service: Key) -> set[int]:

@@ -104,30 +104,31 @@ def test_only_the_proxies_ports_count_as_allocated() -> None:
 def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(
     ports: list[Object], before: dict[Wanted, int], kept: dict[Wanted, int]
 ) -> None:
-    found = allocate(with_ports(*ports), before, ()) or {}
+    wanted = wanted_ports(with_ports(*ports))
+    found = allocate("db-uid", wanted, before, ()) or {}
     assert list(found.items())[: len(kept)] == list(kept.items())
-    assert found.keys() == wanted_ports(with_ports(*ports)).keys()
+    assert found.keys() == wanted.keys()
     assert {*found.values()} <= {*ALL_PORTS}
 
 
 def test_the_same_question_has_the_same_answer_and_another_service_another_one() -> None:
-    found = [allocate(user_service(uid=uid), {}, ()) for uid in ("a", "a", "b")]
+    found = [allocate(uid, [SQL], {}, ()) for uid in ("a", "a", "b")]
     assert found[0] == found[1] != found[2]
 
 
 def test_a_port_that_is_used_is_passed_over_also_at_the_end_of_the_range() -> None:
     for free in (FIRST_PORT, FIRST_PORT + 500, FIRST_PORT + PORT_COUNT - 1):
-        assert allocate(user_service(), {}, set(ALL_PORTS) - {free}) == {SQL: free}
+        assert allocate("db-uid", [SQL], {}, set(ALL_PORTS) - {free}) == {SQL: free}
 
 
-def numbered(count: int) -> Object:
-    return with_ports(*({"port": number} for number in range(1, count + 1)))
+def numbered(count: int) -> list[Wanted]:
+    return [Wanted("TCP", number) for number in range(1, count + 1)]
 
 
 def test_the_ports_of_one_service_differ_and_without_enough_free_ones_there_are_none() -> None:
-    assert sorted((allocate(numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
+    assert sorted((allocate("db-uid", numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
     for count, used in ((1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])):
-        assert allocate(numbered(count), {}, {*used}) is None
+        assert allocate("db-uid", numbered(count), {}, {*used}) is None
 
 
 def test_a_new_name_depends_on_the_service_and_its_group() -> None:

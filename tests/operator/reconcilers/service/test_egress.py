@@ -4,15 +4,20 @@ import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
-from tsoperator.runtime.plan import Patch
-from tsoperator.runtime.reverts import Reverts
+from tsoperator.reconcilers.service.ask import Ask, by_destination, parse
+from tsoperator.runtime.plan import Patch, Plan
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 from tests.operator.reconcilers.service.specs import FQDN_KEY, GROUP, IP_KEY, OLD_IP_KEY
-from tests.support.objects import FQDN, egress_service, settings
+from tests.support.objects import FQDN, egress_service, held, settings
 
 SETTINGS = settings()
 PROXY = "ts-db-x7k2p"
 EXTERNAL_NAME = f"{PROXY}.tailscale.svc.cluster.local"
+
+
+def ask(annotations: Object | None = None, spec: Object | None = None) -> Ask:
+    return parse(egress_service(annotations, spec=spec), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -27,24 +32,25 @@ EXTERNAL_NAME = f"{PROXY}.tailscale.svc.cluster.local"
     ],
 )
 def test_the_proxy_goes_where_the_annotation_says(annotations: Object, pod: ProxyPod, name: str) -> None:
-    service = egress_service(annotations)
-    assert (egress.asks(service), egress.pod(service), egress.magic_dns_name(service)) == (True, pod, name)
+    asked = ask(annotations)
+    assert (asked.is_egress, egress.pod(asked), asked.magic_dns_name) == (True, pod, name)
 
 
 def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
     both = {FQDN_KEY: f"{FQDN.upper()}.", OLD_IP_KEY: "FD7A:115C:A1E0:0::9"}
     given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, both, both | GROUP, {}]
-    found = [{*egress.by_destination(egress_service(annotations))} for annotations in given]
+    found = [{*by_destination(egress_service(annotations))} for annotations in given]
     assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, {FQDN, "db"}, set()]
 
 
 def test_an_address_elsewhere_needs_a_route() -> None:
-    routed = egress_service({IP_KEY: "10.1.2.3"})
-    assert [egress.lacks_route(routed, accepts_routes=accepts) for accepts in (True, False)] == [False, True]
-    assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted(routed)
-    assert egress.lacks_route(egress_service({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}), accepts_routes=False)
+    routed = ask({IP_KEY: "10.1.2.3"})
+    assert egress.route_notes(routed, accepts_routes=True) == []
+    (note,) = egress.route_notes(routed, accepts_routes=False)
+    assert "set tailscale.acceptRoutes: true in a ProxyClass" in note.message
+    assert egress.route_notes(ask({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}), accepts_routes=False)
     for annotations in ({IP_KEY: "100.64.0.9"}, {FQDN_KEY: FQDN}):
-        assert not egress.lacks_route(egress_service(annotations), accepts_routes=False)
+        assert egress.route_notes(ask(annotations), accepts_routes=False) == []
 
 
 @pytest.mark.parametrize(
@@ -57,12 +63,12 @@ def test_an_address_elsewhere_needs_a_route() -> None:
     ],
 )
 def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec: Object, fields: list[str]) -> None:
-    service = egress_service(spec=spec)
+    asked = parse(held(egress_service(spec=spec)), SETTINGS)
     body = {"spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
-    assert egress.strays(service, PROXY, SETTINGS) == fields
+    assert egress.strays(asked, PROXY) == fields
     patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []
-    assert egress.rewrite(service, PROXY, SETTINGS) == patches
-    assert egress.rewrite(service, "", SETTINGS) == []
+    assert [*egress.pointed(asked, PROXY, Plan(), NO_REVERTS).steps] == patches
+    assert egress.pointed(asked, "", Plan(), NO_REVERTS) == Plan()
 
 
 def test_reverts_are_told_with_what_ends_them() -> None:
@@ -86,7 +92,5 @@ def test_a_service_that_points_at_its_own_proxy_is_known() -> None:
         ("db.tailscale.svc.cluster.local", False),
         ("db.example.org", False),
     ):
-        pointed, other = [
-            egress_service({}, spec={"type": type_, "externalName": name}) for type_ in ("ExternalName", "ClusterIP")
-        ]
-        assert [egress.is_rewritten(each, SETTINGS) for each in (pointed, other)] == [ours, False]
+        pointed, other = [ask({}, {"type": type_, "externalName": name}) for type_ in ("ExternalName", "ClusterIP")]
+        assert [each.points_at_own_proxy for each in (pointed, other)] == [ours, False]

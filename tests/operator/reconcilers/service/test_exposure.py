@@ -8,6 +8,8 @@ from tsoperator.api.objects import Object
 from tsoperator.proxy.proxypod import served_service
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.reconcilers.service import exposure
+from tsoperator.reconcilers.service.ask import Ask, parse
+from tsoperator.reconcilers.service.violations import violations
 
 from tests.operator.reconcilers.service.specs import (
     BY_NAME,
@@ -26,6 +28,10 @@ WITH_PORTS = {**LOAD_BALANCER, "ports": [{"port": 80}]}
 NAME = "lb.tail1234.ts.net"
 DEVICE = ReportedDevice("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
 NAMELESS = ReportedDevice("n1", "", "", serves_no_https=False)
+
+
+def ask(annotations: Object, spec: Object) -> Ask:
+    return parse(egress_service(annotations, spec=spec), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -48,32 +54,27 @@ NAMELESS = ReportedDevice("n1", "", "", serves_no_https=False)
 )
 def test_a_service_is_exposed_by_its_class_or_its_annotation(annotations: Object, spec: Object, exposed: bool) -> None:
     service = egress_service(annotations, spec=spec)
-    asks = [exposure.asks(service, chosen) for chosen in (SETTINGS, DEFAULT)]
+    asks = [parse(service, chosen).is_exposed for chosen in (SETTINGS, DEFAULT)]
     assert asks == [exposed, exposed or spec == NO_CLASS]
 
 
 def test_funnel_is_served_on_our_load_balancers_only() -> None:
-    services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in (LOAD_BALANCER, CLUSTER_IP, OF_OTHERS)]
-    assert [exposure.pod(service, SETTINGS) == served_service() for service in services] == [True, False, False]
-    assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
+    asks = [ask({**EXPOSE, **FUNNEL}, spec) for spec in (LOAD_BALANCER, CLUSTER_IP, OF_OTHERS)]
+    assert [exposure.pod(each) == served_service() for each in asks] == [True, False, False]
+    assert [exposure.serve_config(each) is None for each in asks] == [False, True, True]
 
 
 def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_service() -> None:
-    service = egress_service(FUNNEL, spec=WITH_PORTS)
-    assert [len(exposure.violations(service, SETTINGS, is_public=public)) for public in (True, False)] == [1, 0]
-    assert (exposure.pod(service, SETTINGS) != served_service(), exposure.serve_config(service, SETTINGS)) == (
-        True,
-        None,
-    )
+    asked = ask(FUNNEL, WITH_PORTS)
+    assert [len(violations(asked, is_public=public)) for public in (True, False)] == [1, 0]
+    assert (exposure.pod(asked) != served_service(), exposure.serve_config(asked)) == (True, None)
     for annotations, class_ in (({}, "tailscale"), ({**EXPOSE, **FUNNEL}, "other")):
-        private = egress_service(annotations, spec={**WITH_PORTS, "loadBalancerClass": class_})
-        assert exposure.violations(private, SETTINGS, is_public=True) == []
+        assert violations(ask(annotations, {**WITH_PORTS, "loadBalancerClass": class_}), is_public=True) == []
 
 
 def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
     name = "ts-db-x7k2p.tailscale.svc.cluster.local"
-    service = egress_service(EXPOSE, spec={**BY_NAME, "externalName": name})
-    (message,) = exposure.violations(service, SETTINGS)
+    (message,) = violations(ask(EXPOSE, {**BY_NAME, "externalName": name}))
     assert (name in message, "set spec.type" in message) == (True, True)
 
 
@@ -110,7 +111,7 @@ NO_HTTPS, ON_HEADSCALE = (ReportedDevice(id_, NAME, "", serves_no_https=True) fo
     ],
 )
 def test_a_service_shows_its_device_or_says_what_it_waits_for(case: Case) -> None:
-    shown = exposure.shown(egress_service(case.annotations, spec=case.spec), case.device, SETTINGS)
+    shown = exposure.shown(ask(case.annotations, case.spec), case.device)
     is_ready = case.reason == "ProxyCreated"
     assert shown.entries == case.entries
     assert (shown.condition["status"], shown.condition["reason"]) == (str(is_ready), case.reason)
@@ -120,8 +121,8 @@ def test_a_service_shows_its_device_or_says_what_it_waits_for(case: Case) -> Non
     assert all(note.type == "Normal" for note in shown.notes if note.reason == "ProxyPending")
 
 
-def showing(load_balancer: Any) -> Object:
-    return {**egress_service({}, spec=LOAD_BALANCER), "status": {"loadBalancer": load_balancer}}
+def showing(load_balancer: Any) -> Ask:
+    return parse({**egress_service({}, spec=LOAD_BALANCER), "status": {"loadBalancer": load_balancer}}, SETTINGS)
 
 
 def test_a_load_balancer_that_differs_by_the_api_servers_defaults_is_left() -> None:

@@ -8,10 +8,10 @@ from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
 from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped
+from tsoperator.reconcilers.service.ask import Ask, parse
 from tsoperator.reconcilers.service.clusterip import Wanted, new_name
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import FRESH, Places
-from tsoperator.reconcilers.service.readiness import configured
+from tsoperator.reconcilers.service.grouped import configured
+from tsoperator.reconcilers.service.places import FRESH, Place, Places
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
@@ -21,7 +21,6 @@ from tests.operator.reconcilers.service.places import (
     CLUSTER_DOMAIN,
     ENTRY,
     GROUP,
-    OWNER,
     PLACE,
     PORTS,
     configmap,
@@ -52,11 +51,16 @@ NEW = new_name(user_service(), GROUP)
 
 def at(*services: Object, **changes: Any) -> Places:
     """What the Service has: these ClusterIP Services, at the group of two that serves it unless *changes* say more."""
-    return Places(**{"services": services, "groups": {GROUP: group()}, "ports": PORTS, **changes})
+    found = {"groups": {GROUP: group()}, "ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": 35.0}
+    return Places(**{"services": services, **found, **changes})
+
+
+def ask(service: Object) -> Ask:
+    return parse(service, SETTINGS)
 
 
 def planned(service: Object, places: Places) -> Plan:
-    return grouped.plan(service, OWNER, places, SETTINGS)
+    return grouped.plan(ask(service), places)
 
 
 def told(plan: Plan) -> dict[str, tuple[str, str]]:
@@ -271,7 +275,7 @@ def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
 
 def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
-    assert (grouped.is_fresh(AT_PLACE), grouped.is_fresh(shown)) == (True, False)
+    assert (grouped.is_fresh(ask(AT_PLACE)), grouped.is_fresh(ask(shown))) == (True, False)
 
 
 def test_a_port_that_an_older_service_keeps_is_told() -> None:
@@ -308,7 +312,7 @@ def test_the_condition_of_its_own_proxy_goes_with_that() -> None:
 
 def test_a_failed_write_is_told_unless_what_the_proxies_were_told_still_holds() -> None:
     refusal = Refusal("no room", error=ValueError())
-    plan = grouped.failed(AT_PLACE, refusal)
+    plan = grouped.failed(ask(AT_PLACE), refusal)
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)
     done = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
-    assert grouped.failed(done, refusal).status is None
+    assert grouped.failed(ask(done), refusal).status is None

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.service.moves import Place, Timers, is_over, led_to
+from tsoperator.reconcilers.service.places import Place, is_over, led_to
+from tsoperator.reconcilers.service.view import Timers
 
 UP, DOWN = Place("new", serves=True), Place("new", serves=False)
 OWN_UP, OWN_DOWN = replace(UP, is_headless=True), replace(DOWN, is_headless=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.runtime.plan import Note, Plan
 
@@ -66,15 +67,15 @@ NO_GROUP_EFFECT = [f"set spec.{field} of ProxyGroup 'egress'" for field in ("hos
 )
 def test_what_has_no_effect_is_told_once(annotations: Object, spec: Object | None, words: list[str]) -> None:
     service = egress_service(annotations, spec=spec)
-    notes = notices(service, SETTINGS)
+    notes = notices(parse(service, SETTINGS))
     assert [each in note.message for each, note in zip(words, notes, strict=True)] == [True for _ in notes]
     assert {(note.type, note.once) for note in notes} <= {("Warning", True)}
-    assert notices(deleting(service), SETTINGS) == []
+    assert notices(parse(deleting(service), SETTINGS)) == []
 
 
 def test_a_load_balancer_that_somebody_serves_is_let_be() -> None:
     served = {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}
-    assert notices({**egress_service({}, spec=NEARLY_OURS), "status": served}, SETTINGS) == []
+    assert notices(parse({**egress_service({}, spec=NEARLY_OURS), "status": served}, SETTINGS)) == []
 
 
 NOTES = [Note("Warning", "One", "one has no effect", once=True), Note("Warning", "Two", "two neither", once=True)]
@@ -99,12 +100,12 @@ def test_the_condition_has_what_is_told_and_what_it_has_is_no_event(
     service = {**egress_service({FQDN_KEY: FQDN, **group}), "status": {"conditions": shown}}
     wanted = [condition("Other", True, "Other", "one"), condition(type_, True, "ProxyCreated", message)]
     made = Plan(notes=[Note("Normal", "Again", "one"), NOTES[0]], status={"conditions": wanted})
-    plan = told(made, service, NOTES[1:], SETTINGS)
+    plan = told(made, parse(service, SETTINGS), NOTES[1:])
     assert reasons_of(plan) == ["Again", *reasons]
     assert [each["message"] for each in status_of(plan)["conditions"]] == ["one", after]
 
 
 def test_where_there_is_no_condition_events_are_enough() -> None:
     for plan in (Plan(), Plan(status={"conditions": [condition("Other", True, "Other", "")]})):
-        assert told(plan, egress_service({}), NOTES, SETTINGS) == replace(plan, notes=NOTES)
-        assert told(plan, egress_service({}), [], SETTINGS) == plan
+        assert told(plan, parse(egress_service({}), SETTINGS), NOTES) == replace(plan, notes=NOTES)
+        assert told(plan, parse(egress_service({}), SETTINGS), []) == plan

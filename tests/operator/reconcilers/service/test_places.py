@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.proxy.login import Keys
+from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.workload import NO_CHILDREN, Children
-from tsoperator.reconcilers.service import desired
-from tsoperator.reconcilers.service.desired import Observed
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.reconcilers.service import plan as plans
+from tsoperator.reconcilers.service.ask import parse
+from tsoperator.reconcilers.service.places import Place, Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Deletion, Patch, Plan, Refusal
-from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.places import (
     CLUSTER_DOMAIN,
@@ -44,7 +43,7 @@ from tests.support.objects import (
     stored,
 )
 
-SETTINGS = settings(move_grace=10.0, cluster_domain=CLUSTER_DOMAIN)
+GRACE, SETTINGS = 10.0, settings(cluster_domain=CLUSTER_DOMAIN)
 NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
 OWN = Place("ts-db-own", serves=True)
 
@@ -67,7 +66,8 @@ def pointed_at(name: str, annotations: Object | None = None) -> Object:
 
 def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
     """The places of a Service that moves to the group."""
-    return Places(services, slices, GROUPS, ports=PORTS, ages=ages, **more)
+    found = {"ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, **more}
+    return Places(services, slices, GROUPS, ages=ages, **found)
 
 
 def led_by(plan: Plan) -> str:
@@ -84,9 +84,9 @@ def gone(plan: Plan) -> list[str]:
     return names(each.obj for each in deletions_of(plan))
 
 
-def planned(service: Object, places: Places, children: Children = NO_CHILDREN, of: Settings = SETTINGS) -> Plan:
-    observed = Observed(children, places=places)
-    return desired.plan(service, desired.wanted(service, observed, of), observed, of)
+def planned(service: Object, places: Places, children: Children = NO_CHILDREN, keys: Keys | Refusal = NO_KEYS) -> Plan:
+    ask, observed = parse(service, SETTINGS), Observed(children, places=places)
+    return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS, keys)
 
 
 GOES = ["ts-db-old-ipv4", "ts-db-old"]
@@ -124,7 +124,7 @@ def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to() -> Non
         ("ts-db-new", [NEW_DOWN], []),
     ):
         places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-        assert abandoned(pointed_at(here), "ts-db-new", places, SETTINGS) == left
+        assert abandoned(parse(pointed_at(here), SETTINGS), "ts-db-new", places) == left
 
 
 OWNED = Children(
@@ -135,8 +135,8 @@ OWNED = Children(
 
 @pytest.mark.parametrize("service", [user_service(), egress_service(EGRESS)], ids=["at a group", "on its own"])
 def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
-    places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False))
-    assert gone(planned(service, places, OWNED, settings(move_grace=0.0, cluster_domain=CLUSTER_DOMAIN))) == []
+    places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False), move_grace=0.0)
+    assert gone(planned(service, places, OWNED)) == []
 
 
 def test_its_own_proxy_goes_when_the_group_has_served_for_a_while() -> None:
@@ -179,13 +179,13 @@ def test_a_service_moves_to_a_proxy_of_its_own(
 def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to: int, requeue_after: float) -> None:
     slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
     places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
-    assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
+    assert await_newcomers(Plan(requeue_after=20.0), places).requeue_after == requeue_after
 
 
 def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
     pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
-    places = Places([NEW_PLACE], [NEW_UP], {GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
-    (made,) = children_of(Plan(steps=upkeep(places, SETTINGS)))
+    places = replace(moving([NEW_PLACE], [NEW_UP], {}), groups={GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
+    (made,) = children_of(Plan(steps=upkeep(places)))
     assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
 
 
@@ -218,8 +218,7 @@ KEYS: dict[str, Keys | Refusal] = {
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_a_proxy_that_gets_no_key_yet_holds_no_place_at_a_group(keys: Keys | Refusal) -> None:
-    service, observed = pointed_at("ts-db-old", EGRESS), Observed(Children(), places=moving([OLD_PLACE], [], {}))
-    plan = desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS, keys)
+    plan = planned(pointed_at("ts-db-old", EGRESS), moving([OLD_PLACE], [], {}), Children(), keys)
     assert names(children_of(plan)) == ["ts-db-old-ipv4"]
     assert plan.error == (keys.pending if isinstance(keys, Keys) else keys.error)
 
@@ -265,12 +264,12 @@ def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> Non
     for kept in (["ts-db-old"], []):
         found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]
         assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
-    assert upkeep(going, SETTINGS) == ()
+    assert upkeep(going) == ()
 
 
 def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_may_change() -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
-    steps = upkeep(Places([NEW_PLACE], [NEW_UP, other], GROUPS), SETTINGS)
+    steps = upkeep(moving([NEW_PLACE], [NEW_UP, other], {}))
     assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
     assert names(children_of(Plan(steps=steps))) == ["ts-db-new-ipv4"]
 

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.proxy.entries import Port
-from tsoperator.reconcilers.service.clusterip import Target
-from tsoperator.reconcilers.service.readiness import config_digest, configured, not_configured, readiness
+from tsoperator.reconcilers.service.ask import parse
+from tsoperator.reconcilers.service.grouped import config_digest, configured, not_configured, readiness
 from tsoperator.reconcilers.service.slices import Group, Serving
 
 from tests.operator.reconcilers.service.places import PORT, group, live_group, pod, serving, user_service
+from tests.operator.reconcilers.service.specs import GROUP, IP_KEY
+from tests.support.objects import settings
 
 SERVED = group()
 FIRST, SECOND, THIRD = pod(0, "10.0.0.1"), pod(1, "10.0.0.2"), pod(2, "10.0.0.3")
@@ -73,11 +75,11 @@ FULL_TEXT = (
 
 
 def test_the_digest_is_that_of_the_go_operator() -> None:
-    for service, target, text in (
-        (user_service(), Target("db.tail1234.ts.net", ""), PLAIN_TEXT),
-        (user_service(spec={"ports": [FULL_PORT]}), Target("", "100.64.0.9"), FULL_TEXT),
+    for service, text in (
+        (user_service(), PLAIN_TEXT),
+        (user_service({IP_KEY: "100.64.0.9"} | GROUP, {"ports": [FULL_PORT]}), FULL_TEXT),
     ):
-        assert config_digest(service, target, "egress") == hashlib.sha256(text.encode()).hexdigest()
+        assert config_digest(parse(service, settings())) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_the_reason_names_the_group_and_the_digest() -> None:

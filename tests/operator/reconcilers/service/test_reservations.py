@@ -1,7 +1,7 @@
 """Ports that were allocated a moment ago."""
 
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.service.reservations import Reservations
+from tsoperator.reconcilers.service.view import Reservations
 
 DB, WEB = Key("default", "db"), Key("default", "web")
 

@@ -8,6 +8,7 @@ import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.proxy.workload import Children
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
@@ -16,8 +17,7 @@ from tsoperator.reconcilers.service.clusterip import (
     cluster_ip_service,
     place_labels,
 )
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
@@ -47,7 +47,7 @@ class Seen:
         live = await self.world.look(service)
         await self.world.eventually(self._caught_up)
         seen = {**live, "metadata": {**live["metadata"], **changes}}
-        return self.view.of(seen, Owner("svc", key_of(service)))
+        return self.view.of(parse(seen, settings()))
 
     async def _caught_up(self) -> bool:
         live, held = (await self.world.api.list(SERVICE)).items, self.cache.all(SERVICE)

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.reconcilers.service.clusterip import Target
-from tsoperator.reconcilers.service.grouprules import target, violations
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.tailnet.zones import Suffixes
 
 from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
-from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY, OLD_IP_KEY
-from tests.support.objects import FQDN, settings
+from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY
+from tests.support.objects import settings
 
 NAMED = {GROUP_KEY: GROUP}
 BY_NAME = NAMED | EGRESS
@@ -61,15 +61,5 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_violation_says_how_to_fix_it(case: Case) -> None:
-    found = violations(case.service, case.places, settings())
+    found = group_violations(parse(case.service, settings()), case.places)
     assert [case.words in each for each in found] == [True] * bool(case.words)
-
-
-def test_the_target_is_as_the_user_wrote_it() -> None:
-    for annotations, wanted in (
-        ({FQDN_KEY: f"{FQDN}."}, Target(f"{FQDN}.", "")),
-        ({IP_KEY: "100.64.0.1"}, Target("", "100.64.0.1")),
-        ({OLD_IP_KEY: "100.64.0.2"}, Target("", "100.64.0.2")),
-        ({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1"}, Target(FQDN, "")),
-    ):
-        assert target(user_service(annotations)) == wanted

@@ -13,11 +13,11 @@ from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.workload import Children, Proxy
-from tsoperator.reconcilers.service import desired, egress
-from tsoperator.reconcilers.service.desired import Observed
-from tsoperator.reconcilers.service.mode import Mode, mode_of
-from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service import plan as plans
+from tsoperator.reconcilers.service.ask import Mode, parse
+from tsoperator.reconcilers.service.places import Place, Places
+from tsoperator.reconcilers.service.plan import Observed
+from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
 from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
@@ -60,7 +60,8 @@ from tests.support.objects import (
 SETTINGS = settings()
 NOTHING = Observed(Children())
 NAME, PROXIES = child_name("db", "db-uid"), "tailscale.svc.cluster.local"
-OURS = desired.owner(Key("default", "db"))
+LEADS = {"type": "ExternalName", "externalName": f"{NAME}.{PROXIES}", "selector": None}
+OURS = parse(egress_service(), SETTINGS).owner
 UP = Observed(Children(), places=Places(own=Place(NAME, serves=True, is_headless=True)))
 """The proxy of an egress Service serves."""
 KEY = Keys({0: "new-authkey"})
@@ -75,7 +76,15 @@ OTHERS_SHOWN = {"ingress": [{"ip": "192.0.2.9"}]}
 def planned(
     service: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS
 ) -> Plan:
-    return desired.plan(service, desired.wanted(service, observed, of), observed, of, keys)
+    return plans.plan(parse(service, of), wanted(service, observed, of), observed, of, keys)
+
+
+def wanted(service: Object, observed: Observed = NOTHING, of: Settings = SETTINGS) -> Proxy | Plan:
+    return plans.wanted(parse(service, of), observed, of)
+
+
+def removed(service: Object, observed: Observed = NOTHING) -> Plan:
+    return plans.plan_deletion(parse(service, SETTINGS), observed)
 
 
 def logged_in(**data: str) -> Observed:
@@ -155,23 +164,22 @@ HOSTNAME, TAGS = "tailscale.com/hostname", "tailscale.com/tags"
 def test_each_violation_names_the_annotation_and_what_it_takes(
     asked: Object, spec: Object | None, words: list[str]
 ) -> None:
-    found = desired.violations(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org")))
+    found = violations(parse(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org"))))
     assert [each in message for each, message in zip(words, found, strict=True)] == [True for _ in words], found
 
 
 def test_a_default_hostname_that_is_too_long_is_told() -> None:
-    (message,) = desired.violations(egress_service({}, name="x" * 60), SETTINGS)
+    (message,) = violations(parse(egress_service({}, name="x" * 60), SETTINGS))
     assert f"not 68: set annotation {HOSTNAME} to a shorter one" in message
 
 
 def test_the_annotations_name_the_device_and_tag_it_or_the_operator_does() -> None:
-    given = egress_service({HOSTNAME: "", TAGS: "tag:a, tag:b"})
-    assert (desired.hostname(given), desired.tags(given, SETTINGS)) == ("", ("tag:a", "tag:b"))
-    asked = settings(proxy_tags=("tag:default",))
-    assert (desired.hostname(egress_service()), desired.tags(egress_service(), asked)) == (
-        "default-db",
-        ("tag:default",),
-    )
+    for asking, hostname, tags in (
+        ({HOSTNAME: "", TAGS: "tag:a, tag:b"}, "", ("tag:a", "tag:b")),
+        (EGRESS, "default-db", ("tag:default",)),
+    ):
+        asked = parse(egress_service(asking), settings(proxy_tags=("tag:default",)))
+        assert (asked.hostname, asked.tags) == (hostname, tags)
 
 
 def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
@@ -208,9 +216,8 @@ def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
 def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_that_serves() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = planned(service, UP, KEY)
-    spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
     holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}
-    assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": spec, "metadata": holds})
+    assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": LEADS, "metadata": holds})
     assert condition_of(plan) == READY
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
 
@@ -227,7 +234,7 @@ def test_a_service_whose_proxy_is_not_ready_stays_pointed_where_it_is(there: str
 def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() -> None:
     service = held(egress_service())
     plan = planned(service, UP, KEY)
-    assert (plan.hold, plan.steps[-1]) == (FINALIZER, *egress.rewrite(service, NAME, SETTINGS))
+    assert (plan.hold, plan.steps[-1]) == (FINALIZER, Patch(SERVICE, Key("default", "db"), {"spec": LEADS}))
 
 
 @pytest.mark.parametrize(
@@ -243,14 +250,15 @@ def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() ->
 def test_a_service_that_is_set_back_says_so_and_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
-    plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)
+    plan = planned(egress_service(), replace(UP, places=replace(UP.places, reverts=reverts)), KEY)
     condition = condition_of(plan)
     assert (condition["reason"], condition["status"]) == (reason, str(reason == "ProxyCreated"))
     assert [(note.type, note.reason) for note in plan.notes] == [("Warning", "ExternalNameOverwritten")] * told
     assert [note.message.startswith("argocd keeps setting") for note in plan.notes] == [True] * told
     assert condition["message"] == (plan.notes[0].message if reason == "ProxyPending" else "ProxyCreated")
-    assert (desired.rewrites(plan, egress_service()), plan.requeue_after) == (writes, again)
+    assert plan.requeue_after == again
     assert bool(patches_of(plan)) is writes
+    assert plans.rewritten_to(parse(egress_service(), SETTINGS), plan) == (f"{NAME}.{PROXIES}" if writes else "")
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
@@ -279,7 +287,7 @@ def test_a_load_balancer_of_another_class_stops_showing_our_device_and_keeps_wha
         exposed = with_status(egress_service(EXPOSE, spec=OF_OTHERS), loadBalancer=shown)
         assert status_of(planned(exposed, logged_in()))["loadBalancer"] == left
         given_up = with_status(held(egress_service({}, spec=OF_OTHERS)), loadBalancer=shown)
-        step = desired.plan_deletion(given_up, logged_in())
+        step = removed(given_up, logged_in())
         assert (step.status, step.release) == (({"loadBalancer": {}}, "") if shown == SHOWN else (None, FINALIZER))
     for_egress = with_status(egress_service(spec=OF_OTHERS), loadBalancer=SHOWN)
     assert status_of(planned(for_egress, logged_in()))["loadBalancer"] == {}
@@ -331,11 +339,11 @@ SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env":
 
 def test_a_public_service_that_gets_a_port_without_funnel_stays_public_and_says_so() -> None:
     service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
-    made = desired.wanted(service, Observed(Children(statefulsets=[SERVING])), SETTINGS)
+    made = wanted(service, Observed(Children(statefulsets=[SERVING])))
     assert isinstance(made, Plan)
     assert "Funnel can't serve port 80/TCP" in condition_of(made)["message"]
     forwarding = Observed(Children(statefulsets=children_of(planned(service, keys=KEY))[2:]))
-    assert isinstance(desired.wanted(service, forwarding, SETTINGS), Proxy)
+    assert isinstance(wanted(service, forwarding), Proxy)
 
 
 def test_an_address_of_no_device_is_said_to_need_routes() -> None:
@@ -384,18 +392,16 @@ def test_what_has_no_effect_is_told_whatever_else_is_said(service: Object, keys:
     plan = planned(service, keys=keys)
     (told,) = [note for note in plan.notes if note.reason == "IgnoredAnnotation"]
     assert plan.status is None or condition_of(plan)["message"].endswith(f"; {told.message}")
-    assert (plan.status is None) is desired.is_leaving(service, SETTINGS)
+    assert (plan.status is None) is (parse(service, SETTINGS).mode is Mode.NOTHING)
 
 
 def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer() -> None:
     gone = {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}
     cleared: Object = {"loadBalancer": {}, "conditions": []}
-    assert desired.plan_deletion(gone, NOTHING) == Plan(status=cleared)
-    assert (
-        desired.plan_deletion(egress_service({}), NOTHING) == desired.plan_deletion(deleting(gone), NOTHING) == Plan()
-    )
+    assert removed(gone) == Plan(status=cleared)
+    assert removed(egress_service({})) == removed(deleting(gone)) == Plan()
     pods = stored(children_of(planned(egress_service(), keys=KEY))[2])
-    steps = [desired.plan_deletion(held(gone), Observed(Children(statefulsets=each))) for each in ([pods], [])]
+    steps = [removed(held(gone), Observed(Children(statefulsets=each))) for each in ([pods], [])]
     assert [(step.release, step.status) for step in steps] == [("", None), (FINALIZER, cleared)]
 
 
@@ -412,11 +418,11 @@ ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), st.text(max_size=70) | st.s
 @given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
 def test_every_service_has_a_plan(annotations: Object, spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
-    plan, wanted = planned(service), desired.wanted(service, NOTHING, SETTINGS)
-    if desired.is_leaving(service, SETTINGS):
+    plan, made, mode = planned(service), wanted(service), parse(service, SETTINGS).mode
+    if mode is Mode.NOTHING:
         assert plan.release
-    elif isinstance(wanted, Plan):
-        grouped = mode_of(service, SETTINGS) is Mode.GROUP  # where nothing runs, the finalizer goes
-        assert ([*plan.steps], bool(plan.release), wanted.hold) == ([], grouped, "")
+    elif isinstance(made, Plan):
+        grouped = mode is Mode.GROUP  # where nothing runs, the finalizer goes
+        assert ([*plan.steps], bool(plan.release), made.hold) == ([], grouped, "")
     else:
         assert len(children_of(plan)) == 3

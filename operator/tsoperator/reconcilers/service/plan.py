@@ -1,0 +1,267 @@
+"""Decides what an egress Service or an exposed Service needs."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
+from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
+from tsoperator.dns.clusternames import is_opted_out, name_notes
+from tsoperator.dns.nameclaims import Claim, taken_notes
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
+from tsoperator.proxy.findings import Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.statefulset import serves
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
+    Children,
+    Proxy,
+    awaited_pods,
+    awaits_keys,
+    holds_nothing,
+    plan_proxy,
+    plan_removal,
+    proxy_device,
+    proxy_devices,
+    proxy_key,
+    proxy_problem,
+    removal_message,
+)
+from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service.ask import Ask, Mode
+from tsoperator.reconcilers.service.notices import notices, told
+from tsoperator.reconcilers.service.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
+from tsoperator.reconcilers.service.violations import violations
+from tsoperator.runtime import unsupported
+from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
+from tsoperator.settings import Settings
+
+TERMINATING = "ProxyTerminating"
+DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
+"""The reasons of the condition, by the effect of a finding about the device."""
+
+_READY = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+_STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts on which a Service's plan depends besides the Service.
+
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
+    that has the name of the device in the cluster's DNS, if the Service can't use it.
+    """
+
+    children: Children
+    proxy_class: Object | None = None
+    tailnet: TailnetView = OWN_TAILNET
+    places: Places = NOWHERE
+    has_dnsconfig: bool = False
+    holder: Claim | None = None
+
+
+def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
+    """Return the key of the proxy that a Service has or could have for itself."""
+    return proxy_key(ask.owner, ask.uid, children, settings)
+
+
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that a Service should have, or the plan for one that needs none or can't have one."""
+    if ask.mode is Mode.NOTHING:
+        return plan_deletion(ask, observed)
+    if ask.mode is Mode.GROUP:
+        return _grouped(ask, observed)
+    kept = upkeep(observed.places)
+    if ask.mode is Mode.UNSUPPORTED:
+        return replace(_unsupported(ask), steps=kept)
+    is_public = any(map(serves, observed.children.statefulsets))
+    if wrong := violations(ask, observed.places.suffixes, is_public=is_public):
+        note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
+        return replace(_not_made(ask, note, "ProxyInvalid"), steps=kept)
+    chosen = chosen_class(ask.service, observed.proxy_class, ask.class_name)
+    if isinstance(chosen, ClassProblem):
+        return replace(_waiting_for_class(ask, chosen), steps=kept)
+    serve_config = exposure.serve_config(ask) if ask.is_exposed else None
+    return Proxy(
+        owner=ask.owner,
+        parent_uid=ask.uid,
+        key=own_key(ask, observed.children, settings),
+        pod=exposure.pod(ask) if ask.is_exposed else egress.pod(ask),
+        config=ProxyConfig(
+            ask.hostname, observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
+        ),
+        tags=ask.tags,
+        magic_dns_name=_magic_dns_name(ask, observed),
+        proxy_class=chosen,
+    )
+
+
+def _magic_dns_name(ask: Ask, observed: Observed) -> str:
+    """Return the name by which Pods find a valid Service; empty if they don't."""
+    if not ask.is_exposed:
+        return "" if is_opted_out(ask.service) or observed.holder else ask.magic_dns_name
+    device = proxy_device(observed.children)
+    return device.fqdn if device and exposure.cluster_naming(ask).leads else ""
+
+
+def plan(
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return what a Service needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
+    return await_newcomers(told(made, ask, notices(ask)), observed.places)
+
+
+def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+    """Return what a Service needs that is to have the proxy *wanted*."""
+    kept = upkeep(observed.places)
+    if isinstance(keys, Refusal):
+        return replace(failed(ask, keys), steps=kept)
+    if awaits_keys(keys, observed.children):
+        return Plan(steps=kept, error=keys.pending)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    made = plan_proxy(wanted, observed.children, settings, keys, devices)
+    problem = proxy_problem(wanted, observed.children, keys)
+    pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
+    if ask.is_exposed:
+        shown = _exposed(ask, made, pending, observed)
+    else:
+        name = leads_to(ask, wanted.key.name, observed.places)
+        starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
+        ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
+        shown = _pointed(ask, wanted, name, made, ready, observed)
+    return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+
+
+def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, observed: Observed) -> Plan:
+    """Return *made* with the steps that point an egress Service at its *proxy*, or where it *leads_to* for now.
+
+    What it has at ProxyGroups goes. *ready* is the condition if no other writer reverts the Service.
+    """
+    reverts = observed.places.reverts
+    if reverts.settles:
+        ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, leads_to))
+    slices, gone, wait = move(ask, proxy.key.name, observed.places)
+    steps, again = [*map(Child, slices), *gone, *made.steps], earliest(made.requeue_after, wait)
+    moved = replace(
+        made, steps=steps, requeue_after=again, status=_status(ask, ready, observed.places) | {"loadBalancer": {}}
+    )
+    destination = observed.tailnet.destination
+    is_device = destination is not None and destination.device is not None
+    routes = [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
+    return told(egress.pointed(ask, leads_to, moved, reverts), ask, [*routes, *_taken(ask, observed)])
+
+
+def _taken(ask: Ask, observed: Observed) -> list[Note]:
+    """Return an Event if another object has the name that Pods would use for an egress Service."""
+    return taken_notes(ask.service, observed.holder) if observed.has_dnsconfig else []
+
+
+def _exposed(ask: Ask, made: Plan, pending: Object | None, observed: Observed) -> Plan:
+    """Return *made* with what an exposed Service shows of its proxy; what it has at ProxyGroups goes at once.
+
+    *pending* is the condition of a proxy that can't log in.
+    """
+    device = proxy_device(observed.children)
+    shown = exposure.shown(ask, device)
+    status = _status(ask, pending or shown.condition, observed.places)
+    if shown.entries is not None or exposure.shows(ask, device):
+        status["loadBalancer"] = exposure.load_balancer(ask, shown.entries or ())
+    naming = name_notes(exposure.cluster_naming(ask)) if observed.has_dnsconfig else []
+    notes = [*made.notes, *(() if pending else shown.notes), *exposure.policy_notes(ask, made)]
+    news = [*(() if pending else shown.news), *exposure.port_notices(ask), *naming]
+    return told(replace(made, steps=[*removal(observed.places), *made.steps], status=status, notes=notes), ask, news)
+
+
+def current_place(ask: Ask, own_name: str, places: Places) -> str:
+    """Return the name of the place where an egress Service should be served: at a group, or that of its own proxy."""
+    return grouped.place_name(ask, places) if ask.mode is Mode.GROUP else own_name
+
+
+def _grouped(ask: Ask, observed: Observed) -> Plan:
+    """Return what a Service needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
+    made = grouped.plan(ask, observed.places, is_named=observed.holder is None)
+    if observed.places.ports is not None:
+        made = told(made, ask, _taken(ask, observed))
+    own = observed.places.own
+    if own is None or not observed.places.is_abandoned(own.name):
+        return made
+    step = plan_removal(ask.owner, observed.children)
+    return replace(
+        made,
+        steps=[*made.steps, *step.steps],
+        notes=[*made.notes, *step.notes],
+        requeue_after=earliest(made.requeue_after, step.requeue_after),
+        way_out=step.way_out,
+    )
+
+
+def _unsupported(ask: Ask) -> Plan:
+    message = (
+        f"this version of the operator can't expose a Service by a ProxyGroup: what runs for it stays as it is; remove "
+        f"annotation {PROXY_GROUP} to give it a proxy of its own"
+    )
+    return _not_made(ask, Note("Warning", "NotSupportedYet", message))
+
+
+def _waiting_for_class(ask: Ask, problem: ClassProblem) -> Plan:
+    if problem.is_passing:
+        return Plan(whole=False)
+    type_: Literal["Normal", "Warning"] = "Normal" if problem.reason == "ProxyPending" else "Warning"
+    return _not_made(ask, Note(type_, problem.reason, problem.message))
+
+
+def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:
+    """Return the plan that says by *note* why a Service has no working proxy; the condition may have another reason."""
+    shown = condition(CONDITION_PROXY_READY, False, reason or note.reason, note.message)
+    return Plan(status=ask.status_with(shown), notes=[note])
+
+
+def rewritten_to(ask: Ask, plan: Plan) -> str:
+    """Return the external name by which *plan* points a Service at its proxy; empty if it doesn't."""
+    bodies = (
+        each.body for each in plan.steps if isinstance(each, Patch) and (each.resource, each.key) == (SERVICE, ask.key)
+    )
+    return next((body["spec"]["externalName"] for body in bodies), "")
+
+
+def plan_deletion(ask: Ask, observed: Observed) -> Plan:
+    """Return the next step of removing what was made for a Service.
+
+    The finalizer stays until nothing is left, and no ProxyGroup's ConfigMap has an entry for the Service.
+    """
+    held, places = not holds_nothing(ask.service, observed.children), observed.places
+    step = plan_removal(ask.owner, observed.children) if held else Plan()
+    if not places.is_empty:
+        rest = earliest(step.requeue_after, _STILL_THERE)
+        step = replace(step, steps=[*removal(places), *step.steps], release="", requeue_after=rest)
+    if hanging := [pod for pod in awaited_pods(observed.children) if uid(pod) in observed.children.overdue]:
+        shown = condition(CONDITION_PROXY_READY, False, TERMINATING, removal_message(hanging))
+        return replace(step, status=ask.status_with(shown))
+    if is_deleting(ask.service):
+        return replace(step, notes=(*step.notes, *unsupported.blocked_notes(ask.service, ask.hostname)))
+    if exposure.shows(ask, proxy_device(observed.children)):
+        # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.
+        return replace(Plan() if step.release else step, status={**ask.status, "loadBalancer": {}})
+    if not ask.conditions or not places.is_empty or (held and not step.release):
+        return step
+    left = ask.status_with(without={CONDITION_PROXY_READY, *grouped.CONDITIONS})
+    return step if left == ask.status else replace(step, status=left)
+
+
+def failed(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that says on a Service why nothing could be made for it, and tries again."""
+    if ask.group and ask.is_egress:
+        return grouped.failed(ask, refusal)
+    return replace(
+        _not_made(ask, Note("Warning", refusal.reason or "ProxyFailed", refusal.message)), error=refusal.error
+    )
+
+
+def _status(ask: Ask, shown: Object, places: Places) -> Object:
+    """Return the status of a Service with the condition *shown*.
+
+    The conditions that a ProxyGroup showed go with the last place there.
+    """
+    return ask.status_with(shown, without=() if places.services else grouped.CONDITIONS)

@@ -1,0 +1,121 @@
+"""The faults of a Service, by what is to serve it. Each is part of a sentence, and says how to fix it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tsoperator.api.names import (
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_TAGS,
+    ANNOTATION_TAILNET_FQDN,
+    ANNOTATION_TAILNET_IP,
+    HEALTH_PORT_NAME,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import annotations
+from tsoperator.api.rules import dns_label_error, fqdn_error, split_tags, tag_error, target_ip_error
+from tsoperator.group.egress import entry_name
+from tsoperator.reconcilers.service.ask import FUNNEL_PORTS, Ask
+from tsoperator.reconcilers.service.places import Places
+from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, name_error
+
+_PROTOCOLS: Final = ("TCP", "UDP")
+
+
+def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False) -> list[str]:
+    """Return what is wrong with a Service that is to have a proxy of its own.
+
+    *suffixes* are the known ones of MagicDNS names. With *is_public* its proxy has a serve config now, so the Internet
+    reaches it. It must not lose that because of a port that Funnel can't serve.
+    """
+    given, spec = annotations(ask.service), ask.service["spec"]
+    found: list[str] = []
+    if spec.get("clusterIP") == "None":
+        found.append(
+            "headless Services are not supported: use a Service "
+            + ("with a cluster IP, which the proxy forwards to" if ask.is_exposed else "of type ExternalName")
+        )
+    if ask.is_exposed and ask.points_at_own_proxy:
+        found.append(
+            f"spec.externalName {spec['externalName']} is this Service's own proxy, from when it led to the tailnet: "
+            "set spec.type to ClusterIP and a selector, or spec.externalName to what is to be exposed"
+        )
+    elif ask.is_exposed and ask.is_balanced and is_public:
+        found += funnel_violations(ask)
+    found += _device_violations(ask, suffixes)
+    if error := dns_label_error(ask.hostname):
+        found.append(
+            f"annotation {ANNOTATION_HOSTNAME}: {error}"
+            if ANNOTATION_HOSTNAME in given
+            else f"the default hostname {error}: set annotation {ANNOTATION_HOSTNAME} to a shorter one"
+        )
+    if given.get(PROXY_GROUP) == "":
+        found.append(f"annotation {PROXY_GROUP} names no ProxyGroup: name one, or remove the annotation")
+    return [*found, *_wrong_tags(given.get(ANNOTATION_TAGS))]
+
+
+def group_violations(ask: Ask, places: Places) -> list[str]:
+    """Return what is wrong with an egress Service that names a ProxyGroup."""
+    found: list[str] = []
+    spec = ask.service["spec"]
+    if spec.get("clusterIP") == "None":
+        found.append("headless Services are not supported: use a Service of type ExternalName")
+    found += _device_violations(ask, places.suffixes)
+    found += _wrong_tags(annotations(ask.service).get(ANNOTATION_TAGS) or None)
+    found += _wrong_ports(ask)
+    if spec.get("type") != "ExternalName":
+        found.append("spec.type must be ExternalName, and spec.externalName any name, which the operator replaces")
+    group = places.group(ask.group).obj
+    type_ = group["spec"].get("type") if group else "egress"
+    if type_ != "egress":
+        found.append(
+            f"ProxyGroup {ask.group!r} is of type {type_}, which this version of the operator doesn't run for Services "
+            f"yet: name one of type egress in annotation {PROXY_GROUP}"
+        )
+    if places.rival:
+        found.append(
+            f"ProxyGroup {ask.group!r} would know it as {entry_name(ask.key)!r}, which is Service {places.rival} "
+            f"there: rename one of the two, or name another ProxyGroup in annotation {PROXY_GROUP}"
+        )
+    return found
+
+
+def funnel_violations(ask: Ask) -> list[str]:
+    """Return which ports Funnel can't serve, if the Service asks for Funnel."""
+    if not ask.unfunnelled:
+        return []
+    taken = f"{', '.join(map(str, FUNNEL_PORTS[:-1]))} and {FUNNEL_PORTS[-1]}"
+    return [
+        f"Funnel can't serve port {', '.join(ask.unfunnelled)}: it works on TCP ports {taken} only; "
+        f"give spec.ports those (targetPort may be any), or remove annotation {ANNOTATION_FUNNEL}"
+    ]
+
+
+def _device_violations(ask: Ask, suffixes: Suffixes) -> Iterable[str]:
+    """Yield what is wrong with how a Service names its device."""
+    fqdn, ip = ask.fqdn, ask.ip
+    if fqdn and ip and not ask.outranks_name:
+        yield f"only one of {ask.ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them"
+    if fqdn and target_ip_error(fqdn) is None:
+        yield f"annotation {ANNOTATION_TAILNET_FQDN} has the address {fqdn}: write it in {ANNOTATION_TAILNET_IP}"
+    elif fqdn and (error := name_error(fqdn, ask.zones, suffixes)):
+        yield f"annotation {ANNOTATION_TAILNET_FQDN}: {error}"
+    if ip and fqdn_error(ip, [TS_NET, *ask.zones]) is None:
+        yield f"annotation {ask.ip_annotation} has the name {ip}: write it in {ANNOTATION_TAILNET_FQDN}"
+    elif ip and (error := target_ip_error(ip)):
+        yield f"annotation {ask.ip_annotation}: {error}"
+
+
+def _wrong_tags(given: str | None) -> Iterable[str]:
+    tags = () if given is None else split_tags(given)
+    return [f"annotation {ANNOTATION_TAGS}: {error}" for tag in tags if (error := tag_error(tag))]
+
+
+def _wrong_ports(ask: Ask) -> Iterable[str]:
+    if not ask.ports:
+        yield "it has no ports: list those of the device that clients need in spec.ports"
+    for (protocol, port), name in ask.ports.items():
+        if protocol not in _PROTOCOLS:
+            yield f"port {port}/{protocol}: the proxies forward TCP and UDP only"
+        if name == HEALTH_PORT_NAME:
+            yield f"the port name {HEALTH_PORT_NAME} is taken by the operator: give the port another name"

@@ -1,0 +1,55 @@
+"""What a Service asks for: what is to serve it, and which device it leads to."""
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.reconcilers.service.ask import Mode, parse
+from tsoperator.reconcilers.service.clusterip import Target
+
+from tests.operator.reconcilers.service.specs import (
+    BY_NAME,
+    CLUSTER_IP,
+    EGRESS,
+    EXPOSE,
+    FQDN_KEY,
+    GROUP,
+    IP_KEY,
+    LOAD_BALANCER,
+    NO_GROUP,
+    OLD_IP_KEY,
+)
+from tests.support.objects import FQDN, deleting, egress_service, settings
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "mode"),
+    [
+        ({}, BY_NAME, Mode.NOTHING),
+        (GROUP, BY_NAME, Mode.NOTHING),
+        (EGRESS, BY_NAME, Mode.PROXY),
+        (EGRESS | GROUP, BY_NAME, Mode.GROUP),
+        (EGRESS | GROUP, CLUSTER_IP, Mode.GROUP),
+        (EGRESS | NO_GROUP, BY_NAME, Mode.PROXY),
+        (EGRESS | EXPOSE | GROUP, BY_NAME, Mode.UNSUPPORTED),
+        (EXPOSE, CLUSTER_IP, Mode.PROXY),
+        (EXPOSE | GROUP, CLUSTER_IP, Mode.UNSUPPORTED),
+        ({}, LOAD_BALANCER, Mode.PROXY),
+        (GROUP, LOAD_BALANCER, Mode.UNSUPPORTED),
+        (NO_GROUP, LOAD_BALANCER, Mode.PROXY),
+        (NO_GROUP, CLUSTER_IP, Mode.NOTHING),
+    ],
+)
+def test_a_service_is_served_as_it_asks(annotations: Object, spec: Object, mode: Mode) -> None:
+    service = egress_service(annotations, spec=spec)
+    assert tuple(parse(each, settings()).mode for each in (service, deleting(service))) == (mode, Mode.NOTHING)
+
+
+def test_the_target_is_as_the_user_wrote_it() -> None:
+    for annotations, wanted in (
+        ({FQDN_KEY: f"{FQDN}."}, Target(f"{FQDN}.", "")),
+        ({IP_KEY: "100.64.0.1"}, Target("", "100.64.0.1")),
+        ({OLD_IP_KEY: "100.64.0.2"}, Target("", "100.64.0.2")),
+        ({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1"}, Target(FQDN, "")),
+        ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.2"}, Target("", "100.64.0.2")),
+        ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.2"} | GROUP, Target(FQDN, "")),
+    ):
+        assert parse(egress_service(annotations), settings()).target == wanted
