@@ -202,12 +202,14 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
 
 
 def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
-    """Return the EndpointSlices of these ClusterIP Services."""
+    """Return the EndpointSlices of these ClusterIP Services; none is made before it has an endpoint."""
+    there = {key_of(each).name for each in places.slices}
     return [
         each
         for service in services
         if not is_deleting(service)
         for each in endpoint_slices(service, service["spec"]["ports"], serving_of(service, places))
+        if each["endpoints"] or key_of(each).name in there
     ]
 
 
