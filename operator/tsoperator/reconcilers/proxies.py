@@ -28,8 +28,9 @@ from tsoperator.api.objects import (
 )
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.secret import BY_DEVICE, device_of
-from tsoperator.proxy.workload import Children, Proxy, is_removed, login_url, plan_removal, proxy_login
+from tsoperator.proxy.workload import is_removed, login_url, plan_removal, proxy_login
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys

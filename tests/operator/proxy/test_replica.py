@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import SECRET, Key, Object
 from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.replica import Replica, replicas_error
+from tsoperator.proxy.statefulset import standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.proxy.workload import Children, Proxy, plan_proxy, proxy_key, proxy_login, replica_devices
+from tsoperator.proxy.workload import plan_proxy, proxy_key, proxy_login, replica_devices
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteDevice, Deletion, Plan
 
@@ -24,7 +26,6 @@ from tests.support.objects import (
     stored,
     texts,
 )
-from tests.support.proxies import statefulset_of
 
 SETTINGS = settings()
 OWNER = Owner("connector", Key("", "router"))
@@ -50,7 +51,7 @@ def secret(ordinal: int, auth_key: str = "", **data: str) -> Object:
 
 def statefulset(replicas: int, *, generation: int = 2, observed: int = 2, pods: int = 2, updated: int = 2) -> Object:
     counts = {"observedGeneration": observed, "replicas": pods, "updatedReplicas": updated}
-    return stored({**statefulset_of(proxy(replicas), SETTINGS), "status": counts}, generation=generation)
+    return stored({**standalone_statefulset(proxy(replicas), SETTINGS), "status": counts}, generation=generation)
 
 
 def running(replicas: int, made: Object | None = None) -> Children:

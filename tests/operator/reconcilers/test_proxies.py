@@ -18,10 +18,11 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.kube.watch import Pace
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
 from tsoperator.proxy.proxypod import egress_to_ip
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig
-from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
+from tsoperator.proxy.workload import plan_proxy
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
 from tsoperator.runtime.cache import Cache

@@ -16,13 +16,12 @@ from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.replica import hostnames_error, replicas_error
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
     awaited_pods,
     awaits_keys,
     holds_nothing,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX, FINALIZER
-from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, is_deleting, key_of, resource_of
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -14,38 +14,32 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.group.egress import config_name, group_owner, replica_count
 from tsoperator.proxy.annotations import ignored, no_annotations
 from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.metrics import metrics_objects
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.replica import hostnames_error, replicas_error
 from tsoperator.proxy.secret import static_endpoints_of
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
-    all_secrets_come,
+    Workload,
     awaited_pods,
-    device_deletions,
     holds_nothing,
-    leftovers,
     plan_removal,
+    plan_workload,
     proxy_devices,
-    proxy_notes,
-    proxy_outline,
     proxy_problem,
     removal_message,
     unwanted,
-    way_out,
 )
-from tsoperator.reconcilers.proxygroup.children import account, configmap, group_child, secret_steps
+from tsoperator.reconcilers.proxygroup.children import account
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import GroupEndpoints, NoEndpoints, static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
+from tsoperator.reconcilers.proxygroup.status import CREATING, NotReady, running_devices, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
-from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
+from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
@@ -123,8 +117,7 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
         found.append(f"{error}, or make another ProxyGroup beside it")
     if group.spec.hostname_prefix and (error := hostnames_error(group.spec.hostname_prefix, group.spec.replicas)):
         found.append(error)
-    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
-    container = pod.tailscale_container if pod else None
+    container = proxy_class.tailscale_container if proxy_class else None
     if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
         found.append(
             f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
@@ -143,27 +136,27 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
         return plan_deletion(group, observed)
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
-        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+        return _refused(group, observed, settings, NotReady(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
     if observed.tailnet.pending:
         return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
-        return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
+        return _refused(group, observed, settings, NotReady(NO_TAILNET, refusal.message))
     chosen = _chosen_class(group, observed.proxy_class, settings)
     if isinstance(chosen, ClassProblem):
-        refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
+        refused = _refused(group, observed, settings, NotReady(chosen.reason, chosen.message))
         return replace(refused, status=None, whole=False) if chosen.is_passing else refused
     if wrong := violations(parsed, chosen):
-        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
+        return _refused(group, observed, settings, NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
     proxy = _proxy(parsed, chosen, observed, settings)
     strangers = [each for each in observed.named if is_anothers(each, proxy.owner)]
     if strangers:
-        refused = _refused(group, observed, settings, Problem(FAILED, in_the_way(strangers[0])))
+        refused = _refused(group, observed, settings, NotReady(FAILED, in_the_way(strangers[0])))
         return replace(refused, requeue_after=_FREED)
     found = _endpoints(proxy, observed)
     if isinstance(found, NoEndpoints):
-        refused = _refused(group, observed, settings, Problem(FAILED, found.message))
+        refused = _refused(group, observed, settings, NotReady(FAILED, found.message))
         return replace(refused, requeue_after=_FREED)
-    return replace(proxy, port=found.port, static_endpoints=found.endpoints)
+    return replace(proxy, pod=egress_group(found.port), static_endpoints=found.endpoints)
 
 
 def plan(
@@ -179,13 +172,13 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        refused = _refused(group, observed, settings, Problem(keys.reason or FAILED, keys.message))
+        refused = _refused(group, observed, settings, NotReady(keys.reason or FAILED, keys.message))
         return replace(refused, error=keys.error)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
-        _plan_group(wanted, observed, settings, keys, devices),
-        status=_status(group, observed, Problem(CREATING, problem) if problem else None),
+        plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
+        status=_status(group, observed, NotReady(CREATING, problem) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
@@ -203,18 +196,18 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     if not step.release:
         pods = awaited_pods(observed.children)
         ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
-        status = _status(group, observed, Problem(TERMINATING, removal_message(pods)))
+        status = _status(group, observed, NotReady(TERMINATING, removal_message(pods)))
         return replace(step, steps=[*ending, *step.steps], status=status)
     if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
-    told = _told(group, observed, Problem(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
+    told = _told(group, observed, NotReady(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on *group* why something could not be done for it, and tries again."""
     reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
-    problem = Problem(refusal.reason or reason, refusal.message)
+    problem = NotReady(refusal.reason or reason, refusal.message)
     return replace(_told(group, observed, problem), error=refusal.error)
 
 
@@ -238,74 +231,43 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
         proxy_class=chosen,
         notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
+        controller=PROXYGROUP,
     )
 
 
-def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys, devices: DevicePlan) -> Plan:
-    """Return what brings the children and the *devices* of a group up to date, in the order in which they are needed.
+def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
+    """Return the children of a group, in the order in which they are needed.
 
     A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
-    account comes first: if somebody else has its name, nothing else is made. Steps that the control server may hold up
-    come after those that don't need it.
+    account comes first: if somebody else has its name, nothing else is made.
     """
     children = observed.children
-    live = next(iter(children.statefulsets), None)
-    left = leftovers(proxy, children, live)
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
-    measured = _metrics(proxy, children)
-    metrics_service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
-    mounted = {each.config_secret for each in mounted_replicas(proxy, live)}
+    made = account(proxy, ordinals | {*range(proxy.replica_count)})
     static = _endpoints(proxy, observed)
-    node_ports = [*static.services] if isinstance(static, StaticEndpoints) else []
-    statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
+    node_ports = static.services if isinstance(static, GroupEndpoints) else ()
+    empty = proxy.child(CONFIGMAP, config_name(proxy.key.name))
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
-    config = configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count)
-    is_new = observed.configmap is None
-    return Plan(
-        hold=FINALIZER,
-        steps=[
-            *(() if is_new else config),
-            *map(Child, node_ports),
-            *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
-            *(config if is_new else ()),
-            *map(Child, measured),
-            *unwanted(children.metrics, measured),
-            *devices.before,
-            *secret_steps(proxy, children, keys),
-            *([Child(statefulset)] if statefulset and all_secrets_come(proxy, children, keys) else []),
-            *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
-            *devices.after,
-            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
-        ],
-        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
-        requeue_after=earliest(left.requeue_after, keys.requeue_after),
-        error=keys.pending,
-        way_out=way_out(left.gone),
-        outline=proxy_outline(proxy, children),
+    config = configmap_steps(empty, observed.configmap, found, proxy.replica_count)
+    before, after = ((), config) if observed.configmap is None else (config, ())
+    mounted = mounted_replicas(proxy, children.statefulset(proxy.key))
+    return Workload(
+        [*before, *map(Child, node_ports), *map(Child, made), *after],
+        group_statefulset(proxy, settings, children),
+        mounted={each.config_secret for each in mounted},
+        surplus=unwanted(children.services, node_ports),
     )
 
 
-def _endpoints(proxy: Proxy, observed: Observed) -> StaticEndpoints | NoEndpoints:
+def _endpoints(proxy: Proxy, observed: Observed) -> GroupEndpoints | NoEndpoints:
     given = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if given is None:
-        return StaticEndpoints()
+        return GroupEndpoints()
     configs = [observed.children.secrets_of(each).config for each in proxy.replicas]
     return static_endpoints(proxy, given.node_port, observed.node_ports, observed.nodes, configs)
 
 
-def _metrics(proxy: Proxy, children: Children) -> list[Object]:
-    """Return the metrics Service, which the group owns, and the ServiceMonitor, which the Service owns."""
-    given = proxy.proxy_class.metrics if proxy.proxy_class else None
-    made = metrics_objects(proxy.key, proxy.owner, proxy.pod, given, children.metrics)
-    for each in made:
-        if resource_of(each) == SERVICE:
-            owned = group_child(proxy, SERVICE, key_of(each).name)["metadata"]["ownerReferences"]
-            each["metadata"]["ownerReferences"] = owned
-    return made
-
-
-def _refused(group: Object, observed: Observed, settings: Settings, problem: Problem) -> Plan:
+def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:
     """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
     return replace(_told(group, observed, problem), steps=_kept(group, observed, settings))
 
@@ -319,13 +281,13 @@ def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
     return configmap_steps(live, live, found, None)
 
 
-def _told(group: Object, observed: Observed, problem: Problem) -> Plan:
+def _told(group: Object, observed: Observed, problem: NotReady) -> Plan:
     """Return the plan that reports *problem*, and does nothing else."""
     notes = [Note("Warning", problem.reason, problem.message)] if problem.reason != CREATING else []
     return Plan(status=_status(group, observed, problem), notes=notes)
 
 
-def _status(group: Object, observed: Observed, problem: Problem | None) -> Object:
+def _status(group: Object, observed: Observed, problem: NotReady | None) -> Object:
     children = observed.children
     states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
     endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}

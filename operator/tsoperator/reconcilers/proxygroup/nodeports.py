@@ -12,9 +12,8 @@ from typing import Final
 
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
 from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.secret import static_endpoints_of
-from tsoperator.proxy.workload import Proxy
-from tsoperator.reconcilers.proxygroup.children import group_child
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
@@ -27,7 +26,7 @@ _ADDRESSES_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class StaticEndpoints:
+class GroupEndpoints:
     """The static endpoints of a group: the *services*, the proxies' *port*, and the endpoints by ordinal."""
 
     services: Sequence[Object] = ()
@@ -67,7 +66,7 @@ def slim_node(node: Object) -> Object:
 
 def static_endpoints(
     proxy: Proxy, given: NodePort, there: Sequence[Object], nodes: Sequence[Object], configs: Sequence[Object | None]
-) -> StaticEndpoints | NoEndpoints:
+) -> GroupEndpoints | NoEndpoints:
     """Return the static endpoints of the replicas of *proxy*, as its ProxyClass has *given* them.
 
     *there* are all Services that have node ports, and *configs* the config Secrets of the replicas by ordinal.
@@ -92,7 +91,7 @@ def static_endpoints(
             )
         found.append(chosen)
     made = [_service(proxy, ordinal, port, node_port) for ordinal, node_port in enumerate(ports)]
-    return StaticEndpoints(made, port, found)
+    return GroupEndpoints(made, port, found)
 
 
 def _allocated(
@@ -138,7 +137,7 @@ def _service(proxy: Proxy, ordinal: int, port: int, node_port: int) -> Object:
     listed = {"name": _PORT_NAME, "protocol": "UDP", "port": port, "targetPort": port, "nodePort": node_port}
     selector = {"statefulset.kubernetes.io/pod-name": pod}
     content = {"spec": {"type": "NodePort", "selector": selector, "ports": [listed]}}
-    return group_child(proxy, SERVICE, f"{pod}{SUFFIX}", content)
+    return proxy.child(SERVICE, f"{pod}{SUFFIX}", content)
 
 
 def _node_ports(service: Object) -> list[int]:

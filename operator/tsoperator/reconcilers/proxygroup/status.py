@@ -15,7 +15,7 @@ CREATING = "ProxyGroupCreating"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class NotReady:
     """Why a ProxyGroup is not ready."""
 
     reason: str
@@ -44,7 +44,11 @@ def running_devices(
 
 
 def status(
-    group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None, pods: Sequence[Object] = ()
+    group: Object,
+    devices: Sequence[Object],
+    replicas: int,
+    problem: NotReady | None = None,
+    pods: Sequence[Object] = (),
 ) -> Object:
     """Return the status of *group*, which should have that many *replicas* and has these *devices* and *pods*."""
     ending = " and ".join(str(key_of(pod)) for pod in pods if is_deleting(pod))
@@ -62,16 +66,16 @@ def status(
     return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
 
 
-def ready_condition(group: Object, problem: Problem | None) -> Object:
+def ready_condition(group: Object, problem: NotReady | None) -> Object:
     """Return the condition that says whether *group* is ready, and the *problem* if not."""
     generation = int(group["metadata"].get("generation", 0))
     reason, message = (problem.reason, problem.message) if problem else (READY, READY)
     return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation)
 
 
-def _incomplete(devices: int, replicas: int, running: str) -> Problem | None:
+def _incomplete(devices: int, replicas: int, running: str) -> NotReady | None:
     if devices < replicas:
-        return Problem(CREATING, running)
+        return NotReady(CREATING, running)
     if devices > replicas:
-        return Problem(CREATING, f"waiting for {devices - replicas} pods to shut down")
+        return NotReady(CREATING, f"waiting for {devices - replicas} pods to shut down")
     return None

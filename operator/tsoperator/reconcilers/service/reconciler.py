@@ -37,7 +37,7 @@ from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.tailscaled import config_files
-from tsoperator.proxy.workload import Children
-from tsoperator.reconcilers.proxygroup.children import account, in_order, metadata_patch, secret_steps
+from tsoperator.proxy.workload import secret_steps
+from tsoperator.reconcilers.proxygroup.children import account, in_order
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, config, joined, live_group, proxy_of, secrets

@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import read_entries, slim_configmap
 from tsoperator.proxy.login import Keys
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.runtime.diff import write_for

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import NodePort
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup.desired import Observed
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, slim_node, static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import GroupEndpoints, NoEndpoints, slim_node, static_endpoints
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running
 from tests.support.objects import (
@@ -60,7 +60,7 @@ def found(
     nodes: tuple[Object, ...] = (A, B),
     current: tuple[str, ...] = (),
     selector: Object | None = None,
-) -> StaticEndpoints | NoEndpoints:
+) -> GroupEndpoints | NoEndpoints:
     """What comes of port *ranges* as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
@@ -69,8 +69,8 @@ def found(
     return static_endpoints(proxy, given, there, nodes, [config(*current), *[None] * (replicas - 1)])
 
 
-def some(result: StaticEndpoints | NoEndpoints) -> StaticEndpoints:
-    assert isinstance(result, StaticEndpoints), result
+def some(result: GroupEndpoints | NoEndpoints) -> GroupEndpoints:
+    assert isinstance(result, GroupEndpoints), result
     return result
 
 

@@ -12,7 +12,7 @@ from tsoperator.api.rules import child_name
 from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import Effect, Finding
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.workload import Children, Proxy
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of

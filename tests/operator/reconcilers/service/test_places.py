@@ -8,7 +8,7 @@ import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.proxy.login import Keys
-from tsoperator.proxy.workload import NO_CHILDREN, Children
+from tsoperator.proxy.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.moves import Place
