@@ -17,7 +17,7 @@ SYSCTL_OF_1_103 = (
 )
 """The init script of the next version, of which there are no recordings."""
 
-_FOLDER = Path(__file__).parent / "desired" / "recorded"
+_FOLDER = Path(__file__).parent / "proxy" / "recorded"
 _GIVEN_BY_THE_API_SERVER = ("uid", "resourceVersion")
 _ALLOCATED = ("clusterIPs", "ipFamilies")
 
