@@ -12,7 +12,7 @@ from tsoperator.api.policy import approval
 from tsoperator.proxy.findings import Effect, Finding
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import Replica
-from tsoperator.runtime.plan import ForgetFailure, FreeName, Refusal, SetTags, Step, TakeName
+from tsoperator.runtime.plan import DeleteDevice, ForgetFailure, FreeName, Plan, Refusal, SetTags, Step, TakeName
 
 TAGS: Final = "tags"
 NAME: Final = "name"
@@ -81,9 +81,14 @@ class TailnetView:
     pending: Exception | None = None
 
 
-def untried(tailnet: str) -> str:
-    """Return words for an object that leaves, and whose devices in this *tailnet* wait for it to be tried."""
-    return f"its devices can't be deleted until the operator has tried the credentials of Tailnet {tailnet!r}"
+def untried_message(removal: Plan, view: TailnetView) -> str:
+    """Say that the devices that a *removal* deletes wait until their tailnet has been tried; empty if they don't."""
+    if view.pending is None or not any(isinstance(each, DeleteDevice) for each in removal.steps):
+        return ""
+    return (
+        f"its devices can't be deleted until the operator has tried the credentials of Tailnet {view.name!r}; "
+        f"{removal.way_out}"
+    )
 
 
 OWN_TAILNET = TailnetView()

@@ -2,16 +2,19 @@
 
 The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
 operator made would restart.
+
+A class can make a proxy listen at the address of its Pod, so the proxy has to know the family of that address: the
+image takes an address and a port together, and an IPv6 address needs brackets, while an IPv4 address must have none.
+With the wrong format the proxy doesn't start. A Pod that was never ready isn't replaced when its template is corrected.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import Container, Pod, ProxyClassSpec
-from tsoperator.proxy.families import POD_IPV4, POD_IPV6, pods_have_ipv6
 from tsoperator.proxy.metrics import METRICS_PORT, METRICS_PORT_NAME
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod
@@ -19,6 +22,9 @@ from tsoperator.runtime.given import with_given
 
 _DEBUG_PORT: Final = 9001
 _STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
+_POD_IPV4: Final = "$(POD_IP)"
+_POD_IPV6: Final = "[$(POD_IP)]"
+_HOSTS: Final = {_POD_IPV4: False, _POD_IPV6: True}
 _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 
@@ -32,10 +38,35 @@ def with_class(
     """
     if proxy.proxy_class is None:
         return statefulset
-    ipv6 = pods_have_ipv6(pods, live, service)
+    ipv6 = _pods_have_ipv6(pods, live, service)
     if ipv6 is None and _has_endpoints(proxy.proxy_class, proxy.pod):
         return None
     return overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
+
+
+def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
+    """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
+
+    The Pods themselves know best. While there are none, the *statefulset* decides, so that its template doesn't change
+    to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's families in order.
+    """
+    for pod in pods:
+        if address := (pod.get("status") or {}).get("podIP"):
+            return ":" in address
+    for host in _hosts(statefulset) if statefulset else ():
+        if host in _HOSTS:
+            return _HOSTS[host]
+    if service is None:
+        return None
+    families: Sequence[str] = service["spec"].get("ipFamilies") or ()
+    return families[:1] == ["IPv6"]
+
+
+def _hosts(statefulset: Object) -> Iterable[str]:
+    """Yield the hosts that the containers listen at, among other texts."""
+    for container in statefulset["spec"]["template"]["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            yield str(variable.get("value", "")).rpartition(":")[0]
 
 
 def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
@@ -63,7 +94,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
     """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
     env: list[Object] = []
     ports: list[Object] = []
-    host = POD_IPV6 if ipv6 else POD_IPV4
+    host = _POD_IPV6 if ipv6 else _POD_IPV4
     if proxy_pod.measurable:
         if _debugs(spec):
             env += [

@@ -29,11 +29,15 @@ class Children:
 
     def secret(self, key: Key) -> Object | None:
         """Return the Secret named *key*; None if it isn't there."""
-        return next((secret for secret in self.secrets if key_of(secret) == key), None)
+        return _named(self.secrets, key)
 
     def statefulset(self, key: Key) -> Object | None:
         """Return the StatefulSet named *key*; None if it isn't there."""
-        return next((each for each in self.statefulsets if key_of(each) == key), None)
+        return _named(self.statefulsets, key)
+
+    def service(self, key: Key) -> Object | None:
+        """Return the Service named *key*; None if it isn't there."""
+        return _named(self.services, key)
 
     def secrets_of(self, replica: Replica) -> ReplicaSecrets:
         """Return the Secrets of a replica."""
@@ -50,8 +54,8 @@ class Proxy:
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
     a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
     each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
-    Other devices may reach each replica at its *static_endpoints*, by ordinal. A parent of the kind *controller* is in
-    the owner references of the children; without it, only their labels name the parent.
+    Other devices may reach each replica at its *static_endpoints*, by ordinal, to which *services* lead. A parent of
+    the kind *controller* is in the owner references of the children; without it, only their labels name the parent.
     """
 
     owner: Owner
@@ -68,6 +72,7 @@ class Proxy:
     notes: Sequence[Note] = ()
     config_suffix: str = ""
     static_endpoints: Sequence[tuple[str, ...]] = ()
+    services: Sequence[Object] = ()
     controller: Resource | None = None
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
@@ -111,3 +116,7 @@ class Proxy:
 
     def _hostname(self, ordinal: int) -> str:
         return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname
+
+
+def _named(objects: Sequence[Object], key: Key) -> Object | None:
+    return next((each for each in objects if key_of(each) == key), None)

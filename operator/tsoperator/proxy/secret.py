@@ -83,6 +83,10 @@ class ReportedDevice:
     serves_no_https: bool
     ips: tuple[str, ...] = ()
 
+    def status(self, hostname: str) -> Object:
+        """Return what the status of the parent says of the device under this *hostname*."""
+        return {"hostname": hostname} | ({"tailnetIPs": [*self.ips]} if self.ips else {})
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:

@@ -86,6 +86,12 @@ def proxy_pod_spec(
     return {**pod_spec(container, volumes, account), **init}
 
 
+def mounted_secrets(statefulset: Object | None) -> set[str]:
+    """Return the names of the Secrets that the Pods of *statefulset* mount."""
+    volumes = (statefulset["spec"]["template"]["spec"].get("volumes") or ()) if statefulset else ()
+    return {each["secret"]["secretName"] for each in volumes if "secret" in each}
+
+
 def selects(statefulset: Object, parent_uid: str) -> bool:
     """Tell whether the immutable selector of *statefulset* is that of the parent with *parent_uid*."""
     return bool(statefulset["spec"]["selector"].get("matchLabels") == {LABEL_APP: parent_uid})

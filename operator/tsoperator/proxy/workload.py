@@ -1,7 +1,7 @@
 """The one plan of children for every proxy, standalone or of a ProxyGroup, and the plan that removes them."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
@@ -53,7 +53,7 @@ from tsoperator.proxy.secret import (
     shown_device,
 )
 from tsoperator.proxy.service import headless_service
-from tsoperator.proxy.statefulset import selects, standalone_statefulset
+from tsoperator.proxy.statefulset import mounted_secrets, selects, standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.ownership import Owner, first
@@ -73,13 +73,12 @@ class Workload:
     """The children of a proxy that depend on the kind of its parent.
 
     The steps *first* make what needs no Secret, such as Services and the account of the Pods. *statefulset* is None
-    until it is known how it should be. The Secrets *mounted* stay, because Pods mount them. The steps *surplus* are for
-    what goes with surplus replicas, when all of their Pods are gone.
+    until it is known how it should be. The steps *surplus* are for what goes with surplus replicas, when all of their
+    Pods are gone.
     """
 
     first: Sequence[Step]
     statefulset: Object | None
-    mounted: Collection[Key] = ()
     surplus: Sequence[Step] = ()
 
 
@@ -134,11 +133,6 @@ def awaits_keys(keys: Keys, children: Children) -> bool:
     return keys.pending is not None and not children.statefulsets
 
 
-def _login_notes(proxy: Proxy, children: Children, keys: Keys) -> Sequence[Note]:
-    """Return the Events for the replicas that ask for an auth key, as they are planned with *keys*."""
-    return login_notes(_asking(proxy, children), keys.by_ordinal)
-
-
 def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
     """Return what the devices of *proxy* need, in the tailnet of *view*."""
     states = {each.ordinal: children.secrets_of(each).state for each in proxy.replicas}
@@ -161,8 +155,7 @@ def plan_proxy(
 
     *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
     """
-    service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
-    live = children.statefulset(proxy.key)
+    service, live = children.service(proxy.key), children.statefulset(proxy.key)
     if live is not None and not selects(live, proxy.parent_uid):
         # The parent was recreated. The selector can't be changed, so the StatefulSet is deleted and made again.
         return Plan(hold=FINALIZER, steps=_in_foreground(live), requeue_after=_STILL_THERE)
@@ -181,6 +174,7 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
     left = _leftovers(proxy, children)
     measured = metrics_objects(proxy, children.metrics)
     running = workload.statefulset if _all_secrets_come(proxy, children, keys) else None
+    mounted = mounted_secrets(workload.statefulset or children.statefulset(proxy.key))
     return Plan(
         hold=FINALIZER,
         steps=[
@@ -193,9 +187,9 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
             *(workload.surplus if left.requeue_after is None else ()),
             *devices.after,
             *_device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each) not in workload.mounted),
+            *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each).name not in mounted),
         ],
-        notes=[*_login_notes(proxy, children, keys), *proxy.notes],
+        notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         error=keys.pending,
         way_out=_way_out(left.gone),

@@ -1,26 +1,25 @@
 """Decides what a ProxyGroup of type egress needs (docs/development/groups.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of, spec_of, spec_text
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.group.egress import config_name, group_owner, replica_count
+from tsoperator.group.egress import config_name, group_owner
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried
+from tsoperator.proxy.classref import UNSET_DEFAULT, ClassProblem, accepts_routes, class_called
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.replica import hostnames_error, replicas_error
-from tsoperator.proxy.secret import static_endpoints_of
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
     Workload,
@@ -36,10 +35,10 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.proxygroup.children import account
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import GroupEndpoints, NoEndpoints, static_endpoints
-from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, NotReady, running_devices, status
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
+from tsoperator.reconcilers.proxygroup.status import CREATING, NotReady, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
-from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step
+from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
@@ -90,17 +89,17 @@ class Observed:
 
 def group_type(group: Object) -> str:
     """Return the type of a ProxyGroup that need not be valid."""
-    return str(_spec(group).get("type"))
+    return str(spec_of(group).get("type"))
 
 
 def class_name(group: Object, settings: Settings) -> str:
     """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
-    return _text(group, "proxyClass") or settings.proxy_class
+    return spec_text(group, "proxyClass") or settings.proxy_class
 
 
 def tailnet_name(group: Object) -> str:
     """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
-    return _text(group, "tailnet")
+    return spec_text(group, "tailnet")
 
 
 def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
@@ -141,9 +140,10 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
         return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
         return _refused(group, observed, settings, NotReady(NO_TAILNET, refusal.message))
-    chosen = _chosen_class(group, observed.proxy_class, settings)
-    if isinstance(chosen, ClassProblem):
-        refused = _refused(group, observed, settings, NotReady(chosen.reason, chosen.message))
+    other = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
+    chosen = class_called(class_name(group, settings), observed.proxy_class, other)
+    if isinstance(chosen, ClassProblem):  # a group that waits for its class is being created
+        refused = _refused(group, observed, settings, NotReady(CREATING, chosen.message))
         return replace(refused, status=None, whole=False) if chosen.is_passing else refused
     if wrong := violations(parsed, chosen):
         return _refused(group, observed, settings, NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
@@ -156,7 +156,7 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     if isinstance(found, NoEndpoints):
         refused = _refused(group, observed, settings, NotReady(FAILED, found.message))
         return replace(refused, requeue_after=_FREED)
-    return replace(proxy, pod=egress_group(found.port), static_endpoints=found.endpoints)
+    return replace(proxy, pod=egress_group(found.port), static_endpoints=found.endpoints, services=found.services)
 
 
 def plan(
@@ -178,7 +178,7 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
         plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
-        status=_status(group, observed, NotReady(CREATING, problem) if problem else None),
+        status=status(group, observed.children, NotReady(CREATING, problem) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
@@ -196,11 +196,11 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     if not step.release:
         pods = awaited_pods(observed.children)
         ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
-        status = _status(group, observed, NotReady(TERMINATING, removal_message(pods)))
-        return replace(step, steps=[*ending, *step.steps], status=status)
-    if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
+        waits = status(group, observed.children, NotReady(TERMINATING, removal_message(pods)))
+        return replace(step, steps=[*ending, *step.steps], status=waits)
+    if not (untried := untried_message(step, observed.tailnet)):
         return step
-    told = _told(group, observed, NotReady(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
+    told = _told(group, observed, NotReady(NO_TAILNET, untried))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
@@ -244,18 +244,14 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     children = observed.children
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
     made = account(proxy, ordinals | {*range(proxy.replica_count)})
-    static = _endpoints(proxy, observed)
-    node_ports = static.services if isinstance(static, GroupEndpoints) else ()
     empty = proxy.child(CONFIGMAP, config_name(proxy.key.name))
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
     config = configmap_steps(empty, observed.configmap, found, proxy.replica_count)
     before, after = ((), config) if observed.configmap is None else (config, ())
-    mounted = mounted_replicas(proxy, children.statefulset(proxy.key))
     return Workload(
-        [*before, *map(Child, node_ports), *map(Child, made), *after],
+        [*before, *map(Child, proxy.services), *map(Child, made), *after],
         group_statefulset(proxy, settings, children),
-        mounted={each.config_secret for each in mounted},
-        surplus=unwanted(children.services, node_ports),
+        unwanted(children.services, proxy.services),
     )
 
 
@@ -284,35 +280,4 @@ def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
 def _told(group: Object, observed: Observed, problem: NotReady) -> Plan:
     """Return the plan that reports *problem*, and does nothing else."""
     notes = [Note("Warning", problem.reason, problem.message)] if problem.reason != CREATING else []
-    return Plan(status=_status(group, observed, problem), notes=notes)
-
-
-def _status(group: Object, observed: Observed, problem: NotReady | None) -> Object:
-    children = observed.children
-    states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
-    endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}
-    devices = running_devices(states, children.pods, endpoints)
-    return status(group, devices, replica_count(group), problem, children.pods)
-
-
-def _chosen_class(
-    group: Object, proxy_class: Object | None, settings: Settings
-) -> ProxyClassSpec | ClassProblem | None:
-    """Return what the class of a group says, or why it can't be used. A group that waits for one is being created."""
-    name = class_name(group, settings)
-    if name and proxy_class is None:
-        other = "change spec.proxyClass" if _text(group, "proxyClass") else "unset the operator's PROXY_DEFAULT_CLASS"
-        return ClassProblem(CREATING, f"ProxyClass {name!r} does not exist: create it, or {other}")
-    # Labels and annotations, by which other kinds name their class, mean nothing on a ProxyGroup.
-    chosen = chosen_class({"metadata": {}}, proxy_class, default=name)
-    return replace(chosen, reason=CREATING) if isinstance(chosen, ClassProblem) else chosen
-
-
-def _spec(group: Object) -> Mapping[str, Any]:
-    spec = group.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
-
-
-def _text(group: Object, field: str) -> str:
-    value = _spec(group).get(field)
-    return value if isinstance(value, str) else ""
+    return Plan(status=status(group, observed.children, problem), notes=notes)

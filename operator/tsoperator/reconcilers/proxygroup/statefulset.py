@@ -44,7 +44,7 @@ def group_statefulset(proxy: Proxy, settings: Settings, children: Children) -> O
     return next((each for each in _earlier_forms(made) if _is_kept(live, each)), made)
 
 
-def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
+def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     """Return the replicas whose configs the Pods mount.
 
     If a group shrinks to one replica, they are those of before, too: without these volumes the Pod that is left would
@@ -67,7 +67,7 @@ def _statefulset(proxy: Proxy, settings: Settings, live: Object | None) -> Objec
     }
     config = config_name(proxy.key.name)
     entries = Volume(config, EGRESS_CONFIGS, {"configMap": {"name": config}})
-    volumes = [*configs(mounted_replicas(proxy, live)), entries]
+    volumes = [*configs(_mounted_replicas(proxy, live)), entries]
     spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
     return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec})
 
