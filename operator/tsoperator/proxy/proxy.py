@@ -99,7 +99,6 @@ class Proxy:
                 Key(self.key.namespace, name),
                 self._hostname(ordinal),
                 self.tags,
-                self.tailnet,
             )
             for ordinal, name in enumerate(names)
         ]

@@ -89,6 +89,7 @@ def test_a_new_config_is_patched_into_every_secret() -> None:
     other = replace(proxy(2), config=replace(CONFIG, routes=()))
     patches = patches_of(plan_proxy(other, running(2), SETTINGS))
     assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
+    assert {patch.about for patch in patches} == {"the configuration of the proxy"}
     files = [config_files(replace(config(number), routes=())) for number in (0, 1)]
     assert [texts(patch.body) for patch in patches] == files
 
@@ -116,8 +117,8 @@ def test_the_name_is_kept_whatever_child_is_left() -> None:
 def test_each_replica_has_one_secret_named_like_its_pod() -> None:
     first, second = (Key("tailscale", f"{NAME}-{number}") for number in range(2))
     assert proxy(2).replicas == [
-        Replica(0, first, first, "ts-prod-0", ("tag:k8s",), "staging"),
-        Replica(1, second, second, "ts-prod-1", ("tag:k8s",), "staging"),
+        Replica(0, first, first, "ts-prod-0", ("tag:k8s",)),
+        Replica(1, second, second, "ts-prod-1", ("tag:k8s",)),
     ]
 
 

@@ -34,7 +34,7 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.proxygroup.children import account
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
-from tsoperator.reconcilers.proxygroup.nodeports import GroupEndpoints, NoEndpoints, static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, NotReady, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
@@ -152,11 +152,11 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     if strangers:
         refused = _refused(group, observed, settings, NotReady(FAILED, in_the_way(strangers[0])))
         return replace(refused, requeue_after=_FREED)
-    found = _endpoints(proxy, observed)
+    found = with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
     if isinstance(found, NoEndpoints):
         refused = _refused(group, observed, settings, NotReady(FAILED, found.message))
         return replace(refused, requeue_after=_FREED)
-    return replace(proxy, pod=egress_group(found.port), static_endpoints=found.endpoints, services=found.services)
+    return found
 
 
 def plan(
@@ -253,14 +253,6 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
         group_statefulset(proxy, settings, children),
         unwanted(children.services, proxy.services),
     )
-
-
-def _endpoints(proxy: Proxy, observed: Observed) -> GroupEndpoints | NoEndpoints:
-    given = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
-    if given is None:
-        return GroupEndpoints()
-    configs = [observed.children.secrets_of(each).config for each in proxy.replicas]
-    return static_endpoints(proxy, given.node_port, observed.node_ports, observed.nodes, configs)
 
 
 def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:

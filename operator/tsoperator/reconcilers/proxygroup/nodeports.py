@@ -6,13 +6,14 @@ learn from the proxy's config at which addresses of nodes they reach that port.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
-from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
-from tsoperator.proxy.proxy import Proxy
+from tsoperator.api.v1alpha1.proxyclass import PortRange
+from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.secret import static_endpoints_of
 
 SUFFIX: Final = "-nodeport"
@@ -23,15 +24,6 @@ ANY: Final = "any"
 _PORT_NAME: Final = "static-endpoint-port"
 _PORTS: Final = range(1024, 65536)
 _ADDRESSES_MAX: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class GroupEndpoints:
-    """The static endpoints of a group: the *services*, the proxies' *port*, and the endpoints by ordinal."""
-
-    services: Sequence[Object] = ()
-    port: int = 0
-    endpoints: Sequence[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +56,14 @@ def slim_node(node: Object) -> Object:
     }
 
 
-def static_endpoints(
-    proxy: Proxy, given: NodePort, there: Sequence[Object], nodes: Sequence[Object], configs: Sequence[Object | None]
-) -> GroupEndpoints | NoEndpoints:
-    """Return the static endpoints of the replicas of *proxy*, as its ProxyClass has *given* them.
-
-    *there* are all Services that have node ports, and *configs* the config Secrets of the replicas by ordinal.
-    """
+def with_static_endpoints(
+    proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
+) -> Proxy | NoEndpoints:
+    """Return *proxy* with the static endpoints that its class asks for; *there* are all Services with node ports."""
+    asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
+    if asked is None:
+        return proxy
+    given = asked.node_port
     live = {key_of(each): each for each in there}
     names = [f"{replica.state_secret.name}{SUFFIX}" for replica in proxy.replicas]
     services = [live.get(Key(proxy.key.namespace, name)) for name in names]
@@ -80,8 +73,9 @@ def static_endpoints(
     port = next((only["port"] for each in services if (only := _only_port(each)) and only.get("port")), None)
     port = port or _PORTS[int(hashlib.sha256(proxy.parent_uid.encode()).hexdigest(), 16) % len(_PORTS)]
     found: list[tuple[str, ...]] = []
-    for replica, node_port, config in zip(proxy.replicas, ports, configs, strict=True):
-        chosen = _chosen(_addresses(nodes, given.selector), node_port, static_endpoints_of(config))
+    for replica, node_port in zip(proxy.replicas, ports, strict=True):
+        current = static_endpoints_of(children.secrets_of(replica).config)
+        chosen = _chosen(_addresses(nodes, given.selector), node_port, current)
         if not chosen:
             selector = ", ".join(f"{name}={value}" for name, value in given.selector.items()) or "any labels"
             return NoEndpoints(
@@ -91,7 +85,7 @@ def static_endpoints(
             )
         found.append(chosen)
     made = [_service(proxy, ordinal, port, node_port) for ordinal, node_port in enumerate(ports)]
-    return GroupEndpoints(made, port, found)
+    return replace(proxy, pod=egress_group(port), static_endpoints=found, services=made)
 
 
 def _allocated(

@@ -44,7 +44,7 @@ def status(group: Object, children: Children, problem: NotReady | None = None) -
     problem = problem or _incomplete(len(devices), replicas, running)
     conditions = [
         condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
-        ready_condition(group, problem),
+        _ready_condition(group, problem),
     ]
     old = group.get("status") or {}
     others = {name: value for name, value in old.items() if name not in ("conditions", "devices")}
@@ -52,7 +52,7 @@ def status(group: Object, children: Children, problem: NotReady | None = None) -
     return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
 
 
-def ready_condition(group: Object, problem: NotReady | None) -> Object:
+def _ready_condition(group: Object, problem: NotReady | None) -> Object:
     """Return the condition that says whether *group* is ready, and the *problem* if not."""
     generation = int(group["metadata"].get("generation", 0))
     reason, message = (problem.reason, problem.message) if problem else (READY, READY)

@@ -159,7 +159,7 @@ def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
     class_ = live_proxy_class(spec={"tailscale": {"acceptRoutes": True}}, ready=True)
     proxy = proxy_of(live_group(spec), Observed(Children(), proxy_class=class_, tailnet=view))
     first, second = proxy.replicas
-    assert (first.hostname, second.hostname, first.tailnet, first.tags) == ("gate-0", "gate-1", "other", ["tag:a"])
+    assert (first.hostname, second.hostname, proxy.tailnet, first.tags) == ("gate-0", "gate-1", "other", ["tag:a"])
     assert (proxy.config.server_url, proxy.config.accept_routes) == ("https://other.example.org", True)
 
 
