@@ -34,9 +34,9 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.proxygroup.children import account
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, with_static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, NotReady, status
+from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, NotReady, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
@@ -45,7 +45,6 @@ VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
 """The operator reads no annotations and labels of ProxyGroups."""
 
 INVALID: Final = "ProxyGroupInvalid"
-FAILED: Final = "ProxyGroupCreationFailed"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
 TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
@@ -64,7 +63,6 @@ _NO_DRAIN: Final = Note(
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
-_FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,30 +131,30 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     """
     if is_deleting(group):
         return plan_deletion(group, observed)
+    found = _found(group, observed, settings)
+    return _refused(group, observed, settings, found) if isinstance(found, NotReady) else found
+
+
+def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | NotReady | Plan:
+    """Return the proxies that *group* should have, what is wrong with it, or the plan while that isn't known."""
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
-        return _refused(group, observed, settings, NotReady(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+        return NotReady(INVALID, f"this ProxyGroup is invalid: {parsed.message}")
     if observed.tailnet.pending:
         return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
-        return _refused(group, observed, settings, NotReady(NO_TAILNET, refusal.message))
+        return NotReady(NO_TAILNET, refusal.message)
     other = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
     chosen = class_called(class_name(group, settings), observed.proxy_class, other)
     if isinstance(chosen, ClassProblem):  # a group that waits for its class is being created
-        refused = _refused(group, observed, settings, NotReady(CREATING, chosen.message))
-        return replace(refused, status=None, whole=False) if chosen.is_passing else refused
+        waits = Plan(steps=_kept(group, observed, settings), whole=False)
+        return waits if chosen.is_passing else NotReady(CREATING, chosen.message)
     if wrong := violations(parsed, chosen):
-        return _refused(group, observed, settings, NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
+        return NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}")
     proxy = _proxy(parsed, chosen, observed, settings)
-    strangers = [each for each in observed.named if is_anothers(each, proxy.owner)]
-    if strangers:
-        refused = _refused(group, observed, settings, NotReady(FAILED, in_the_way(strangers[0])))
-        return replace(refused, requeue_after=_FREED)
-    found = with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
-    if isinstance(found, NoEndpoints):
-        refused = _refused(group, observed, settings, NotReady(FAILED, found.message))
-        return replace(refused, requeue_after=_FREED)
-    return found
+    if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
+        return NotReady(FAILED, in_the_way(stranger), FREED)
+    return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
 def plan(
@@ -257,7 +255,8 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
 
 def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:
     """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
-    return replace(_told(group, observed, problem), steps=_kept(group, observed, settings))
+    told, kept = _told(group, observed, problem), _kept(group, observed, settings)
+    return replace(told, steps=kept, requeue_after=problem.requeue_after)
 
 
 def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:

@@ -13,14 +13,18 @@ from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoint
 AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
+FAILED = "ProxyGroupCreationFailed"
+FREED = 60.0
+"""Seconds until another look at a name or a node port that something else has."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """Why a ProxyGroup is not ready."""
+    """Why a ProxyGroup is not ready. It is looked at again after *requeue_after* seconds, or else when it changes."""
 
     reason: str
     message: str
+    requeue_after: float | None = None
 
 
 def running_devices(children: Children) -> list[Object]:

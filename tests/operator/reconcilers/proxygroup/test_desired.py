@@ -222,7 +222,7 @@ def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> N
     checked = live_proxy_class(spec={}, ready=True)
     changed = {**checked, "metadata": {**checked["metadata"], "generation": 2}}
     made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=changed))
-    assert (made.status, children_of(made), made.notes) == (None, [], [])
+    assert (made.status, children_of(made), [*made.notes]) == (None, [], [])
 
 
 def configmap_of(group: str, **changes: Any) -> Object:

@@ -8,7 +8,8 @@ from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.proxygroup.desired import Observed
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, slim_node, with_static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import slim_node, with_static_endpoints
+from tsoperator.reconcilers.proxygroup.status import NotReady
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running
 from tests.support.objects import (
@@ -61,7 +62,7 @@ def found(
     nodes: tuple[Object, ...] = (A, B),
     current: tuple[str, ...] = (),
     selector: Object | None = None,
-) -> Proxy | NoEndpoints:
+) -> Proxy | NotReady:
     """What comes of port *ranges* as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
@@ -71,7 +72,7 @@ def found(
     return with_static_endpoints(asking, Children(secrets=[config(*current)]), there, nodes)
 
 
-def some(result: Proxy | NoEndpoints) -> Proxy:
+def some(result: Proxy | NotReady) -> Proxy:
     assert isinstance(result, Proxy), result
     return result
 
@@ -115,7 +116,7 @@ def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[O
 )
 def test_too_few_node_ports_are_told(ranges: str, replicas: int, there: tuple[Object, ...]) -> None:
     made = found(ranges, replicas, there)
-    assert isinstance(made, NoEndpoints)
+    assert isinstance(made, NotReady)
     assert "more node ports are needed" in made.message
 
 
