@@ -1,10 +1,9 @@
-"""The account that the Pods of a ProxyGroup run under, and the order of their Secrets (docs/development/proxies.md)."""
+"""The rights of the Pods of a ProxyGroup, and the order of their Secrets (docs/development/proxies.md)."""
 
 from collections.abc import Iterable
 
 from tsoperator.api.names import CONFIG_SUFFIX
-from tsoperator.api.objects import ROLE, ROLEBINDING, SERVICEACCOUNT, Object, key_of
-from tsoperator.proxy.proxy import Proxy
+from tsoperator.api.objects import Object, key_of
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:
@@ -21,21 +20,12 @@ def in_order(named: Iterable[Object], group: str) -> list[Object]:
     return [each for _, _, each in sorted(found, key=lambda item: item[:2])]
 
 
-def account(proxy: Proxy, ordinals: Iterable[int]) -> list[Object]:
-    """Return the ServiceAccount of the Pods, with a Role for the Secrets of the replicas with these *ordinals*."""
-    name = proxy.key.name
-    subject = {"kind": SERVICEACCOUNT.kind, "name": name, "namespace": proxy.key.namespace}
-    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
-    return [
-        proxy.child(SERVICEACCOUNT, name),
-        proxy.child(ROLE, name, {"rules": _rules(name, ordinals)}),
-        proxy.child(ROLEBINDING, name, {"roleRef": role, "subjects": [subject]}),
-    ]
+def rules(group: str, ordinals: Iterable[int]) -> list[Object]:
+    """Return the rules of the Role for the Secrets of the replicas of *group* with these *ordinals*.
 
-
-def _rules(name: str, ordinals: Iterable[int]) -> list[Object]:
-    """Return the rules of the Role. A rule that named no Secrets would hold for all, so then there is none."""
-    secrets = [f"{name}-{each}{suffix}" for each in sorted(ordinals) for suffix in (CONFIG_SUFFIX, "")]
+    A rule that named no Secrets would hold for all, so then there is none.
+    """
+    secrets = [f"{group}-{each}{suffix}" for each in sorted(ordinals) for suffix in (CONFIG_SUFFIX, "")]
     own = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": secrets, "verbs": ["get", "patch", "update"]}
     return [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},

@@ -12,6 +12,7 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.group.egress import config_name, group_owner
+from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
 from tsoperator.proxy.classref import UNSET_DEFAULT, ClassProblem, accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
@@ -32,7 +33,7 @@ from tsoperator.proxy.workload import (
     removal_message,
     unwanted,
 )
-from tsoperator.reconcilers.proxygroup.children import account
+from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
@@ -241,7 +242,7 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     """
     children = observed.children
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
-    made = account(proxy, ordinals | {*range(proxy.replica_count)})
+    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}))
     empty = proxy.child(CONFIGMAP, config_name(proxy.key.name))
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
     config = configmap_steps(empty, observed.configmap, found, proxy.replica_count)
