@@ -316,10 +316,13 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
         config = config_for_now(proxy.config_of(replica), found)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
         whole = _secret(proxy, replica.config_secret, SECRET_TYPE_CONFIG)
+        patch = config_patch(found, config, auth_key)
         if found.config is None:
             yield Creation({**whole, "data": encoded(config_files(config, auth_key))})
-        else:
-            yield from _corrected(found.config, whole, config_patch(found, config, auth_key))
+        elif proxy.controller is not None:
+            yield from _corrected(found.config, whole, patch)
+        elif patch:
+            yield patch  # a Secret without owner is found by its labels, so these are right
         if replica.state_secret != replica.config_secret:
             state = _secret(proxy, replica.state_secret, SECRET_TYPE_STATE)
             yield from [Creation(state)] if found.state is None else _corrected(found.state, state)
@@ -338,7 +341,7 @@ def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iter
     metadata = metadata_patch(live, wanted)
     body = ({"metadata": metadata} if metadata else {}) | (patch.body if patch else {})
     if body:
-        yield Patch(SECRET, key_of(live), body, patch.about if patch else "")
+        yield Patch(SECRET, key_of(live), body)
 
 
 def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:

@@ -109,6 +109,7 @@ def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> No
 
 WEB = replace(
     PROXY,
+    owner=Owner("ingress", Key("default", "db")),
     pod=served_ingress(forward_cluster_traffic=False),
     magic_dns_name="",
     proxy_class=ProxyClassSpec.model_validate({"metrics": {"enable": True}}),
