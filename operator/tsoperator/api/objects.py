@@ -124,6 +124,18 @@ def annotations(obj: Object) -> Mapping[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
+def spec_of(obj: Object) -> Mapping[str, Any]:
+    """Return the spec of *obj*, which need not be valid; empty if it has none."""
+    spec = obj.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def spec_text(obj: Object, field: str) -> str:
+    """Return the text in a *field* of the spec of *obj*, which need not be valid; empty if there is none."""
+    value = spec_of(obj).get(field)
+    return value if isinstance(value, str) else ""
+
+
 def uid(obj: Object) -> str:
     """Return the UID that the API server gave *obj*."""
     value: str = obj["metadata"]["uid"]

@@ -8,8 +8,8 @@ They meet through objects, each of which has one writer:
 - Each proxy says in its state Secret which entries it has put into effect.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from tsoperator.api.conditions import TRUE
 from tsoperator.api.names import (
@@ -26,7 +26,7 @@ from tsoperator.api.names import (
     PROXY_GROUP,
     SERVICE_TYPE_EGRESS,
 )
-from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels, spec_of
 from tsoperator.proxy.entries import Entry, Port
 from tsoperator.proxy.replica import REPLICAS_MAX
 from tsoperator.runtime.ownership import Owner
@@ -66,13 +66,13 @@ def indexed_entry(group: str, name: str) -> str:
 
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
-    count = _spec(group).get("replicas")
+    count = spec_of(group).get("replicas")
     return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def is_egress(group: Object) -> bool:
     """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
-    return bool(_spec(group).get("type") == "egress")
+    return bool(spec_of(group).get("type") == "egress")
 
 
 def is_available(group: Object) -> bool:
@@ -136,8 +136,3 @@ def health_url(service: Object, cluster_domain: str) -> str:
     key, ports = key_of(service), service["spec"].get("ports") or ()
     port = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
     return f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{port}/healthz" if port else ""
-
-
-def _spec(group: Object) -> Mapping[str, Any]:
-    spec = group.get("spec")
-    return spec if isinstance(spec, dict) else {}

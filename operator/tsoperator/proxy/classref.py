@@ -1,12 +1,16 @@
-"""The ProxyClass that a Service or an Ingress names, whether it can be used, and its contents."""
+"""The ProxyClass that the parent of a proxy names, whether it can be used, and its contents."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.api.conditions import TRUE
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, labels
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
+
+UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
+"""The cure if the default class does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,19 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
 
     *proxy_class* is the object of that class, if there is one.
     """
-    name = class_name(parent, default)
+    named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
+    other = f"remove {PROXY_CLASS} from this object" if named else UNSET_DEFAULT
+    return class_called(class_name(parent, default), proxy_class, other)
+
+
+def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | ClassProblem | None:
+    """Return the spec of the class called *name*, None if that is empty, or why a proxy can't be made with it yet.
+
+    If there is no *proxy_class* of that name, the user can create it, or do the *other* thing.
+    """
     if not name:
         return None
     if proxy_class is None:
-        named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
-        other = f"remove {PROXY_CLASS} from this object" if named else "unset the operator's PROXY_DEFAULT_CLASS"
         return ClassProblem("ProxyFailed", f"ProxyClass {name!r} does not exist: create it, or {other}")
     if is_ready(proxy_class):
         parsed = ProxyClass.parse(proxy_class)

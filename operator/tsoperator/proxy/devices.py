@@ -10,9 +10,9 @@ from tsoperator.api.names import DEFAULT_CONTROL_URL
 from tsoperator.api.objects import Object
 from tsoperator.api.policy import approval
 from tsoperator.proxy.findings import DeviceFinding, Effect
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import Replica
-from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import ForgetFailure, FreeName, Refusal, SetTags, Step, TakeName
+from tsoperator.runtime.plan import DeleteDevice, ForgetFailure, FreeName, Plan, Refusal, SetTags, Step, TakeName
 
 TAGS: Final = "tags"
 NAME: Final = "name"
@@ -81,9 +81,14 @@ class TailnetView:
     pending: Exception | None = None
 
 
-def untried(tailnet: str) -> str:
-    """Return words for an object that leaves, and whose devices in this *tailnet* wait for it to be tried."""
-    return f"its devices can't be deleted until the operator has tried the credentials of Tailnet {tailnet!r}"
+def untried_message(removal: Plan, view: TailnetView) -> str:
+    """Say that the devices that a *removal* deletes wait until their tailnet has been tried; empty if they don't."""
+    if view.pending is None or not any(isinstance(each, DeleteDevice) for each in removal.steps):
+        return ""
+    return (
+        f"its devices can't be deleted until the operator has tried the credentials of Tailnet {view.name!r}; "
+        f"{removal.way_out}"
+    )
 
 
 OWN_TAILNET = TailnetView()
@@ -102,28 +107,18 @@ class DevicePlan:
 NO_DEVICES = DevicePlan()
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyDevices:
-    """The devices of one proxy: its *owner*, its *replicas*, and by ordinal the device IDs that they have reported.
+def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *, take_over_names: bool) -> DevicePlan:
+    """Return what makes the devices of *proxy* right, as far as the tailnet shows them.
 
-    A replica that is not in *reported* is new; one that has reported no device yet has an empty ID there.
+    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica that is not there is
+    new; one that has reported no device yet has an empty ID.
     """
-
-    owner: Owner
-    replicas: Sequence[Replica]
-    reported: Mapping[int, str]
-    shares_hostname: bool = False
-    """Several replicas have one hostname, so all but one of them get a number."""
-
-
-def plan_devices(proxy: ProxyDevices, view: TailnetView, *, take_over_names: bool) -> DevicePlan:
-    """Return what makes the devices of *proxy* right, as far as the tailnet shows them."""
     before: list[Step] = []
     after: list[Step] = []
     findings = [*view.news]
     for each in proxy.replicas:
-        device = view.devices.get(proxy.reported.get(each.ordinal, ""))
-        if each.ordinal not in proxy.reported:
+        device = view.devices.get(reported.get(each.ordinal, ""))
+        if each.ordinal not in reported:
             if take_over_names:
                 before.append(FreeName(view.name, proxy.owner, each.hostname, tuple(each.tags)))
         elif device is not None:
@@ -137,7 +132,7 @@ def plan_devices(proxy: ProxyDevices, view: TailnetView, *, take_over_names: boo
 
 
 def _upkeep(
-    device: Device, replica: Replica, proxy: ProxyDevices, view: TailnetView, take_over_names: bool
+    device: Device, replica: Replica, proxy: Proxy, view: TailnetView, take_over_names: bool
 ) -> Iterator[tuple[list[Step], list[DeviceFinding]]]:
     """Yield what to ask for *device* and what to tell, for its tags and for its name."""
     tags, node_id = tuple(replica.tags), device.node_id

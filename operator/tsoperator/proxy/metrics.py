@@ -15,9 +15,8 @@ from tsoperator.api.names import (
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
-from tsoperator.api.objects import SERVICE, SERVICEMONITOR, Key, Object, is_deleting, key_of, resource_of, uid
-from tsoperator.api.v1alpha1.proxyclass import Metrics
-from tsoperator.proxy.proxypod import ProxyPod
+from tsoperator.api.objects import SERVICE, SERVICEMONITOR, Object, is_deleting, key_of, resource_of, uid
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.runtime.given import with_given
 from tsoperator.runtime.ownership import Owner, owner_reference
 
@@ -25,17 +24,16 @@ METRICS_PORT: Final = 9002
 METRICS_PORT_NAME: Final = "metrics"
 
 
-def metrics_objects(
-    proxy: Key, owner: Owner, pod: ProxyPod, metrics: Metrics | None, there: Sequence[Object]
-) -> list[Object]:
-    """Return the objects that lead to the metrics of the proxy named *proxy*; *there* are those that exist.
+def metrics_objects(proxy: Proxy, there: Sequence[Object]) -> list[Object]:
+    """Return the objects that lead to the metrics of *proxy*; *there* are those that exist.
 
     The ServiceMonitor belongs to the Service, so it comes once the Service is there.
     """
-    if metrics is None or not metrics.enable or not pod.measurable:
+    metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
+    if metrics is None or not (metrics.enable and proxy.pod.measurable):
         return []
-    labels = _labels(proxy.name, owner, pod.type)
-    service = _service(proxy, owner, labels)
+    labels = _labels(proxy.key.name, proxy.owner, proxy.pod.type)
+    service = _service(proxy, labels)
     monitor = metrics.service_monitor
     live = next((obj for obj in there if resource_of(obj) == SERVICE and key_of(obj) == key_of(service)), None)
     if monitor is None or not monitor.enable or live is None or is_deleting(live):
@@ -57,14 +55,11 @@ def _labels(proxy: str, owner: Owner, kind: str) -> dict[str, str]:
     return labels | {LABEL_PROMETHEUS_JOB: label_value("_".join([*job, owner.key.name]))}
 
 
-def _service(proxy: Key, owner: Owner, labels: dict[str, str]) -> Object:
+def _service(proxy: Proxy, labels: dict[str, str]) -> Object:
     port = {"name": METRICS_PORT_NAME, "port": METRICS_PORT, "protocol": "TCP"}
-    return {
-        "apiVersion": SERVICE.api_version,
-        "kind": SERVICE.kind,
-        "metadata": {"namespace": proxy.namespace, "name": f"{proxy.name}-metrics", "labels": labels},
-        "spec": {"type": "ClusterIP", "selector": owner.labels, "ports": [port]},
-    }
+    spec = {"type": "ClusterIP", "selector": proxy.owner.labels, "ports": [port]}
+    made = proxy.child(SERVICE, f"{proxy.key.name}-metrics", {"spec": spec})
+    return {**made, "metadata": {**made["metadata"], "labels": labels}}
 
 
 def _service_monitor(service: Object, labels: dict[str, str]) -> Object:

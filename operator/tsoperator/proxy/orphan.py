@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.proxy.workload import Children, is_removed, plan_removal
+from tsoperator.proxy.proxy import Children
+from tsoperator.proxy.workload import is_removed, plan_removal
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan
 

@@ -2,23 +2,71 @@
 
 The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
 operator made would restart.
+
+A class can make a proxy listen at the address of its Pod, so the proxy has to know the family of that address: the
+image takes an address and a port together, and an IPv6 address needs brackets, while an IPv4 address must have none.
+With the wrong format the proxy doesn't start. A Pod that was never ready isn't replaced when its template is corrected.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import Object
-from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
-from tsoperator.proxy.families import POD_IPV4, POD_IPV6
+from tsoperator.api.v1alpha1.proxyclass import Container, Pod, ProxyClassSpec
 from tsoperator.proxy.metrics import METRICS_PORT, METRICS_PORT_NAME
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod
 from tsoperator.runtime.given import with_given
 
 _DEBUG_PORT: Final = 9001
 _STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
+_POD_IPV4: Final = "$(POD_IP)"
+_POD_IPV6: Final = "[$(POD_IP)]"
+_HOSTS: Final = {_POD_IPV4: False, _POD_IPV6: True}
 _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+
+
+def with_class(
+    statefulset: Object, proxy: Proxy, pods: Sequence[Object], live: Object | None, service: Object | None
+) -> Object | None:
+    """Return the *statefulset* of *proxy* as its class wants it.
+
+    Return None until the address family is known at which its Pods should listen. The *pods* that are there tell it,
+    or the StatefulSet *live*, or *service*.
+    """
+    if proxy.proxy_class is None:
+        return statefulset
+    ipv6 = _pods_have_ipv6(pods, live, service)
+    if ipv6 is None and _has_endpoints(proxy.proxy_class, proxy.pod):
+        return None
+    return overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
+
+
+def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
+    """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
+
+    The Pods themselves know best. While there are none, the *statefulset* decides, so that its template doesn't change
+    to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's families in order.
+    """
+    for pod in pods:
+        if address := (pod.get("status") or {}).get("podIP"):
+            return ":" in address
+    for host in _hosts(statefulset) if statefulset else ():
+        if host in _HOSTS:
+            return _HOSTS[host]
+    if service is None:
+        return None
+    families: Sequence[str] = service["spec"].get("ipFamilies") or ()
+    return families[:1] == ["IPv6"]
+
+
+def _hosts(statefulset: Object) -> Iterable[str]:
+    """Yield the hosts that the containers listen at, among other texts."""
+    for container in statefulset["spec"]["template"]["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            yield str(variable.get("value", "")).rpartition(":")[0]
 
 
 def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
@@ -37,16 +85,16 @@ def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, 
     return with_given(made, given.labels, given.annotations) if given is not None else made
 
 
-def has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
+def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
     """Tell whether a proxy with such Pods and this class listens at its Pod's address, for metrics or debugging."""
-    return proxy_pod.measurable and (_debugs(spec) or _is_measured(spec))
+    return proxy_pod.measurable and (_debugs(spec) or spec.is_measured)
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
     """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
     env: list[Object] = []
     ports: list[Object] = []
-    host = POD_IPV6 if ipv6 else POD_IPV4
+    host = _POD_IPV6 if ipv6 else _POD_IPV4
     if proxy_pod.measurable:
         if _debugs(spec):
             env += [
@@ -54,7 +102,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
                 _variable("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)"),
             ]
             ports.append(_port("debug", _DEBUG_PORT))
-        if _is_measured(spec):
+        if spec.is_measured:
             env += [
                 _variable("TS_LOCAL_ADDR_PORT", f"{host}:{METRICS_PORT}"),
                 _variable("TS_ENABLE_METRICS", "true"),
@@ -74,13 +122,9 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 def _debugs(spec: ProxyClassSpec) -> bool:
     """Tell whether the debug endpoint is on; if the class doesn't say, it is on if the metrics are."""
-    container = spec.stateful_set and spec.stateful_set.pod and spec.stateful_set.pod.tailscale_container
-    debug: Debug | None = container.debug if container else None
-    return debug.enable if debug is not None else _is_measured(spec)
-
-
-def _is_measured(spec: ProxyClassSpec) -> bool:
-    return spec.metrics is not None and spec.metrics.enable
+    container = spec.tailscale_container
+    debug = container.debug if container else None
+    return debug.enable if debug is not None else spec.is_measured
 
 
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:

@@ -33,7 +33,8 @@ class ProxyPod:
     *app* and *type* are what the image and the metrics call that kind. *modes* and *target* are variables of the image:
     how the proxy works, and where it leads. A proxy that is *userspace* needs no privileges. One that *serves* has a
     serve config, and one that also *serves_https* asks for certificates. One that is *measurable* can serve metrics; a
-    proxy that forwards all that comes to its Pod's address can't.
+    proxy that forwards all that comes to its Pod's address can't. One that is *grouped* serves a ProxyGroup, and
+    answers health checks.
     """
 
     app: str
@@ -45,6 +46,7 @@ class ProxyPod:
     serves: bool = False
     serves_https: bool = False
     measurable: bool = True
+    grouped: bool = False
 
 
 def egress_to_name(fqdn: str) -> ProxyPod:
@@ -113,13 +115,18 @@ def connected_networks() -> ProxyPod:
     return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)
 
 
-def egress_group() -> ProxyPod:
-    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says."""
+def egress_group(port: int = 0) -> ProxyPod:
+    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says.
+
+    With static endpoints each of them listens at *port*.
+    """
     return ProxyPod(
         APP_PROXYGROUP_EGRESS,
         TYPE_PROXYGROUP,
+        modes={"PORT": str(port)} if port else {},
         target={
             "TS_EGRESS_SERVICES_CONFIG_PATH": f"{EGRESS_CONFIGS}/{EGRESS_SERVICES}",
             "TS_EGRESS_PROXIES_CONFIG_PATH": EGRESS_CONFIGS,
         },
+        grouped=True,
     )

@@ -17,7 +17,7 @@ class Replica:
     """A replica: a Pod with a device of its own, named like its *state_secret*.
 
     The operator writes *config_secret*, the proxy *state_secret*; a standalone proxy has one Secret for both.
-    *hostname* and *tags* are those that the device should have, *tailnet* is the name of the Tailnet that it joins.
+    *hostname* and *tags* are those that the device should have.
     """
 
     ordinal: int
@@ -25,7 +25,6 @@ class Replica:
     state_secret: Key
     hostname: str
     tags: Sequence[str]
-    tailnet: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,12 @@ from tsoperator.api.names import (
     SERVE_CONFIG_KEY,
     SERVE_STATE_PREFIX,
 )
-from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.api.objects import SECRET, Object, key_of
 from tsoperator.proxy.entries import ProxyReport, read_report
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity, validity
 from tsoperator.runtime.diff import digest_of
-from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch
 
 BY_DEVICE = "device"
@@ -83,6 +82,10 @@ class ReportedDevice:
     https_name: str
     serves_no_https: bool
     ips: tuple[str, ...] = ()
+
+    def status(self, hostname: str) -> Object:
+        """Return what the status of the parent says of the device under this *hostname*."""
+        return {"hostname": hostname} | ({"tailnetIPs": [*self.ips]} if self.ips else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,17 +272,6 @@ def certificate_of(secret: Object, domain: str) -> Certificate:
     found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
     # The account exists from the first request for any name, so it only means this name if no certificate is there.
     return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
-
-
-def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
-    """Return the Secret of a new proxy."""
-    return {
-        "apiVersion": SECRET.api_version,
-        "kind": SECRET.kind,
-        "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
-        "type": "Opaque",
-        "data": encoded(config_files(config, auth_key)),
-    }
 
 
 def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:

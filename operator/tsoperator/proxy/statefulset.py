@@ -4,20 +4,21 @@ The order of the variables matters to the image.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tsoperator.api.names import LABEL_APP, PROXIES_SERVICE_ACCOUNT, PROXY_CONTAINER, SERVE_CONFIG_KEY, SYSCTL_CONTAINER
-from tsoperator.api.objects import STATEFULSET, Key, Object
+from tsoperator.api.objects import STATEFULSET, Object
+from tsoperator.proxy.pod import HEALTH_CHECK
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod
 from tsoperator.proxy.replica import Replica
-from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
-CONFIGS: Final = "/etc/tsconfig"
+_CONFIGS: Final = "/etc/tsconfig"
 CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The prefix of the name of the volume with a replica's config; the ordinal follows."""
-RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
-PRIVILEGED: Final[Object] = {"privileged": True}
+_RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+_PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIG: Final = "TS_SERVE_CONFIG"
 _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
@@ -31,47 +32,64 @@ _OLD_SCRIPT: Final = (
 """The script of Go operators up to 1.102, and of earlier versions of this operator. Some images lack sysctl."""
 
 
-def proxy_statefulset(
-    key: Key, owner: Owner, parent_uid: str, pod: Object, replicas: int, annotations: Mapping[str, str]
-) -> Object:
-    """Return the StatefulSet of a standalone proxy, named *key*, whose Pods have the spec *pod* and *annotations*."""
-    metadata: Object = {"labels": {LABEL_APP: parent_uid, **owner.labels}, "deletionGracePeriodSeconds": 10}
-    if annotations:
-        metadata["annotations"] = {**annotations}
+class Volume(NamedTuple):
+    """A volume from *source*, which a container mounts at *path* to read it."""
+
+    name: str
+    path: str
+    source: Object
+
+
+def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **fields: str) -> Object:
+    """Return the StatefulSet of *proxy* with these *fields*. Its Pods have this *template*; *selector* finds them."""
+    spec = {"replicas": proxy.replica_count, "selector": {"matchLabels": selector}, "template": template, **fields}
+    return proxy.child(STATEFULSET, proxy.key.name, {"spec": spec})
+
+
+def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Object:
+    """Return the spec of Pods with one *container*, which mounts the *volumes*; they run under *account*."""
+    mounts = [{"name": each.name, "mountPath": each.path, "readOnly": True} for each in volumes]
     return {
-        "apiVersion": STATEFULSET.api_version,
-        "kind": STATEFULSET.kind,
-        "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
-        "spec": {
-            "replicas": replicas,
-            "serviceName": key.name,
-            "selector": {"matchLabels": {LABEL_APP: parent_uid}},
-            "template": {"metadata": metadata, "spec": pod},
-        },
+        "serviceAccountName": account,
+        "containers": [{**container, "volumeMounts": mounts}],
+        "volumes": [{"name": each.name, **each.source} for each in volumes],
     }
 
 
-def proxy_pod_spec(pod: ProxyPod, replicas: Sequence[Replica], settings: Settings, live: Object | None) -> Object:
-    """Return the spec of the Pods of a proxy with these *replicas*; *live* is the StatefulSet that runs them."""
-    container: Object = {
+def standalone_statefulset(proxy: Proxy, settings: Settings, live: Object | None = None) -> Object:
+    """Return the StatefulSet of a standalone *proxy* without its class; *live* is the one that runs it."""
+    selector, pod = {LABEL_APP: proxy.parent_uid}, proxy.pod
+    metadata: Object = {"labels": {**selector, **proxy.owner.labels}, "deletionGracePeriodSeconds": 10}
+    if pod.annotations:
+        metadata["annotations"] = {**pod.annotations}
+    volumes = [*configs(proxy.replicas), *([_serve_config(proxy.replicas[0])] if pod.serves else ())]
+    spec = proxy_pod_spec(pod, volumes, PROXIES_SERVICE_ACCOUNT, settings, live)
+    if settings.proxy_priority_class:
+        spec["priorityClassName"] = settings.proxy_priority_class
+    return statefulset(proxy, selector, {"metadata": metadata, "spec": spec}, serviceName=proxy.key.name)
+
+
+def proxy_pod_spec(
+    pod: ProxyPod, volumes: Sequence[Volume], account: str, settings: Settings, live: Object | None
+) -> Object:
+    """Return the spec of the Pods of a proxy; *live* is the StatefulSet that runs them."""
+    rights = {} if pod.userspace else {"securityContext": _PRIVILEGED}
+    container = {
         "name": PROXY_CONTAINER,
         "image": settings.proxy_image,
         "imagePullPolicy": "Always",
         "env": _environment(pod, settings),
-        "resources": RESOURCES,
-        "volumeMounts": _mounts(pod, replicas),
+        "resources": _RESOURCES,
+        **rights,
     }
-    spec: Object = {
-        "serviceAccountName": PROXIES_SERVICE_ACCOUNT,
-        "containers": [container],
-        "volumes": _volumes(pod, replicas),
-    }
-    if settings.proxy_priority_class:
-        spec["priorityClassName"] = settings.proxy_priority_class
-    if not pod.userspace:
-        container["securityContext"] = PRIVILEGED
-        spec["initContainers"] = [sysctler(settings, live)]
-    return spec
+    init = {} if pod.userspace else {"initContainers": [_sysctler(settings, live)]}
+    return {**pod_spec(container, volumes, account), **init}
+
+
+def mounted_secrets(statefulset: Object | None) -> set[str]:
+    """Return the names of the Secrets that the Pods of *statefulset* mount."""
+    volumes = (statefulset["spec"]["template"]["spec"].get("volumes") or ()) if statefulset else ()
+    return {each["secret"]["secretName"] for each in volumes if "secret" in each}
 
 
 def selects(statefulset: Object, parent_uid: str) -> bool:
@@ -88,59 +106,49 @@ def serves(statefulset: Object) -> bool:
 def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
     serving = {_SERVE_CONFIG: f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}
-    of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app}
+    checks = {HEALTH_CHECK: "true"} if pod.grouped else {}
+    of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app, **checks}
     return [
-        variable("TS_USERSPACE", "true" if pod.userspace else "false"),
-        from_field("POD_IP", "status.podIP"),
-        from_field("POD_NAME", "metadata.name"),
-        from_field("POD_UID", "metadata.uid"),
-        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
-        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
-        variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true"),
-        *(variable(name, value) for name, value in of_this_kind.items()),
+        _variable("TS_USERSPACE", "true" if pod.userspace else "false"),
+        _from_field("POD_IP", "status.podIP"),
+        _from_field("POD_NAME", "metadata.name"),
+        _from_field("POD_UID", "metadata.uid"),
+        *([_from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
+        _variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        _variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        *([_variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
+        _variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
+        *(() if pod.grouped else [_variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
+        *(_variable(name, value) for name, value in of_this_kind.items()),
     ]
 
 
-def _mounts(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
-    mounts = config_mounts(replicas)
-    return [*mounts, _mount("serve-config-0", _SERVE_CONFIGS, replicas[0])] if pod.serves else mounts
-
-
-def config_mounts(replicas: Sequence[Replica]) -> list[Object]:
-    """Return the mounts of configs: every Pod mounts those of all replicas, because all Pods have one template."""
-    return [_mount(f"{CONFIG_VOLUME}{each.ordinal}", CONFIGS, each) for each in replicas]
-
-
-def _mount(volume: str, folder: str, replica: Replica) -> Object:
-    return {"name": volume, "mountPath": f"{folder}/{replica.state_secret.name}", "readOnly": True}
-
-
-def _volumes(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
-    volumes = config_volumes(replicas)
-    if pod.serves:
-        items = [{"key": SERVE_CONFIG_KEY, "path": SERVE_CONFIG_KEY}]
-        source = {"secretName": replicas[0].config_secret.name, "items": items}
-        volumes.append({"name": "serve-config-0", "secret": source})
-    return volumes
-
-
-def config_volumes(replicas: Sequence[Replica]) -> list[Object]:
-    """Return the volumes with the configs of all replicas."""
+def configs(replicas: Sequence[Replica]) -> list[Volume]:
+    """Return the volumes with the configs of *replicas*: every Pod mounts all, because all Pods have one template."""
     return [
-        {"name": f"{CONFIG_VOLUME}{each.ordinal}", "secret": {"secretName": each.config_secret.name}}
+        Volume(
+            f"{CONFIG_VOLUME}{each.ordinal}",
+            f"{_CONFIGS}/{each.state_secret.name}",
+            {"secret": {"secretName": each.config_secret.name}},
+        )
         for each in replicas
     ]
 
 
-def sysctler(settings: Settings, live: Object | None) -> Object:
+def _serve_config(replica: Replica) -> Volume:
+    items = [{"key": SERVE_CONFIG_KEY, "path": SERVE_CONFIG_KEY}]
+    source = {"secret": {"secretName": replica.config_secret.name, "items": items}}
+    return Volume("serve-config-0", f"{_SERVE_CONFIGS}/{replica.state_secret.name}", source)
+
+
+def _sysctler(settings: Settings, live: Object | None) -> Object:
     """Return the init container that turns IP forwarding on; *live* is the StatefulSet that is there."""
     return {
         "name": SYSCTL_CONTAINER,
         "image": settings.proxy_image,
         "command": ["/bin/sh", "-c"],
         "args": [_sysctl_script(live)],
-        "securityContext": PRIVILEGED,
+        "securityContext": _PRIVILEGED,
     }
 
 
@@ -153,11 +161,11 @@ def _sysctl_script(live: Object | None) -> str:
     return _SCRIPT
 
 
-def variable(name: str, value: str) -> Object:
+def _variable(name: str, value: str) -> Object:
     """Return a variable of a container."""
     return {"name": name, "value": value}
 
 
-def from_field(name: str, path: str) -> Object:
+def _from_field(name: str, path: str) -> Object:
     """Return a variable of a container with the value of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,10 +1,17 @@
-"""A standalone proxy: its headless Service, Secrets and StatefulSet, and the plans that make or remove them."""
+"""The one plan of children for every proxy, standalone or of a ProxyGroup, and the plan that removes them."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_IP, DNS_FINALIZER, FINALIZER
+from tsoperator.api.names import (
+    ANNOTATION_LAST_CLUSTER_IP,
+    DNS_FINALIZER,
+    FINALIZER,
+    LABEL_SECRET_TYPE,
+    SECRET_TYPE_CONFIG,
+    SECRET_TYPE_STATE,
+)
 from tsoperator.api.objects import (
     SECRET,
     SERVICE,
@@ -18,22 +25,19 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.api.rules import child_name
-from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.devices import (
     NO_DEVICES,
     DevicePlan,
-    ProxyDevices,
     TailnetView,
     destination_findings,
     misses_destination,
     plan_devices,
 )
-from tsoperator.proxy.families import pods_have_ipv6
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.proxy.metrics import metrics_objects
-from tsoperator.proxy.overlay import has_endpoints, overlaid
-from tsoperator.proxy.proxypod import ProxyPod
-from tsoperator.proxy.replica import Replica, ReplicaSecrets
+from tsoperator.proxy.overlay import with_class
+from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
+from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import (
     Reissue,
     ReportedDevice,
@@ -41,18 +45,19 @@ from tsoperator.proxy.secret import (
     config_patch,
     device_id_of,
     device_of,
+    encoded,
     login_url_of,
     must_keep_auth_key,
     needs_auth_key,
-    proxy_secret,
     reissue_of,
     shown_device,
 )
 from tsoperator.proxy.service import headless_service
-from tsoperator.proxy.statefulset import proxy_pod_spec, proxy_statefulset, selects
-from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.statefulset import mounted_secrets, selects, standalone_statefulset
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.ownership import Owner, first
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Note, Outline, Plan, Step, earliest
+from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Note, Outline, Patch, Plan, Step, earliest
 from tsoperator.settings import Settings
 
 POD_NOT_WAITED_FOR = "PodNotWaitedFor"
@@ -64,34 +69,21 @@ _LOST = 60.0  # s past the end of its grace period after which nothing waits for
 
 
 @dataclass(frozen=True, slots=True)
-class Children:
-    """The children of one proxy that are there; its Secrets are slim.
+class Workload:
+    """The children of a proxy that depend on the kind of its parent.
 
-    *metrics* are its metrics Service and ServiceMonitor. *overdue* says, by UID, how many seconds ago the grace periods
-    of Pods ended that are still there.
+    The steps *first* make what needs no Secret, such as Services and the account of the Pods. *statefulset* is None
+    until it is known how it should be. The steps *surplus* are for what goes with surplus replicas, when all of their
+    Pods are gone.
     """
 
-    services: Sequence[Object] = ()
-    statefulsets: Sequence[Object] = ()
-    secrets: Sequence[Object] = ()
-    pods: Sequence[Object] = ()
-    metrics: Sequence[Object] = ()
-    overdue: Mapping[str, float] = field(default_factory=dict)
-
-    def secret(self, key: Key) -> Object | None:
-        """Return the Secret named *key*; None if it isn't there."""
-        return next((secret for secret in self.secrets if key_of(secret) == key), None)
-
-    def secrets_of(self, replica: Replica) -> ReplicaSecrets:
-        """Return the Secrets of a replica."""
-        return ReplicaSecrets(self.secret(replica.config_secret), self.secret(replica.state_secret))
-
-
-NO_CHILDREN = Children([], [], [], [], [])
+    first: Sequence[Step]
+    statefulset: Object | None
+    surplus: Sequence[Step] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
+class _Leftovers:
     """The Secrets of replicas that a proxy should not have any more.
 
     Those that are *gone* can go with their devices, because no Pod mounts them any more. *requeue_after* is in seconds,
@@ -100,62 +92,6 @@ class Leftovers:
 
     gone: Sequence[Object]
     requeue_after: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """A proxy as it should be; *key* names its headless Service and StatefulSet.
-
-    Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
-    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
-    each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
-    With *static_endpoints*, by ordinal, each proxy listens at *port*.
-    """
-
-    owner: Owner
-    parent_uid: str
-    key: Key
-    pod: ProxyPod
-    config: ProxyConfig
-    tags: Sequence[str]
-    tailnet: str = ""
-    replica_count: int = 1
-    magic_dns_name: str = ""
-    hostname_prefix: str = ""
-    proxy_class: ProxyClassSpec | None = None
-    notes: Sequence[Note] = ()
-    config_suffix: str = ""
-    port: int = 0
-    static_endpoints: Sequence[tuple[str, ...]] = ()
-
-    def config_of(self, replica: Replica) -> ProxyConfig:
-        """Return the configuration of the replica."""
-        endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
-        return replace(self.config, hostname=replica.hostname, static_endpoints=endpoints)
-
-    @property
-    def replicas(self) -> list[Replica]:
-        """The replicas, by ordinal."""
-        names = [f"{self.key.name}-{ordinal}" for ordinal in range(self.replica_count)]
-        return [
-            Replica(
-                ordinal,
-                Key(self.key.namespace, name + self.config_suffix),
-                Key(self.key.namespace, name),
-                self._hostname(ordinal),
-                self.tags,
-                self.tailnet,
-            )
-            for ordinal, name in enumerate(names)
-        ]
-
-    def ordinal_of(self, secret: Object) -> int | None:
-        """Return the ordinal of the replica whose *secret* this is by its name; None if it is no replica's."""
-        stem, _, ordinal = key_of(secret).name.removesuffix(self.config_suffix).rpartition("-")
-        return int(ordinal) if stem == self.key.name and ordinal.isdecimal() else None
-
-    def _hostname(self, ordinal: int) -> str:
-        return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname
 
 
 def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
@@ -197,21 +133,11 @@ def awaits_keys(keys: Keys, children: Children) -> bool:
     return keys.pending is not None and not children.statefulsets
 
 
-def proxy_notes(proxy: Proxy, children: Children, keys: Keys) -> Sequence[Note]:
-    """Return the Events for the replicas that ask for an auth key, as they are planned with *keys*."""
-    return login_notes(_asking(proxy, children), keys.by_ordinal)
-
-
 def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
     """Return what the devices of *proxy* need, in the tailnet of *view*."""
     states = {each.ordinal: children.secrets_of(each).state for each in proxy.replicas}
-    devices = ProxyDevices(
-        proxy.owner,
-        proxy.replicas,
-        reported={ordinal: device_of(state, None).id for ordinal, state in states.items() if state is not None},
-        shares_hostname=proxy.replica_count > 1 and not proxy.hostname_prefix,
-    )
-    made = plan_devices(devices, view, take_over_names=settings.take_over_names)
+    reported = {ordinal: device_of(state, None).id for ordinal, state in states.items() if state is not None}
+    made = plan_devices(proxy, reported, view, take_over_names=settings.take_over_names)
     first_device = proxy_device(children)
     missed = first_device is not None and misses_destination(children.pods, first_device.id, first_device.fqdn, view)
     told = destination_findings(view.destination, proxy.tags, is_missed=missed)
@@ -225,44 +151,53 @@ def plan_proxy(
     keys: Keys = NO_KEYS,
     devices: DevicePlan = NO_DEVICES,
 ) -> Plan:
-    """Return what brings the *children* of *proxy* up to date, and its devices.
+    """Return what brings the *children* of a standalone *proxy* up to date, and its devices.
 
-    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned. Steps that the
-    control server may hold up come after those that don't need it.
+    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
     """
-    service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
-    statefulset = next((obj for obj in children.statefulsets if key_of(obj) == proxy.key), None)
-    if statefulset is not None and not selects(statefulset, proxy.parent_uid):
+    service, live = children.service(proxy.key), children.statefulset(proxy.key)
+    if live is not None and not selects(live, proxy.parent_uid):
         # The parent was recreated. The selector can't be changed, so the StatefulSet is deleted and made again.
-        return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
-    metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
-    measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
+        return Plan(hold=FINALIZER, steps=_in_foreground(live), requeue_after=_STILL_THERE)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    left = leftovers(proxy, children, statefulset)
-    is_complete = all_secrets_come(proxy, children, keys)
+    made = with_class(standalone_statefulset(proxy, settings, live), proxy, children.pods, live, service)
+    workload = Workload([Child(_headless_service(proxy)), *leaving], made)
+    return plan_workload(proxy, workload, children, keys, devices)
+
+
+def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
+    """Return what brings the *children* of any *proxy* up to date, and its *devices*.
+
+    The steps are in the order in which they are needed: a Pod needs its Secret, and a Secret needs an auth key. Steps
+    that the control server may hold up come after those that don't need it.
+    """
+    left = _leftovers(proxy, children)
+    measured = metrics_objects(proxy, children.metrics)
+    running = workload.statefulset if _all_secrets_come(proxy, children, keys) else None
+    mounted = mounted_secrets(workload.statefulset or children.statefulset(proxy.key))
     return Plan(
         hold=FINALIZER,
         steps=[
-            Child(_headless_service(proxy)),
-            *leaving,
+            *workload.first,
             *map(Child, measured),
             *unwanted(children.metrics, measured),
             *devices.before,
-            *_secret_steps(proxy, children, keys),
-            *(_statefulset_steps(proxy, children, settings, statefulset, service) if is_complete else ()),
+            *secret_steps(proxy, children, keys),
+            *([Child(running)] if running else ()),
+            *(workload.surplus if left.requeue_after is None else ()),
             *devices.after,
-            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
+            *_device_deletions(proxy.owner, left.gone, proxy.tailnet),
+            *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each).name not in mounted),
         ],
-        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
+        notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         error=keys.pending,
-        way_out=way_out(left.gone),
-        outline=proxy_outline(proxy, children),
+        way_out=_way_out(left.gone),
+        outline=_outline(proxy, children),
     )
 
 
-def proxy_outline(proxy: Proxy, children: Children) -> Outline:
+def _outline(proxy: Proxy, children: Children) -> Outline:
     """Return what the log tells of *proxy*."""
     devices = map(shown_device, children.secrets)
     several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
@@ -292,14 +227,14 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
         steps=[
             *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
             *unwanted(children.metrics),
-            *device_deletions(owner, children.secrets, tailnet),
+            *_device_deletions(owner, children.secrets, tailnet),
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
         notes=tuple(
             Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
         ),
         release=FINALIZER,
-        way_out=way_out(children.secrets),
+        way_out=_way_out(children.secrets),
     )
 
 
@@ -337,7 +272,7 @@ def _left_behind(pod: Object) -> str:
     )
 
 
-def way_out(secrets: Iterable[Object]) -> str:
+def _way_out(secrets: Iterable[Object]) -> str:
     """Return what the user can do while the devices of these Secrets can't be deleted."""
     names = " and ".join(str(key_of(secret)) for secret in secrets if device_of(secret, None).id)
     if not names:
@@ -369,40 +304,47 @@ def _headless_service(proxy: Proxy) -> Object:
     return headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
 
 
-def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
-    """Yield the steps that make the Secret of each replica, or bring its config up to date."""
+def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
+    """Yield the steps that make the Secrets of each replica, or bring them up to date; *keys* are auth keys.
+
+    A replica that awaits its auth key gets or changes none.
+    """
     for replica in proxy.replicas:
         if replica.ordinal in keys.awaited:
             continue
-        secrets = children.secrets_of(replica)
-        config = config_for_now(proxy.config_of(replica), secrets)
+        found = children.secrets_of(replica)
+        config = config_for_now(proxy.config_of(replica), found)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
-        if secrets.config is None:
-            yield Creation(proxy_secret(replica.config_secret, proxy.owner, config, auth_key))
-        elif patch := config_patch(secrets, config, auth_key):
-            yield patch
+        whole = _secret(proxy, replica.config_secret, SECRET_TYPE_CONFIG)
+        patch = config_patch(found, config, auth_key)
+        if found.config is None:
+            yield Creation({**whole, "data": encoded(config_files(config, auth_key))})
+        elif proxy.controller is not None:
+            yield from _corrected(found.config, whole, patch)
+        elif patch:
+            yield patch  # a Secret without owner is found by its labels, so these are right
+        if replica.state_secret != replica.config_secret:
+            state = _secret(proxy, replica.state_secret, SECRET_TYPE_STATE)
+            yield from [Creation(state)] if found.state is None else _corrected(found.state, state)
 
 
-def _statefulset_steps(
-    proxy: Proxy, children: Children, settings: Settings, live: Object | None, service: Object | None
-) -> list[Step]:
-    """Return what makes the StatefulSet as the proxy's class wants it.
-
-    Return nothing until the address family is known at which its Pods should listen.
-    """
-    spec = proxy_pod_spec(proxy.pod, proxy.replicas, settings, live)
-    statefulset = proxy_statefulset(
-        proxy.key, proxy.owner, proxy.parent_uid, spec, proxy.replica_count, proxy.pod.annotations
-    )
-    if proxy.proxy_class is None:
-        return [Child(statefulset)]
-    ipv6 = pods_have_ipv6(children.pods, live, service)
-    if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
-        return []  # the headless Service, which this plan makes, will tell
-    return [Child(overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6)))]
+def _secret(proxy: Proxy, key: Key, type_: str) -> Object:
+    """Return a Secret of a replica without its data; if the replica has two, a label says of which *type_* it is."""
+    labels = {LABEL_SECRET_TYPE: type_} if proxy.config_suffix else {}
+    return proxy.child(SECRET, key.name, {"type": "Opaque"}, **labels)
 
 
-def all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
+def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
+    """Yield *patch* with what the metadata of *live* lacks, if there is anything to write."""
+    if is_deleting(live):
+        return
+    metadata = metadata_patch(live, wanted)
+    body = ({"metadata": metadata} if metadata else {}) | (patch.body if patch else {})
+    if body:
+        yield Patch(SECRET, key_of(live), body)
+
+
+def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
     """Tell whether the Pods of all replicas find their Secrets: none that is missing waits for an auth key."""
     awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
     return all(children.secrets_of(each).config is not None for each in awaited)
@@ -412,22 +354,23 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
     return {each.ordinal: reissue_of(children.secrets_of(each)) for each in proxy.replicas}
 
 
-def leftovers(proxy: Proxy, children: Children, statefulset: Object | None) -> Leftovers:
-    """Return the Secrets of the replicas that *proxy*, run by *statefulset*, should not have any more."""
+def _leftovers(proxy: Proxy, children: Children) -> _Leftovers:
+    """Return the Secrets of the replicas that *proxy* should not have any more."""
     numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
     surplus = [
         (ordinal, secret) for ordinal, secret in numbered if ordinal is not None and ordinal >= proxy.replica_count
     ]
-    gone = [secret for ordinal, secret in surplus if _is_released(ordinal, statefulset, proxy, children)]
-    return Leftovers(gone, None if len(gone) == len(surplus) else _STILL_THERE)
+    gone = [secret for ordinal, secret in surplus if _is_released(ordinal, proxy, children)]
+    return _Leftovers(gone, None if len(gone) == len(surplus) else _STILL_THERE)
 
 
-def _is_released(ordinal: int, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
+def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
     """Tell whether no Pod mounts the Secrets of a surplus replica any more.
 
     Its own Pod is gone, and the others, which mounted them, too, are new.
     """
     own = Key(proxy.key.namespace, f"{proxy.key.name}-{ordinal}")
+    statefulset = children.statefulset(proxy.key)
     if statefulset is None or any(key_of(pod) == own for pod in children.pods):
         return False
     status = statefulset.get("status") or {}
@@ -436,7 +379,7 @@ def _is_released(ordinal: int, statefulset: Object | None, proxy: Proxy, childre
     return seen and counts == {proxy.replica_count}
 
 
-def device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:
+def _device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:
     """Return the deletions of the devices that these *secrets* of the proxy of *owner* report."""
     url = login_url(secrets)
     reported = (device_of(secret, None) for secret in secrets)

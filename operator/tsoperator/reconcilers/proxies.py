@@ -30,8 +30,9 @@ from tsoperator.api.objects import (
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.orphan import ORPHANED_FOR, Orphan, plan_orphan
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.secret import BY_DEVICE, device_of
-from tsoperator.proxy.workload import Children, Proxy, is_removed, login_url, proxy_login
+from tsoperator.proxy.workload import is_removed, login_url, proxy_login
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_LAST_CLUSTER_IP, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
-from tsoperator.api.objects import Object, annotations, is_deleting
+from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.api.quantities import amount
 from tsoperator.runtime.given import given_names, without_given
 
@@ -62,6 +63,23 @@ def write_for(desired: Object, live: Object | None) -> Object | None:
     if last == digest:
         return None
     return _with_metadata(live, {"annotations": {**annotations(live), ANNOTATION_DIGEST: digest}})
+
+
+def metadata_patch(live: Object, wanted: Object) -> Object:
+    """Return the merge patch of metadata that gives *live* the labels and the owner of *wanted*, empty if it has them.
+
+    Owner references of others stay.
+    """
+    ours = wanted["metadata"]
+    missing = {name: value for name, value in labels(wanted).items() if labels(live).get(name) != value}
+    patch: Object = {"labels": missing} if missing else {}
+    references: Sequence[Object] = live["metadata"].get("ownerReferences") or ()
+    owners = [each for each in ours.get("ownerReferences") or () if each.get("controller")]
+    if not all(any(contains(each, owner) for each in references) for owner in owners):
+        others = [each for each in references if not each.get("controller")]
+        patch["ownerReferences"] = [*others, *owners]
+        patch["resourceVersion"] = live["metadata"]["resourceVersion"]
+    return patch
 
 
 def to_create(desired: Object) -> Object:

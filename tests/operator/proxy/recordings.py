@@ -8,7 +8,7 @@ from pathlib import Path
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
-from tsoperator.proxy.workload import Children, Proxy
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.connector import desired as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses

@@ -14,7 +14,6 @@ from tsoperator.proxy.devices import (
     DevicePlan,
     Failed,
     Holder,
-    ProxyDevices,
     TailnetView,
     destination_findings,
     is_numbered,
@@ -22,7 +21,9 @@ from tsoperator.proxy.devices import (
     plan_devices,
 )
 from tsoperator.proxy.findings import DeviceFinding, Effect
-from tsoperator.proxy.replica import Replica
+from tsoperator.proxy.proxy import Proxy
+from tsoperator.proxy.proxypod import egress_to_name
+from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import ForgetFailure, FreeName, SetTags, Step, TakeName
 
@@ -42,11 +43,19 @@ FREE_NAME = FreeName("staging", OWNER, "db", OURS)
 Failures = Mapping[tuple[str, str], Failed]
 
 
-def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> ProxyDevices:
+class Case(NamedTuple):
+    """A *proxy*, and the devices that its replicas have *reported*, by ordinal."""
+
+    proxy: Proxy
+    reported: Mapping[int, str]
+
+
+def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> Case:
     """A proxy whose replicas have *reported* these devices, with so many *new* ones."""
-    names = [Key("tailscale", f"ts-db-abcde-{ordinal}") for ordinal in range(len(reported) + new)]
-    replicas = [Replica(ordinal, name, name, "db", tags) for ordinal, name in enumerate(names)]
-    return ProxyDevices(OWNER, replicas, dict(enumerate(reported)))
+    key, config = Key("tailscale", "ts-db-abcde"), ProxyConfig("db", "https://controlplane.tailscale.com")
+    made = Proxy(OWNER, "1234-UID", key, egress_to_name(FQDN), config, tags, replica_count=len(reported) + new)
+    named = replace(made, hostname_prefix="db") if made.shares_hostname else made
+    return Case(named, dict(enumerate(reported)))
 
 
 def view(*devices: Device, failures: Failures | None = None, news: Sequence[DeviceFinding] = ()) -> TailnetView:
@@ -54,8 +63,8 @@ def view(*devices: Device, failures: Failures | None = None, news: Sequence[Devi
     return TailnetView("staging", devices=found, failures=failures or {}, news=news)
 
 
-def planned(wanted: ProxyDevices, seen: TailnetView) -> DevicePlan:
-    return plan_devices(wanted, seen, take_over_names=True)
+def planned(wanted: Case, seen: TailnetView, *, take_over: bool = True) -> DevicePlan:
+    return plan_devices(wanted.proxy, wanted.reported, seen, take_over_names=take_over)
 
 
 NOTHING = DevicePlan([], [], [])
@@ -79,13 +88,16 @@ def test_every_replica_gets_the_tags() -> None:
 
 
 def test_a_name_is_freed_for_each_new_replica_before_it_is_made_and_taken_with_the_proxys_tags() -> None:
-    assert planned(proxy("n1", new=2), view(NUMBERED)) == DevicePlan([FREE_NAME, FREE_NAME], [TAKE_NAME], [])
+    freed = [replace(FREE_NAME, hostname=f"db-{ordinal}") for ordinal in (1, 2)]
+    first = replace(NUMBERED, name="db-0-1.tail1234.ts.net", hostname="db-0")
+    taken = replace(TAKE_NAME, hostname="db-0")
+    assert planned(proxy("n1", new=2), view(first)) == DevicePlan(freed, [taken], [])
     both = planned(proxy("n1", tags=OTHERS), view(NUMBERED))
     assert both == DevicePlan([], [SET_TAGS, replace(TAKE_NAME, tags=OTHERS)], [])
 
 
 def test_names_are_left_as_they_are_unless_they_are_to_be_taken_over() -> None:
-    made = plan_devices(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over_names=False)
+    made = planned(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over=False)
     assert (made.before, made.after) == ([], [SET_TAGS])
 
 
@@ -110,20 +122,21 @@ OF_ANOTHER = [
 )
 def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Holder], words: list[str]) -> None:
     seen = replace(view(NUMBERED), holders=holders)
-    (found,) = plan_devices(proxy("n1"), seen, take_over_names=False).findings
+    (found,) = planned(proxy("n1"), seen, take_over=False).findings
     assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "NameHeld", 600)
     assert [each for each in words if each not in found.message] == []
 
 
 @pytest.mark.parametrize("wanted", [proxy("n2"), proxy("n1", tags=OTHERS)])
-def test_other_names_are_told_of_nobody(wanted: ProxyDevices) -> None:
-    assert plan_devices(wanted, view(DEVICE), take_over_names=False).findings == []
+def test_other_names_are_told_of_nobody(wanted: Case) -> None:
+    assert planned(wanted, view(DEVICE), take_over=False).findings == []
 
 
 @pytest.mark.parametrize("take_over", [False, True])
 def test_of_devices_that_share_a_hostname_none_takes_the_name_and_none_is_told(*, take_over: bool) -> None:
-    sharing = replace(proxy("n1", tags=OTHERS), shares_hostname=True)
-    assert plan_devices(sharing, view(NUMBERED), take_over_names=take_over) == DevicePlan([], [SET_TAGS], [])
+    one, reported = proxy("n1", "", tags=OTHERS)
+    sharing = Case(replace(one, hostname_prefix=""), reported)
+    assert planned(sharing, view(NUMBERED), take_over=take_over) == DevicePlan([], [SET_TAGS], [])
 
 
 TAGS_REFUSED = DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted")
@@ -139,7 +152,7 @@ def failed_name(seconds: float) -> Failures:
 
 
 SECOND = replace(DEVICE, node_id="n2")
-FAILURES: dict[str, tuple[ProxyDevices, Device, Failures, list[Step], list[DeviceFinding]]] = {
+FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding]]] = {
     "tags": (proxy("n1", tags=OTHERS), DEVICE, failed_tags(595), [], [replace(TAGS_REFUSED, requeue_after=595)]),
     "name": (proxy("n1"), NUMBERED, failed_name(595), [], [replace(NAME_HELD, requeue_after=595)]),
     "tags, long ago": (proxy("n1", tags=OTHERS), DEVICE, failed_tags(0), [SET_TAGS], [TAGS_REFUSED]),
@@ -154,7 +167,7 @@ FAILURES: dict[str, tuple[ProxyDevices, Device, Failures, list[Step], list[Devic
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
 def test_a_failure_is_told_and_left_alone_for_a_while(
-    wanted: ProxyDevices, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
+    wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 

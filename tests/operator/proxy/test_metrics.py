@@ -3,8 +3,9 @@
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, labels
-from tsoperator.api.v1alpha1.proxyclass import Metrics
+from tsoperator.api.v1alpha1.proxyclass import Metrics, ProxyClassSpec
 from tsoperator.proxy.metrics import metrics_objects
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import (
     ProxyPod,
     connected_networks,
@@ -16,11 +17,12 @@ from tsoperator.proxy.proxypod import (
     served_ingress,
     served_service,
 )
+from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.runtime.ownership import Owner, by_metrics_owner, is_child, owned_keys, owner_reference
 
 from tests.support.objects import deleting, stored
 
-PROXY = Key("tailscale", "ts-web-abcde")
+KEY = Key("tailscale", "ts-web-abcde")
 OWNER = Owner("ingress", Key("default", "web"))
 INGRESS = served_ingress(forward_cluster_traffic=False)
 LABELS = {
@@ -39,7 +41,9 @@ def metrics(*, monitor: bool | None = None, **monitor_labels: str) -> Metrics:
 
 
 def objects_for(wanted: Metrics | None, *there: Object, pod: ProxyPod = INGRESS, owner: Owner = OWNER) -> list[Object]:
-    return metrics_objects(PROXY, owner, pod, wanted, there)
+    config = ProxyConfig("web", "https://controlplane.tailscale.com")
+    proxy = Proxy(owner, "1234-UID", KEY, pod, config, (), proxy_class=ProxyClassSpec(metrics=wanted))
+    return metrics_objects(proxy, there)
 
 
 def service() -> Object:
@@ -127,14 +131,14 @@ def test_a_users_service_leads_to_nobodys_metrics(changed: Object) -> None:
 
 
 def test_the_metrics_of_a_proxygroup_have_no_namespace() -> None:
-    group, key = Owner("proxygroup", Key("", "foo")), Key("tailscale", "foo")
-    (made,) = metrics_objects(key, group, egress_group(), metrics(), ())
+    group = Owner("proxygroup", Key("", "foo"))
+    (made,) = objects_for(metrics(), pod=egress_group(), owner=group)
     assert labels(made) == {
         "tailscale.com/managed": "true",
-        "tailscale.com/metrics-target": "foo",
+        "tailscale.com/metrics-target": KEY.name,
         "ts_proxy_type": "proxygroup",
         "ts_proxy_parent_name": "foo",
         "ts_prom_job": "ts_proxygroup_foo",
     }
-    assert (made["metadata"]["name"], made["spec"]["selector"]) == ("foo-metrics", group.labels)
+    assert (made["metadata"]["name"], made["spec"]["selector"]) == (f"{KEY.name}-metrics", group.labels)
     assert list(owned_keys(stored(made), "proxygroup", "tailscale")) == [Key("", "foo")]

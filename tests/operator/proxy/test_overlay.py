@@ -5,13 +5,14 @@ from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import Key, Object, annotations, labels
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.overlay import overlaid
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod, egress_to_name, served_ingress
+from tsoperator.proxy.statefulset import standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig
-from tsoperator.proxy.workload import Proxy
 from tsoperator.runtime.ownership import Owner
 
 from tests.support.objects import settings
-from tests.support.proxies import container_of, pods_of, statefulset_of
+from tests.support.proxies import container_of, pods_of
 
 OWNER = Owner("svc", Key("default", "db"))
 EGRESS = egress_to_name("db.tail1234.ts.net.")
@@ -27,7 +28,7 @@ METRICS_PORT = {"name": "metrics", "containerPort": 9002, "protocol": "TCP"}
 def unclassed(kind: ProxyPod = EGRESS, **changes: str) -> Object:
     config = ProxyConfig("db", "https://controlplane.tailscale.com")
     proxy = Proxy(OWNER, "1234-UID", Key("tailscale", "ts-db-abcde"), kind, config, ("tag:k8s",))
-    return statefulset_of(proxy, settings(**changes))
+    return standalone_statefulset(proxy, settings(**changes))
 
 
 def over(spec: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:

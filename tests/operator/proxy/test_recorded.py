@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST
 from tsoperator.api.objects import Object, annotations, key_of
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.runtime.diff import digest_of, write_for
 from tsoperator.runtime.plan import Plan
 

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import SECRET, Key, Object
 from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.replica import Replica, replicas_error
+from tsoperator.proxy.statefulset import standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.proxy.workload import Children, Proxy, plan_proxy, proxy_key, proxy_login, replica_devices
+from tsoperator.proxy.workload import plan_proxy, proxy_key, proxy_login, replica_devices
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteDevice, Deletion, Plan
 
@@ -24,7 +26,6 @@ from tests.support.objects import (
     stored,
     texts,
 )
-from tests.support.proxies import statefulset_of
 
 SETTINGS = settings()
 OWNER = Owner("connector", Key("", "router"))
@@ -50,7 +51,7 @@ def secret(ordinal: int, auth_key: str = "", **data: str) -> Object:
 
 def statefulset(replicas: int, *, generation: int = 2, observed: int = 2, pods: int = 2, updated: int = 2) -> Object:
     counts = {"observedGeneration": observed, "replicas": pods, "updatedReplicas": updated}
-    return stored({**statefulset_of(proxy(replicas), SETTINGS), "status": counts}, generation=generation)
+    return stored({**standalone_statefulset(proxy(replicas), SETTINGS), "status": counts}, generation=generation)
 
 
 def running(replicas: int, made: Object | None = None) -> Children:
@@ -88,6 +89,7 @@ def test_a_new_config_is_patched_into_every_secret() -> None:
     other = replace(proxy(2), config=replace(CONFIG, routes=()))
     patches = patches_of(plan_proxy(other, running(2), SETTINGS))
     assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
+    assert {patch.about for patch in patches} == {"the configuration of the proxy"}
     files = [config_files(replace(config(number), routes=())) for number in (0, 1)]
     assert [texts(patch.body) for patch in patches] == files
 
@@ -115,8 +117,8 @@ def test_the_name_is_kept_whatever_child_is_left() -> None:
 def test_each_replica_has_one_secret_named_like_its_pod() -> None:
     first, second = (Key("tailscale", f"{NAME}-{number}") for number in range(2))
     assert proxy(2).replicas == [
-        Replica(0, first, first, "ts-prod-0", ("tag:k8s",), "staging"),
-        Replica(1, second, second, "ts-prod-1", ("tag:k8s",), "staging"),
+        Replica(0, first, first, "ts-prod-0", ("tag:k8s",)),
+        Replica(1, second, second, "ts-prod-1", ("tag:k8s",)),
     ]
 
 

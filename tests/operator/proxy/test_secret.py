@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import Key, Object, key_of
+from tsoperator.api.objects import Object, key_of
 from tsoperator.proxy.entries import ProxyReport
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import (
@@ -23,13 +23,11 @@ from tsoperator.proxy.secret import (
     egress_report_of,
     must_keep_auth_key,
     needs_auth_key,
-    proxy_secret,
     reissue_of,
     slim,
 )
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity
-from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch
 
 from tests.support.certificates import certificate, moment
@@ -69,14 +67,6 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
     patch = config_patch(secrets, config, auth_key)
     assert patch is not None
     return patch
-
-
-def test_a_new_proxys_secret_has_its_config_and_key() -> None:
-    owner = Owner("svc", Key("default", "db"))
-    made = proxy_secret(Key("tailscale", NAME), owner, CONFIG, "new-authkey")
-    assert made["metadata"] == {"namespace": "tailscale", "name": NAME, "labels": owner.labels}
-    assert made["type"] == "Opaque"
-    assert texts(made) == config_files(CONFIG, "new-authkey")
 
 
 def test_the_cache_keeps_no_secrets() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import Key, Object
+from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import (
     ProxyPod,
     connected_networks,
@@ -11,14 +12,12 @@ from tsoperator.proxy.proxypod import (
     served_ingress,
     served_service,
 )
-from tsoperator.proxy.replica import Replica
-from tsoperator.proxy.statefulset import proxy_pod_spec, selects
+from tsoperator.proxy.statefulset import selects, standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig
-from tsoperator.proxy.workload import Proxy
 from tsoperator.runtime.ownership import Owner
 
 from tests.support.objects import settings
-from tests.support.proxies import container_of, pods_of, statefulset_of
+from tests.support.proxies import container_of, pods_of
 
 KEY = Key("tailscale", "ts-db-abcde")
 OWNER = Owner("svc", Key("default", "db"))
@@ -47,10 +46,14 @@ COMMON = [
 ]
 
 
-def statefulset(pod: ProxyPod = BY_FQDN, live: Object | None = None, replicas: int = 1, **changes: str) -> Object:
+def statefulset(
+    pod: ProxyPod = BY_FQDN, live: Object | None = None, replicas: int = 1, config_suffix: str = "", **changes: str
+) -> Object:
     config = ProxyConfig("db", "https://controlplane.tailscale.com")
-    proxy = Proxy(OWNER, "1234-UID", KEY, pod, config, ("tag:k8s",), replica_count=replicas)
-    return statefulset_of(proxy, settings(**changes), live)
+    proxy = Proxy(
+        OWNER, "1234-UID", KEY, pod, config, ("tag:k8s",), replica_count=replicas, config_suffix=config_suffix
+    )
+    return standalone_statefulset(proxy, settings(**changes), live)
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
@@ -130,18 +133,16 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
 
 
 def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names() -> None:
-    keys = [(Key("tailscale", f"egress-{number}-config"), Key("tailscale", f"egress-{number}")) for number in (0, 1)]
-    replicas = [Replica(number, *keys[number], f"egress-{number}", ("tag:k8s",)) for number in (0, 1)]
-    made = proxy_pod_spec(PUBLIC, replicas, settings(), None)
+    made = pods_of(statefulset(PUBLIC, replicas=2, config_suffix="-config"))
     assert made["volumes"] == [
-        volume("tailscaledconfig-0", "egress-0-config"),
-        volume("tailscaledconfig-1", "egress-1-config"),
-        volume("serve-config-0", "egress-0-config", **SERVED),
+        volume("tailscaledconfig-0", "ts-db-abcde-0-config"),
+        volume("tailscaledconfig-1", "ts-db-abcde-1-config"),
+        volume("serve-config-0", "ts-db-abcde-0-config", **SERVED),
     ]
     assert made["containers"][0]["volumeMounts"] == [
-        mount("tailscaledconfig-0", "/etc/tsconfig/egress-0"),
-        mount("tailscaledconfig-1", "/etc/tsconfig/egress-1"),
-        mount("serve-config-0", "/etc/tailscaled/egress-0"),
+        mount("tailscaledconfig-0", "/etc/tsconfig/ts-db-abcde-0"),
+        mount("tailscaledconfig-1", "/etc/tsconfig/ts-db-abcde-1"),
+        mount("serve-config-0", "/etc/tailscaled/ts-db-abcde-0"),
     ]
 
 

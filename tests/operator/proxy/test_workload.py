@@ -10,11 +10,11 @@ from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.devices import Destination, DevicePlan, TailnetView
 from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_to_name, served_ingress
+from tsoperator.proxy.statefulset import standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
     is_removed,
     plan_proxy,
     plan_removal,
@@ -39,7 +39,7 @@ from tests.support.objects import (
     stored,
     texts,
 )
-from tests.support.proxies import container_of, statefulset_of
+from tests.support.proxies import container_of
 
 SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
@@ -57,7 +57,7 @@ def service(name: str = NAME) -> Object:
 
 
 def statefulset(name: str = NAME, parent_uid: str = PROXY.parent_uid) -> Object:
-    return stored(statefulset_of(replace(PROXY, key=Key("tailscale", name), parent_uid=parent_uid), SETTINGS))
+    return stored(standalone_statefulset(replace(PROXY, key=Key("tailscale", name), parent_uid=parent_uid), SETTINGS))
 
 
 def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
@@ -75,7 +75,9 @@ def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_othe
     made = {obj["kind"]: key_of(obj) for obj in children_of(plan)}
     assert key == Key("tailscale", child_name("db", PROXY.parent_uid))
     assert [*made.items()] == [("Service", key), ("Secret", Key(key.namespace, f"{key.name}-0")), ("StatefulSet", key)]
-    assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
+    new = children_of(plan)[1]
+    assert new["metadata"] == {"namespace": key.namespace, "name": f"{key.name}-0", "labels": OWNER.labels}
+    assert (new["type"], texts(new)) == ("Opaque", config_files(CONFIG, "new-authkey"))
     assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
 
 

@@ -19,10 +19,11 @@ from tsoperator.kube.errors import Unreachable
 from tsoperator.kube.watch import WatchPace
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.orphan import ORPHANED_FOR, plan_orphan
+from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
 from tsoperator.proxy.proxypod import egress_to_ip
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig
-from tsoperator.proxy.workload import NO_CHILDREN, Children, Proxy, plan_proxy
+from tsoperator.proxy.workload import plan_proxy
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache

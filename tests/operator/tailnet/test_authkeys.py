@@ -15,10 +15,11 @@ from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.proxy.login import Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks, egress_to_ip
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.proxy.workload import Children, Proxy, proxy_login
+from tsoperator.proxy.workload import proxy_login
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.authkeys import AuthKeys

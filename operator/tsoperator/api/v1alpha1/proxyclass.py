@@ -169,6 +169,17 @@ class ProxyClassSpec(WireModel):
     """Gets the certificates of Ingress proxies from Let's Encrypt's staging environment, which has higher rate
     limits, and which browsers don't trust."""
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the proxies serve metrics, if they can."""
+        return self.metrics is not None and self.metrics.enable
+
+    @property
+    def tailscale_container(self) -> Container | None:
+        """The container that runs tailscaled; None if the class doesn't say anything about it."""
+        pod = self.stateful_set.pod if self.stateful_set else None
+        return pod.tailscale_container if pod else None
+
 
 class ProxyClassStatus(WireModel):
     """The findings of the operator. Only the operator writes them."""

@@ -1,28 +1,25 @@
 """Decides what a Connector needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY, PARENT_CONNECTOR
-from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.objects import Key, Object, is_deleting, key_of, spec_text
 from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried
+from tsoperator.proxy.classref import ClassProblem, accepts_routes, class_called
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.replica import hostnames_error, replicas_error
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
     awaited_pods,
     awaits_keys,
     holds_nothing,
@@ -36,7 +33,7 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.connector.routes import advertised_routes, default_route_error, route_error
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import DeleteDevice, Note, Plan, Refusal
+from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 CREATED = "ConnectorCreated"
@@ -71,14 +68,12 @@ def owner(key: Key) -> Owner:
 
 def class_name(obj: Object) -> str:
     """Return the ProxyClass that a Connector names; there is no default for Connectors."""
-    name = _spec(obj).get("proxyClass")
-    return name if isinstance(name, str) else ""
+    return spec_text(obj, "proxyClass")
 
 
 def tailnet_name(obj: Object) -> str:
     """Return the Tailnet that a Connector names; empty for the operator's own."""
-    name = _spec(obj).get("tailnet")
-    return name if isinstance(name, str) else ""
+    return spec_text(obj, "tailnet")
 
 
 def violations(connector: Connector) -> list[str]:
@@ -138,9 +133,9 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
         return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
         return _refusal_plan(obj, FAILED, observed.tailnet.refusal.message)
-    chosen = _chosen_class(obj, observed.proxy_class)
+    chosen = class_called(class_name(obj), observed.proxy_class, "change spec.proxyClass")
     if isinstance(chosen, ClassProblem):
-        return Plan(whole=False) if chosen.is_passing else _refusal_plan(obj, chosen.reason, chosen.message)
+        return Plan(whole=False) if chosen.is_passing else _refusal_plan(obj, _REASONS[chosen.reason], chosen.message)
     spec, own = connector.spec, owner(key_of(obj))
     config = ProxyConfig(
         hostname=_hostname(connector),
@@ -195,8 +190,8 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     if holds_nothing(obj, observed.children):
         return Plan()
     step = plan_removal(owner(key_of(obj)), observed.children, observed.tailnet.name)
-    if observed.tailnet.pending and any(isinstance(each, DeleteDevice) for each in step.steps):
-        told = _refusal_plan(obj, FAILED, f"{untried(observed.tailnet.name)}; {step.way_out}")
+    if untried := untried_message(step, observed.tailnet):
+        told = _refusal_plan(obj, FAILED, untried)
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
     if step.release:
         return step
@@ -209,23 +204,6 @@ def failed(_observed: Observed, obj: Object, refusal: Refusal) -> Plan:
     return replace(_refusal_plan(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 
 
-def _chosen_class(obj: Object, proxy_class: Object | None) -> ProxyClassSpec | ClassProblem | None:
-    """Return what the class in the spec of a Connector says, or why it can't be used."""
-    if not (name := class_name(obj)):
-        return None
-    if proxy_class is None:
-        return ClassProblem(FAILED, f"ProxyClass {name!r} does not exist: create it, or change spec.proxyClass")
-    # Labels and annotations, by which other kinds name their class, mean nothing on a Connector.
-    chosen = chosen_class({"metadata": {}}, proxy_class, default=name)
-    return replace(chosen, reason=_REASONS[chosen.reason]) if isinstance(chosen, ClassProblem) else chosen
-
-
-def _spec(obj: Object) -> Mapping[str, Any]:
-    """Return the spec of a Connector that need not be valid."""
-    spec = obj.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
-
-
 def _routes(spec: ConnectorSpec) -> Sequence[str]:
     asked = [*(spec.subnet_router.advertise_routes if spec.subnet_router else ())]
     return [*asked, *((spec.app_connector.routes or ()) if spec.app_connector else ())]
@@ -234,7 +212,7 @@ def _routes(spec: ConnectorSpec) -> Sequence[str]:
 def _status(obj: Object, devices: Sequence[ReportedDevice]) -> Object:
     """Return the status of a valid Connector whose proxy is made; the printer columns need the zero values, too."""
     spec = Connector.model_validate(obj).spec
-    shown = [{"hostname": each.fqdn} | ({"tailnetIPs": list(each.ips)} if each.ips else {}) for each in devices]
+    shown = [each.status(each.fqdn) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}
     return {
         "conditions": _conditions(obj, True, CREATED, CREATED),

@@ -20,12 +20,11 @@ from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import ReportedDevice, hostname_of
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
     awaits_keys,
     holds_nothing,
     plan_proxy,

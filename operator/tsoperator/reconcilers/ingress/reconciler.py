@@ -23,8 +23,9 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
-from tsoperator.proxy.workload import Children, proxy_device
+from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, ObservedCertificate
 from tsoperator.reconcilers.ingress.serve import backend_names

@@ -12,7 +12,7 @@ from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRES
 from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import Entry, entries_of, is_broken, render_entries
-from tsoperator.reconcilers.proxygroup.children import metadata_patch
+from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024

@@ -1,59 +1,52 @@
 """Decides what a ProxyGroup of type egress needs (docs/development/groups.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX, FINALIZER
-from tsoperator.api.objects import POD, SECRET, SERVICE, Key, Object, is_deleting, key_of, resource_of
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of, spec_of, spec_text
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.group.egress import config_name, group_owner, replica_count
+from tsoperator.group.egress import config_name, group_owner
+from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, untried
+from tsoperator.proxy.classref import UNSET_DEFAULT, ClassProblem, accepts_routes, class_called
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.metrics import metrics_objects
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.replica import hostnames_error, replicas_error
-from tsoperator.proxy.secret import static_endpoints_of
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
-    all_secrets_come,
+    Workload,
     awaited_pods,
-    device_deletions,
     holds_nothing,
-    leftovers,
     plan_removal,
+    plan_workload,
     proxy_devices,
-    proxy_notes,
-    proxy_outline,
     proxy_problem,
     removal_message,
     unwanted,
-    way_out,
 )
-from tsoperator.reconcilers.proxygroup.children import account, configmap, group_child, secret_steps
+from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
-from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
+from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
+from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, NotReady, status
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.ownership import Owner, in_the_way, is_anothers
-from tsoperator.runtime.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
+from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
 """The operator reads no annotations and labels of ProxyGroups."""
 
 INVALID: Final = "ProxyGroupInvalid"
-FAILED: Final = "ProxyGroupCreationFailed"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
 TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
@@ -72,7 +65,6 @@ _NO_DRAIN: Final = Note(
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
-_FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,7 @@ class Observed:
 
 def group_type(group: Object) -> str:
     """Return the type of a ProxyGroup that need not be valid."""
-    return str(_spec(group).get("type"))
+    return str(spec_of(group).get("type"))
 
 
 def is_other(group: Object) -> bool:
@@ -112,12 +104,12 @@ def owner(key: Key) -> Owner:
 
 def class_name(group: Object, settings: Settings) -> str:
     """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
-    return _text(group, "proxyClass") or settings.proxy_class
+    return spec_text(group, "proxyClass") or settings.proxy_class
 
 
 def tailnet_name(group: Object) -> str:
     """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
-    return _text(group, "tailnet")
+    return spec_text(group, "tailnet")
 
 
 def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
@@ -134,8 +126,7 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
         found.append(f"{error}, or make another ProxyGroup beside it")
     if group.spec.hostname_prefix and (error := hostnames_error(group.spec.hostname_prefix, group.spec.replicas)):
         found.append(error)
-    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
-    container = pod.tailscale_container if pod else None
+    container = proxy_class.tailscale_container if proxy_class else None
     if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
         found.append(
             f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
@@ -154,29 +145,30 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
         return unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {group_type(group)}")
     if is_deleting(group):
         return plan_deletion(group, observed)
+    found = _found(group, observed, settings)
+    return _refused(group, observed, settings, found) if isinstance(found, NotReady) else found
+
+
+def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | NotReady | Plan:
+    """Return the proxies that *group* should have, what is wrong with it, or the plan while that isn't known."""
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
-        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+        return NotReady(INVALID, f"this ProxyGroup is invalid: {parsed.message}")
     if observed.tailnet.pending:
         return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
-        return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
-    chosen = _chosen_class(group, observed.proxy_class, settings)
-    if isinstance(chosen, ClassProblem):
-        refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
-        return replace(refused, status=None, whole=False) if chosen.is_passing else refused
+        return NotReady(NO_TAILNET, refusal.message)
+    other = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
+    chosen = class_called(class_name(group, settings), observed.proxy_class, other)
+    if isinstance(chosen, ClassProblem):  # a group that waits for its class is being created
+        waits = Plan(steps=_kept(group, observed, settings), whole=False)
+        return waits if chosen.is_passing else NotReady(CREATING, chosen.message)
     if wrong := violations(parsed, chosen):
-        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
+        return NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}")
     proxy = _proxy(parsed, chosen, observed, settings)
-    strangers = [each for each in observed.named if is_anothers(each, proxy.owner)]
-    if strangers:
-        refused = _refused(group, observed, settings, Problem(FAILED, in_the_way(strangers[0])))
-        return replace(refused, requeue_after=_FREED)
-    found = _endpoints(proxy, observed)
-    if isinstance(found, NoEndpoints):
-        refused = _refused(group, observed, settings, Problem(FAILED, found.message))
-        return replace(refused, requeue_after=_FREED)
-    return replace(proxy, port=found.port, static_endpoints=found.endpoints)
+    if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
+        return NotReady(FAILED, in_the_way(stranger), FREED)
+    return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
 def plan(
@@ -192,13 +184,13 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        refused = _refused(group, observed, settings, Problem(keys.reason or FAILED, keys.message))
+        refused = _refused(group, observed, settings, NotReady(keys.reason or FAILED, keys.message))
         return replace(refused, error=keys.error)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
-        _plan_group(wanted, observed, settings, keys, devices),
-        status=_status(group, observed, Problem(CREATING, problem) if problem else None),
+        plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
+        status=status(group, observed.children, NotReady(CREATING, problem) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
@@ -216,11 +208,11 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     if not step.release:
         pods = awaited_pods(observed.children)
         ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
-        status = _status(group, observed, Problem(TERMINATING, removal_message(pods)))
-        return replace(step, steps=[*ending, *step.steps], status=status)
-    if observed.tailnet.pending is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
+        waits = status(group, observed.children, NotReady(TERMINATING, removal_message(pods)))
+        return replace(step, steps=[*ending, *step.steps], status=waits)
+    if not (untried := untried_message(step, observed.tailnet)):
         return step
-    told = _told(group, observed, Problem(NO_TAILNET, f"{untried(observed.tailnet.name)}; {step.way_out}"))
+    told = _told(group, observed, NotReady(NO_TAILNET, untried))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
@@ -229,7 +221,7 @@ def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
     if is_other(group):
         return unsupported.failed(group, refusal)
     reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
-    problem = Problem(refusal.reason or reason, refusal.message)
+    problem = NotReady(refusal.reason or reason, refusal.message)
     return replace(_told(group, observed, problem), error=refusal.error)
 
 
@@ -253,76 +245,34 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
         proxy_class=chosen,
         notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
+        controller=PROXYGROUP,
     )
 
 
-def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys, devices: DevicePlan) -> Plan:
-    """Return what brings the children and the *devices* of a group up to date, in the order in which they are needed.
+def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
+    """Return the children of a group, in the order in which they are needed.
 
     A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
-    account comes first: if somebody else has its name, nothing else is made. Steps that the control server may hold up
-    come after those that don't need it.
+    account comes first: if somebody else has its name, nothing else is made.
     """
     children = observed.children
-    live = next(iter(children.statefulsets), None)
-    left = leftovers(proxy, children, live)
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
-    measured = _metrics(proxy, children)
-    metrics_service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
-    mounted = {each.config_secret for each in mounted_replicas(proxy, live)}
-    static = _endpoints(proxy, observed)
-    node_ports = [*static.services] if isinstance(static, StaticEndpoints) else []
-    statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
+    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}))
+    empty = proxy.child(CONFIGMAP, config_name(proxy.key.name))
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
-    config = configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count)
-    is_new = observed.configmap is None
-    return Plan(
-        hold=FINALIZER,
-        steps=[
-            *(() if is_new else config),
-            *map(Child, node_ports),
-            *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
-            *(config if is_new else ()),
-            *map(Child, measured),
-            *unwanted(children.metrics, measured),
-            *devices.before,
-            *secret_steps(proxy, children, keys),
-            *([Child(statefulset)] if statefulset and all_secrets_come(proxy, children, keys) else []),
-            *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
-            *devices.after,
-            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
-        ],
-        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
-        requeue_after=earliest(left.requeue_after, keys.requeue_after),
-        error=keys.pending,
-        way_out=way_out(left.gone),
-        outline=proxy_outline(proxy, children),
+    config = configmap_steps(empty, observed.configmap, found, proxy.replica_count)
+    before, after = ((), config) if observed.configmap is None else (config, ())
+    return Workload(
+        [*before, *map(Child, proxy.services), *map(Child, made), *after],
+        group_statefulset(proxy, settings, children),
+        unwanted(children.services, proxy.services),
     )
 
 
-def _endpoints(proxy: Proxy, observed: Observed) -> StaticEndpoints | NoEndpoints:
-    given = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
-    if given is None:
-        return StaticEndpoints()
-    configs = [observed.children.secrets_of(each).config for each in proxy.replicas]
-    return static_endpoints(proxy, given.node_port, observed.node_ports, observed.nodes, configs)
-
-
-def _metrics(proxy: Proxy, children: Children) -> list[Object]:
-    """Return the metrics Service, which the group owns, and the ServiceMonitor, which the Service owns."""
-    given = proxy.proxy_class.metrics if proxy.proxy_class else None
-    made = metrics_objects(proxy.key, proxy.owner, proxy.pod, given, children.metrics)
-    for each in made:
-        if resource_of(each) == SERVICE:
-            owned = group_child(proxy, SERVICE, key_of(each).name)["metadata"]["ownerReferences"]
-            each["metadata"]["ownerReferences"] = owned
-    return made
-
-
-def _refused(group: Object, observed: Observed, settings: Settings, problem: Problem) -> Plan:
+def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:
     """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
-    return replace(_told(group, observed, problem), steps=_kept(group, observed, settings))
+    told, kept = _told(group, observed, problem), _kept(group, observed, settings)
+    return replace(told, steps=kept, requeue_after=problem.requeue_after)
 
 
 def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
@@ -334,38 +284,7 @@ def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
     return configmap_steps(live, live, found, None)
 
 
-def _told(group: Object, observed: Observed, problem: Problem) -> Plan:
+def _told(group: Object, observed: Observed, problem: NotReady) -> Plan:
     """Return the plan that reports *problem*, and does nothing else."""
     notes = [Note("Warning", problem.reason, problem.message)] if problem.reason != CREATING else []
-    return Plan(status=_status(group, observed, problem), notes=notes)
-
-
-def _status(group: Object, observed: Observed, problem: Problem | None) -> Object:
-    children = observed.children
-    states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
-    endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}
-    devices = running_devices(states, children.pods, endpoints)
-    return status(group, devices, replica_count(group), problem, children.pods)
-
-
-def _chosen_class(
-    group: Object, proxy_class: Object | None, settings: Settings
-) -> ProxyClassSpec | ClassProblem | None:
-    """Return what the class of a group says, or why it can't be used. A group that waits for one is being created."""
-    name = class_name(group, settings)
-    if name and proxy_class is None:
-        other = "change spec.proxyClass" if _text(group, "proxyClass") else "unset the operator's PROXY_DEFAULT_CLASS"
-        return ClassProblem(CREATING, f"ProxyClass {name!r} does not exist: create it, or {other}")
-    # Labels and annotations, by which other kinds name their class, mean nothing on a ProxyGroup.
-    chosen = chosen_class({"metadata": {}}, proxy_class, default=name)
-    return replace(chosen, reason=CREATING) if isinstance(chosen, ClassProblem) else chosen
-
-
-def _spec(group: Object) -> Mapping[str, Any]:
-    spec = group.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
-
-
-def _text(group: Object, field: str) -> str:
-    value = _spec(group).get(field)
-    return value if isinstance(value, str) else ""
+    return Plan(status=status(group, observed.children, problem), notes=notes)

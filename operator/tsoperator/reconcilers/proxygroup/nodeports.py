@@ -6,15 +6,16 @@ learn from the proxy's config at which addresses of nodes they reach that port.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
-from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
+from tsoperator.api.v1alpha1.proxyclass import PortRange
+from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.secret import static_endpoints_of
-from tsoperator.proxy.workload import Proxy
-from tsoperator.reconcilers.proxygroup.children import group_child
+from tsoperator.reconcilers.proxygroup.status import FAILED, FREED, NotReady
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
@@ -24,22 +25,6 @@ ANY: Final = "any"
 _PORT_NAME: Final = "static-endpoint-port"
 _PORTS: Final = range(1024, 65536)
 _ADDRESSES_MAX: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class StaticEndpoints:
-    """The static endpoints of a group: the *services*, the proxies' *port*, and the endpoints by ordinal."""
-
-    services: Sequence[Object] = ()
-    port: int = 0
-    endpoints: Sequence[tuple[str, ...]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NoEndpoints:
-    """Why the proxies of a group can't have static endpoints now."""
-
-    message: str
 
 
 def has_static_endpoints(proxy_class: Object | None) -> bool:
@@ -65,39 +50,41 @@ def slim_node(node: Object) -> Object:
     }
 
 
-def static_endpoints(
-    proxy: Proxy, given: NodePort, there: Sequence[Object], nodes: Sequence[Object], configs: Sequence[Object | None]
-) -> StaticEndpoints | NoEndpoints:
-    """Return the static endpoints of the replicas of *proxy*, as its ProxyClass has *given* them.
-
-    *there* are all Services that have node ports, and *configs* the config Secrets of the replicas by ordinal.
-    """
+def with_static_endpoints(
+    proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
+) -> Proxy | NotReady:
+    """Return *proxy* with the static endpoints that its class asks for; *there* are all Services with node ports."""
+    asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
+    if asked is None:
+        return proxy
+    given = asked.node_port
     live = {key_of(each): each for each in there}
     names = [f"{replica.state_secret.name}{SUFFIX}" for replica in proxy.replicas]
     services = [live.get(Key(proxy.key.namespace, name)) for name in names]
     ports = _allocated(services, there, given.ports)
-    if isinstance(ports, NoEndpoints):
+    if isinstance(ports, NotReady):
         return ports
     port = next((only["port"] for each in services if (only := _only_port(each)) and only.get("port")), None)
     port = port or _PORTS[int(hashlib.sha256(proxy.parent_uid.encode()).hexdigest(), 16) % len(_PORTS)]
     found: list[tuple[str, ...]] = []
-    for replica, node_port, config in zip(proxy.replicas, ports, configs, strict=True):
-        chosen = _chosen(_addresses(nodes, given.selector), node_port, static_endpoints_of(config))
+    for replica, node_port in zip(proxy.replicas, ports, strict=True):
+        current = static_endpoints_of(children.secrets_of(replica).config)
+        chosen = _chosen(_addresses(nodes, given.selector), node_port, current)
         if not chosen:
             selector = ", ".join(f"{name}={value}" for name, value in given.selector.items()) or "any labels"
-            return NoEndpoints(
+            return _failed(
                 f"could not find static endpoints for replica {replica.state_secret.name!r}: no node with {selector} "
                 "has an address of type ExternalIP: give such a node one, or change spec.staticEndpoints of the "
                 "ProxyClass"
             )
         found.append(chosen)
     made = [_service(proxy, ordinal, port, node_port) for ordinal, node_port in enumerate(ports)]
-    return StaticEndpoints(made, port, found)
+    return replace(proxy, pod=egress_group(port), static_endpoints=found, services=made)
 
 
 def _allocated(
     services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
-) -> list[int] | NoEndpoints:
+) -> list[int] | NotReady:
     """Return the node ports of the replicas' *services*: the ones that they have, or else the first that are free."""
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
     used = allowed.keys() & {port for each in there for port in _node_ports(each)}
@@ -105,11 +92,15 @@ def _allocated(
     kept = [port if (port := _node_port(each)) in allowed else None for each in services]
     missing = kept.count(None)
     if missing > len(allowed) - len(used):
-        return NoEndpoints(
+        return _failed(
             f"{missing} more node ports are needed for static endpoints, and of the {len(allowed)} that the ProxyClass "
             f"has, {len(used)} are in use: add ports to its spec.staticEndpoints.nodePort.ports"
         )
     return [next(free) if port is None else port for port in kept]
+
+
+def _failed(message: str) -> NotReady:
+    return NotReady(FAILED, message, FREED)
 
 
 def _addresses(nodes: Sequence[Object], selector: Mapping[str, str]) -> Iterator[IPv4Address | IPv6Address]:
@@ -138,7 +129,7 @@ def _service(proxy: Proxy, ordinal: int, port: int, node_port: int) -> Object:
     listed = {"name": _PORT_NAME, "protocol": "UDP", "port": port, "targetPort": port, "nodePort": node_port}
     selector = {"statefulset.kubernetes.io/pod-name": pod}
     content = {"spec": {"type": "NodePort", "selector": selector, "ports": [listed]}}
-    return group_child(proxy, SERVICE, f"{pod}{SUFFIX}", content)
+    return proxy.child(SERVICE, f"{pod}{SUFFIX}", content)
 
 
 def _node_ports(service: Object) -> list[int]:

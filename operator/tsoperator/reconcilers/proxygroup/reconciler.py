@@ -24,7 +24,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import in_order

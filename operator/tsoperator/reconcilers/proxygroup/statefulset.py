@@ -1,30 +1,17 @@
 """The StatefulSet that runs the proxies of a ProxyGroup (docs/development/groups.md)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT, PROXY_CONTAINER
-from tsoperator.api.objects import STATEFULSET, Object, annotations
+from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT
+from tsoperator.api.objects import SERVICE, Object, annotations, resource_of
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.group.egress import config_name
-from tsoperator.proxy.families import pods_have_ipv6
-from tsoperator.proxy.overlay import has_endpoints, overlaid
+from tsoperator.proxy.overlay import with_class
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import EGRESS_CONFIGS
 from tsoperator.proxy.replica import Replica
-from tsoperator.proxy.statefulset import (
-    CONFIG_VOLUME,
-    CONFIGS,
-    PRIVILEGED,
-    RESOURCES,
-    config_mounts,
-    config_volumes,
-    from_field,
-    sysctler,
-    variable,
-)
-from tsoperator.proxy.workload import Proxy
-from tsoperator.reconcilers.proxygroup.children import group_child
+from tsoperator.proxy.statefulset import CONFIG_VOLUME, Volume, configs, proxy_pod_spec, statefulset
 from tsoperator.runtime.diff import contains, digest_of
 from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
@@ -41,30 +28,23 @@ _EARLIER_END: Final = 360
 _DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
 _LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"
 _GRACE: Final = "terminationGracePeriodSeconds"
+_NO_FAMILIES: Final[Object] = {"spec": {}}  # in place of a metrics Service: the Pods are taken to have IPv4
 _OURS: Final = (_GRACE, "readinessGates")  # fields of Pods that not all Go operators set
 
 
-def group_statefulset(
-    proxy: Proxy, settings: Settings, live: Object | None, pods: Sequence[Object], metrics: Object | None
-) -> Object | None:
-    """Return the StatefulSet of a group; None until the address family is known at which its Pods should listen.
-
-    *live* is the one that is there, and *metrics* is the metrics Service.
-    """
-    drains = not moves_health_port(proxy.proxy_class)
-    made = _statefulset(proxy, settings, live, drains=drains)
-    if proxy.proxy_class is not None:
-        service = metrics or (None if _is_measured(proxy.proxy_class) else {"spec": {}})
-        ipv6 = pods_have_ipv6(pods, live, service)
-        if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
-            return None
-        made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
-    if live is None:
+def group_statefulset(proxy: Proxy, settings: Settings, children: Children) -> Object | None:
+    """Return the StatefulSet of a group; None until the address family is known at which its Pods should listen."""
+    live = children.statefulset(proxy.key)
+    service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
+    if service is None and not (proxy.proxy_class and proxy.proxy_class.is_measured):
+        service = _NO_FAMILIES
+    made = with_class(_statefulset(proxy, settings, live), proxy, children.pods, live, service)
+    if made is None or live is None:
         return made
     return next((each for each in _earlier_forms(made) if _is_kept(live, each)), made)
 
 
-def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
+def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     """Return the replicas whose configs the Pods mount.
 
     If a group shrinks to one replica, they are those of before, too: without these volumes the Pod that is left would
@@ -77,83 +57,37 @@ def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     return replace(proxy, replica_count=max(count, 1)).replicas
 
 
-def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
-    labels = proxy.owner.labels
+def _statefulset(proxy: Proxy, settings: Settings, live: Object | None) -> Object:
+    drains, labels = not moves_health_port(proxy.proxy_class), proxy.owner.labels
     metadata = {
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
         "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
     }
-    spec = {
-        "replicas": proxy.replica_count,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": metadata, "spec": _pod_spec(proxy, settings, live, drains=drains)},
-    }
-    return group_child(proxy, STATEFULSET, proxy.key.name, {"spec": spec})
+    config = config_name(proxy.key.name)
+    entries = Volume(config, EGRESS_CONFIGS, {"configMap": {"name": config}})
+    volumes = [*configs(_mounted_replicas(proxy, live)), entries]
+    spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
+    return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec})
 
 
-def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
-    name = config_name(proxy.key.name)
-    mounted = mounted_replicas(proxy, live)
-    container: Object = {
-        "name": PROXY_CONTAINER,
-        "image": settings.proxy_image,
-        "imagePullPolicy": "Always",
-        "env": _environment(proxy, settings),
-        "resources": RESOURCES,
-        "securityContext": PRIVILEGED,
-        "volumeMounts": [
-            *config_mounts(mounted),
-            {"name": name, "mountPath": EGRESS_CONFIGS, "readOnly": True},
-        ],
+def _draining(spec: Object) -> Object:
+    """Return the *spec* of Pods that have time to see that new connections go elsewhere before they end."""
+    (container,) = spec["containers"]
+    lifecycle = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}
+    return {
+        **spec,
+        "containers": [{**container, "lifecycle": lifecycle}],
+        "readinessGates": [{"conditionType": EGRESS_GATE}],
+        _GRACE: _END,
     }
-    spec: Object = {
-        "serviceAccountName": proxy.key.name,
-        "initContainers": [sysctler(settings, live)],
-        "containers": [container],
-        "volumes": [*config_volumes(mounted), {"name": name, "configMap": {"name": name}}],
-    }
-    if drains:
-        container["lifecycle"] = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}
-        spec["readinessGates"] = [{"conditionType": EGRESS_GATE}]
-        spec[_GRACE] = _END
-    return spec
-
-
-def _environment(proxy: Proxy, settings: Settings) -> list[Object]:
-    port = {"PORT": str(proxy.port)} if proxy.port else {}
-    firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
-    of_this_type = {
-        **port,
-        **firewall,
-        **proxy.pod.target,
-        "TS_INTERNAL_APP": proxy.pod.app,
-        "TS_ENABLE_HEALTH_CHECK": "true",
-    }
-    return [
-        variable("TS_USERSPACE", "false"),
-        from_field("POD_IP", "status.podIP"),
-        from_field("POD_NAME", "metadata.name"),
-        from_field("POD_UID", "metadata.uid"),
-        from_field("POD_IPS", "status.podIPs"),
-        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
-        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        variable("TS_STATE", "kube:$(POD_NAME)"),
-        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
-        *(variable(name, value) for name, value in of_this_type.items()),
-    ]
 
 
 def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
     """Tell whether a class moves the port at which a proxy is told that it is about to be stopped."""
-    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
-    container = pod.tailscale_container if pod else None
+    container = proxy_class.tailscale_container if proxy_class else None
     return container is not None and any(each.name == _LOCAL_ADDRESS for each in container.env)
-
-
-def _is_measured(proxy_class: ProxyClassSpec) -> bool:
-    return proxy_class.metrics is not None and proxy_class.metrics.enable
 
 
 def _earlier_forms(statefulset: Object) -> list[Object]:

@@ -1,60 +1,54 @@
 """The status of a ProxyGroup."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY
-from tsoperator.api.objects import Object, is_deleting, key_of, uid
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
+from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
+from tsoperator.group.egress import replica_count
 from tsoperator.proxy.pod import in_service
-from tsoperator.proxy.secret import device_of, reporting_pod_of
+from tsoperator.proxy.proxy import Children
+from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoints_of
 
 AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
+FAILED = "ProxyGroupCreationFailed"
+FREED = 60.0
+"""Seconds until another look at a name or a node port that something else has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a ProxyGroup is not ready."""
+class NotReady:
+    """Why a ProxyGroup is not ready. It is looked at again after *requeue_after* seconds, or else when it changes."""
 
     reason: str
     message: str
+    requeue_after: float | None = None
 
 
-def running_devices(
-    states: Sequence[Object], pods: Sequence[Object], static_endpoints: Mapping[str, Sequence[str]]
-) -> list[Object]:
-    """Return what the status says of the devices of proxies that run, in the order of their state Secrets *states*.
+def running_devices(children: Children) -> list[Object]:
+    """Return what the status says of the devices of proxies that run, by ordinal.
 
     A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
-    lead to the same Pods. *static_endpoints* are those in the configs of the proxies, by the name of the Pod.
+    lead to the same Pods.
     """
-    named = {key_of(pod): pod for pod in pods}
-    found: list[tuple[Object, Object]] = []
-    for secret in states:
-        reported, device, pod = reporting_pod_of(secret), device_of(secret, None), named.get(key_of(secret))
-        endpoints = static_endpoints.get(key_of(secret).name)
-        if pod and reported and reported == uid(pod).lower() and "." in device.fqdn:
-            ips = {"tailnetIPs": list(device.ips)} if device.ips else {}
-            shown = {"staticEndpoints": [*endpoints]} if endpoints else {}
-            found.append((pod, {"hostname": device.fqdn.partition(".")[0], **ips, **shown}))
+    found = [(pod, device) for pod in children.pods if (device := _reported_device(pod, children))]
     running = in_service([pod for pod, _ in found])
     return [device for pod, device in found if pod in running]
 
 
-def status(
-    group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None, pods: Sequence[Object] = ()
-) -> Object:
-    """Return the status of *group*, which should have that many *replicas* and has these *devices* and *pods*."""
-    ending = " and ".join(str(key_of(pod)) for pod in pods if is_deleting(pod))
+def status(group: Object, children: Children, problem: NotReady | None = None) -> Object:
+    """Return the status of *group*, which has these *children*."""
+    devices, replicas = running_devices(children), replica_count(group)
+    ending = " and ".join(str(key_of(pod)) for pod in children.pods if is_deleting(pod))
     waits = f"; waiting for Pod {ending} to end" if ending else ""
     running = f"{len(devices)}/{replicas} ProxyGroup pods running{waits}"
     whole = bool(devices) and len(devices) == replicas
     problem = problem or _incomplete(len(devices), replicas, running)
     conditions = [
         condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
-        ready_condition(group, problem),
+        _ready_condition(group, problem),
     ]
     old = group.get("status") or {}
     others = {name: value for name, value in old.items() if name not in ("conditions", "devices")}
@@ -62,16 +56,28 @@ def status(
     return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
 
 
-def ready_condition(group: Object, problem: Problem | None) -> Object:
+def _ready_condition(group: Object, problem: NotReady | None) -> Object:
     """Return the condition that says whether *group* is ready, and the *problem* if not."""
     generation = int(group["metadata"].get("generation", 0))
     reason, message = (problem.reason, problem.message) if problem else (READY, READY)
     return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation)
 
 
-def _incomplete(devices: int, replicas: int, running: str) -> Problem | None:
+def _reported_device(pod: Object, children: Children) -> Object | None:
+    """Return what the status says of the device that *pod* has reported; None without a MagicDNS name."""
+    key = key_of(pod)
+    state, config = children.secret(key), children.secret(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))
+    reported = reporting_pod_of(state) if state else ""
+    if state is None or not reported or reported != uid(pod).lower():
+        return None
+    device, endpoints = device_of(state, None), static_endpoints_of(config)
+    shown = {"staticEndpoints": [*endpoints]} if endpoints else {}
+    return device.status(device.fqdn.partition(".")[0]) | shown if "." in device.fqdn else None
+
+
+def _incomplete(devices: int, replicas: int, running: str) -> NotReady | None:
     if devices < replicas:
-        return Problem(CREATING, running)
+        return NotReady(CREATING, running)
     if devices > replicas:
-        return Problem(CREATING, f"waiting for {devices - replicas} pods to shut down")
+        return NotReady(CREATING, f"waiting for {devices - replicas} pods to shut down")
     return None

@@ -12,11 +12,10 @@ from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.statefulset import serves
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    Children,
-    Proxy,
     awaited_pods,
     awaits_keys,
     holds_nothing,

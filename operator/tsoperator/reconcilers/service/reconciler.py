@@ -38,7 +38,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.orphan import plan_orphan
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service import plan as plans

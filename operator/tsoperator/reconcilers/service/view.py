@@ -34,8 +34,9 @@ from tsoperator.group.egress import (
 )
 from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
+from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import egress_report_of
-from tsoperator.proxy.workload import Children, proxy_device
+from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, Mode, parse
 from tsoperator.reconcilers.service.clusterip import (
     BY_PROXY_PORT,

@@ -11,8 +11,8 @@ from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
-from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.connector.desired import Observed
 from tsoperator.runtime.ownership import Owner

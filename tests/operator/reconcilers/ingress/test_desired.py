@@ -15,9 +15,9 @@ from tsoperator.api.rules import child_name
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
-from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.desired import Observed

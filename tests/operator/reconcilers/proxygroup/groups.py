@@ -5,8 +5,8 @@ from typing import Any
 
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
 from tsoperator.group.egress import group_owner
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.proxy.workload import Children, Proxy
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.service.clusterip import place_labels

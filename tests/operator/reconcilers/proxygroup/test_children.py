@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
+from tsoperator.proxy.account import account
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.tailscaled import config_files
-from tsoperator.proxy.workload import Children
-from tsoperator.reconcilers.proxygroup.children import account, in_order, metadata_patch, secret_steps
+from tsoperator.proxy.workload import secret_steps
+from tsoperator.reconcilers.proxygroup.children import in_order, rules
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, config, joined, live_group, proxy_of, secrets
@@ -20,7 +23,7 @@ EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch
 
 
 def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
-    own, role, binding = account(PROXY, [1, 0])
+    own, role, binding = account(PROXY, rules("foo", [1, 0]))
     names = ["foo-0-config", "foo-0", "foo-1-config", "foo-1"]
     use = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch", "update"]}
     assert own.keys() == {"apiVersion", "kind", "metadata"}
@@ -32,7 +35,7 @@ def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
 
 
 def test_a_role_without_secrets_to_name_has_no_rule_that_holds_for_all() -> None:
-    assert account(PROXY, ())[1]["rules"] == [LIST, EVENTS]
+    assert rules("foo", ()) == [LIST, EVENTS]
 
 
 def test_the_secrets_of_replicas_are_ordered_by_ordinal() -> None:

@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import read_entries, slim_configmap
 from tsoperator.proxy.login import Keys
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.runtime.diff import write_for
@@ -159,7 +159,7 @@ def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
     class_ = live_proxy_class(spec={"tailscale": {"acceptRoutes": True}}, ready=True)
     proxy = proxy_of(live_group(spec), Observed(Children(), proxy_class=class_, tailnet=view))
     first, second = proxy.replicas
-    assert (first.hostname, second.hostname, first.tailnet, first.tags) == ("gate-0", "gate-1", "other", ["tag:a"])
+    assert (first.hostname, second.hostname, proxy.tailnet, first.tags) == ("gate-0", "gate-1", "other", ["tag:a"])
     assert (proxy.config.server_url, proxy.config.accept_routes) == ("https://other.example.org", True)
 
 
@@ -222,7 +222,7 @@ def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> N
     checked = live_proxy_class(spec={}, ready=True)
     changed = {**checked, "metadata": {**checked["metadata"], "generation": 2}}
     made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=changed))
-    assert (made.status, children_of(made), made.notes) == (None, [], [])
+    assert (made.status, children_of(made), [*made.notes]) == (None, [], [])
 
 
 def configmap_of(group: str, **changes: Any) -> Object:

@@ -1,13 +1,15 @@
 """The static endpoints of a ProxyGroup."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
-from tsoperator.api.v1alpha1.proxyclass import NodePort
-from tsoperator.proxy.workload import Children
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.proxygroup.desired import Observed
-from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, slim_node, static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import slim_node, with_static_endpoints
+from tsoperator.reconcilers.proxygroup.status import NotReady
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running
 from tests.support.objects import (
@@ -60,18 +62,24 @@ def found(
     nodes: tuple[Object, ...] = (A, B),
     current: tuple[str, ...] = (),
     selector: Object | None = None,
-) -> StaticEndpoints | NoEndpoints:
+) -> Proxy | NotReady:
     """What comes of port *ranges* as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
     proxy = proxy_of(live_group({"replicas": replicas}), Observed(Children()))
-    given = NodePort.model_validate({"ports": ports, "selector": selector or {}})
-    return static_endpoints(proxy, given, there, nodes, [config(*current), *[None] * (replicas - 1)])
+    given = {"staticEndpoints": {"nodePort": {"ports": ports, "selector": selector or {}}}}
+    asking = replace(proxy, proxy_class=ProxyClassSpec.model_validate(given))
+    return with_static_endpoints(asking, Children(secrets=[config(*current)]), there, nodes)
 
 
-def some(result: StaticEndpoints | NoEndpoints) -> StaticEndpoints:
-    assert isinstance(result, StaticEndpoints), result
+def some(result: Proxy | NotReady) -> Proxy:
+    assert isinstance(result, Proxy), result
     return result
+
+
+def port_of(made: Proxy) -> int:
+    """The port that the proxies listen at."""
+    return int(made.pod.modes["PORT"])
 
 
 def test_each_replica_has_a_service() -> None:
@@ -81,7 +89,7 @@ def test_each_replica_has_a_service() -> None:
     selector = {"statefulset.kubernetes.io/pod-name": "foo-0"}
     spec = {"type": "NodePort", "selector": selector, "ports": [port]}
     assert list(made.services) == [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}]
-    assert made.port == 41641
+    assert port_of(made) == 41641
 
 
 @pytest.mark.parametrize(
@@ -108,12 +116,12 @@ def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[O
 )
 def test_too_few_node_ports_are_told(ranges: str, replicas: int, there: tuple[Object, ...]) -> None:
     made = found(ranges, replicas, there)
-    assert isinstance(made, NoEndpoints)
+    assert isinstance(made, NotReady)
     assert "more node ports are needed" in made.message
 
 
 def test_the_port_of_the_proxies_is_always_the_same() -> None:
-    assert 1024 <= some(found()).port == some(found(replicas=2)).port <= 65535
+    assert 1024 <= port_of(some(found())) == port_of(some(found(replicas=2))) <= 65535
 
 
 C, V6, INSIDE = node("c", "192.0.2.3"), node("v6", "2001:db8::1"), node("d", "10.0.0.1", kind="InternalIP")
@@ -144,7 +152,8 @@ ENDPOINTS = {
 @pytest.mark.parametrize("case", ENDPOINTS.values(), ids=ENDPOINTS)
 def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
     selector = {"zone": case.zone} if case.zone else {}
-    assert some(found("3000", nodes=case.nodes, current=case.current, selector=selector)).endpoints == [case.found]
+    made = some(found("3000", nodes=case.nodes, current=case.current, selector=selector))
+    assert made.static_endpoints == [case.found]
 
 
 @pytest.mark.parametrize("nodes", [(), (INSIDE,), (A,)])

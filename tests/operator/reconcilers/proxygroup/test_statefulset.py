@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
-from tsoperator.proxy.workload import Children
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
 from tsoperator.runtime.diff import to_create, write_for
@@ -30,7 +30,8 @@ def made(
     group = live_group({**(spec or {}), **({"proxyClass": "prod"} if class_ is not None else {})})
     found = live_proxy_class(spec=class_, ready=True) if class_ is not None else None
     proxy = proxy_of(group, Observed(Children(), proxy_class=found), of)
-    return group_statefulset(proxy, of, live, given.get("pods", ()), given.get("metrics"))
+    there = Children(statefulsets=[live] if live else [], **given)
+    return group_statefulset(proxy, of, there)
 
 
 def whole(*args: Any, **given: Any) -> Object:
@@ -196,9 +197,9 @@ def pod_at(address: str) -> Object:
     ("class_", "given", "host"),
     [
         (METRICS, {}, None),
-        (METRICS, {"metrics": service("IPv4", "IPv6")}, "$(POD_IP)"),
-        (METRICS, {"metrics": service("IPv6", "IPv4")}, "[$(POD_IP)]"),
-        (METRICS, {"metrics": service("IPv4"), "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
+        (METRICS, {"metrics": [service("IPv4", "IPv6")]}, "$(POD_IP)"),
+        (METRICS, {"metrics": [service("IPv6", "IPv4")]}, "[$(POD_IP)]"),
+        (METRICS, {"metrics": [service("IPv4")], "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
         (DEBUG, {}, "$(POD_IP)"),
         (DEBUG, {"pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
     ],

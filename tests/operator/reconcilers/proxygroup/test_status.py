@@ -1,10 +1,14 @@
 """The status of a ProxyGroup."""
 
+from dataclasses import replace
+
 import pytest
 from tsoperator.api.objects import POD, Key, Object
+from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup.status import running_devices, status
 
 from tests.operator.reconcilers.proxygroup.groups import live_group, secrets
+from tests.operator.reconcilers.proxygroup.groups import running as joined
 from tests.support.objects import deleting, down, obj, pod
 
 DEVICE = {"hostname": "foo-0", "tailnetIPs": ["100.64.0.10"]}
@@ -30,14 +34,14 @@ def test_a_device_counts_if_its_pod_reported_its_name(
     state: dict[str, str], uid: str | None, devices: list[Object]
 ) -> None:
     pods = [] if uid is None else [pod("foo-0", uid)]
-    assert running_devices(secrets(0, **state)[:1], pods, {}) == devices
+    assert running_devices(Children(secrets=secrets(0, **state), pods=pods)) == devices
 
 
 def test_a_device_does_not_count_while_its_pod_is_down_unless_all_are() -> None:
-    states = [secrets(ordinal, **UP)[0] for ordinal in range(2)]
+    states = [each for ordinal in range(2) for each in secrets(ordinal, **UP)]
     lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
     for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
-        assert len(running_devices(states, pods, {})) == count
+        assert len(running_devices(Children(secrets=states, pods=pods))) == count
 
 
 CREATING, READY, AVAILABLE = "ProxyGroupCreating", "ProxyGroupReady", "ProxyGroupAvailable"
@@ -59,17 +63,16 @@ def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
     ],
 )
 def test_the_conditions_count_the_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
-    devices = [{"hostname": f"foo-{number}"} for number in range(count)]
-    made = status(live_group(generation=7), devices, replicas)
+    made = status(live_group({"replicas": replicas}, generation=7), joined(*range(count)))
     found = [(each["status"], each["reason"], each["message"]) for each in made["conditions"]]
     assert found == [available, ready]
     assert [each.get("observedGeneration") for each in made["conditions"]] == [None, 7]
-    assert made.get("devices", []) == devices
+    assert [each["hostname"] for each in made.get("devices", [])] == [f"foo-{number}" for number in range(count)]
 
 
 def test_the_conditions_name_the_pods_that_end() -> None:
-    pods = [obj(POD, Key("tailscale", "foo-0")), deleting(obj(POD, Key("tailscale", "foo-1")))]
-    made = status(live_group(), [DEVICE], 2, pods=pods)
+    first = joined(0)
+    made = status(live_group(), replace(first, pods=[*first.pods, deleting(obj(POD, Key("tailscale", "foo-1")))]))
     words = "1/2 ProxyGroup pods running; waiting for Pod tailscale/foo-1 to end"
     assert {each["message"] for each in made["conditions"]} == {words}
 
@@ -77,7 +80,7 @@ def test_the_conditions_name_the_pods_that_end() -> None:
 def test_the_rest_of_the_status_stays() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
-    made = status({**live_group(), "status": old}, [], 2)
+    made = status({**live_group(), "status": old}, Children())
     assert made["url"] == "https://x"
     assert "devices" not in made
     assert [each["type"] for each in made["conditions"]] == ["Other", AVAILABLE, READY]

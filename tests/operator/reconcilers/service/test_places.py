@@ -8,7 +8,7 @@ import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.workload import NO_CHILDREN, Children
+from tsoperator.proxy.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.places import Place, Places, abandoned, await_newcomers, removal, upkeep

@@ -12,7 +12,7 @@ from tsoperator.api.rules import child_name
 from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.workload import Children, Proxy
+from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import Mode, parse
 from tsoperator.reconcilers.service.places import Place, Places

@@ -1,0 +1,121 @@
+"""A proxy as it should be, and the children that it has."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.proxy.proxypod import ProxyPod
+from tsoperator.proxy.replica import Replica, ReplicaSecrets
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.runtime.ownership import Owner, owner_reference
+from tsoperator.runtime.plan import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The children of one proxy that are there; its Secrets are slim.
+
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* says, by UID, how many seconds ago the grace periods
+    of Pods ended that are still there.
+    """
+
+    services: Sequence[Object] = ()
+    statefulsets: Sequence[Object] = ()
+    secrets: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    metrics: Sequence[Object] = ()
+    overdue: Mapping[str, float] = field(default_factory=dict)
+
+    def secret(self, key: Key) -> Object | None:
+        """Return the Secret named *key*; None if it isn't there."""
+        return _named(self.secrets, key)
+
+    def statefulset(self, key: Key) -> Object | None:
+        """Return the StatefulSet named *key*; None if it isn't there."""
+        return _named(self.statefulsets, key)
+
+    def service(self, key: Key) -> Object | None:
+        """Return the Service named *key*; None if it isn't there."""
+        return _named(self.services, key)
+
+    def secrets_of(self, replica: Replica) -> ReplicaSecrets:
+        """Return the Secrets of a replica."""
+        return ReplicaSecrets(self.secret(replica.config_secret), self.secret(replica.state_secret))
+
+
+NO_CHILDREN = Children([], [], [], [], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy as it should be: one StatefulSet, named *key*, whose Pods are its replicas.
+
+    Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
+    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
+    each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
+    Other devices may reach each replica at its *static_endpoints*, by ordinal, to which *services* lead. A parent of
+    the kind *controller* is in the owner references of the children; without it, only their labels name the parent.
+    """
+
+    owner: Owner
+    parent_uid: str
+    key: Key
+    pod: ProxyPod
+    config: ProxyConfig
+    tags: Sequence[str]
+    tailnet: str = ""
+    replica_count: int = 1
+    magic_dns_name: str = ""
+    hostname_prefix: str = ""
+    proxy_class: ProxyClassSpec | None = None
+    notes: Sequence[Note] = ()
+    config_suffix: str = ""
+    static_endpoints: Sequence[tuple[str, ...]] = ()
+    services: Sequence[Object] = ()
+    controller: Resource | None = None
+
+    def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
+        """Return a child with *content* beside its metadata, and with *labels* beside those that name the parent."""
+        metadata: Object = {"namespace": self.key.namespace, "name": name, "labels": {**self.owner.labels, **labels}}
+        if self.controller is not None:
+            owner = owner_reference(self.controller, self.owner.key.name, self.parent_uid)
+            metadata["ownerReferences"] = [owner]
+        return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **(content or {})}
+
+    def config_of(self, replica: Replica) -> ProxyConfig:
+        """Return the configuration of the replica."""
+        endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
+        return replace(self.config, hostname=replica.hostname, static_endpoints=endpoints)
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The replicas, by ordinal."""
+        names = [f"{self.key.name}-{ordinal}" for ordinal in range(self.replica_count)]
+        return [
+            Replica(
+                ordinal,
+                Key(self.key.namespace, name + self.config_suffix),
+                Key(self.key.namespace, name),
+                self._hostname(ordinal),
+                self.tags,
+            )
+            for ordinal, name in enumerate(names)
+        ]
+
+    @property
+    def shares_hostname(self) -> bool:
+        """Whether several replicas have one hostname, so that all but one of them get a number."""
+        return self.replica_count > 1 and not self.hostname_prefix
+
+    def ordinal_of(self, secret: Object) -> int | None:
+        """Return the ordinal of the replica whose *secret* this is by its name; None if it is no replica's."""
+        stem, _, ordinal = key_of(secret).name.removesuffix(self.config_suffix).rpartition("-")
+        return int(ordinal) if stem == self.key.name and ordinal.isdecimal() else None
+
+    def _hostname(self, ordinal: int) -> str:
+        return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname
+
+
+def _named(objects: Sequence[Object], key: Key) -> Object | None:
+    return next((each for each in objects if key_of(each) == key), None)
