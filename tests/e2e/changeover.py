@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from clustersim.traffic import MUTATING
 from operatorbench.audit import entries
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import labels
 from tsoperator.kube.client import USER_AGENT
@@ -84,6 +85,11 @@ def nameserver_runs(cluster: Cluster, image: str) -> bool:
     """Tell whether all that serves as the nameserver, or still ends, has this image."""
     pods = cluster.listed("pods", labels={"app": "nameserver"})
     return {pod["spec"]["containers"][0]["image"] for pod in pods} == {image}
+
+
+def records(cluster: Cluster) -> str:
+    """Return the records that a nameserver of the Go operator serves once the kubelet has mounted them."""
+    return str((cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE) or {"data": {}})["data"].get(RECORDS_KEY, ""))
 
 
 @contextmanager

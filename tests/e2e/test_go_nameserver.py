@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 
 from tests.e2e import go_operator
-from tests.e2e.changeover import nameserver_runs
+from tests.e2e.changeover import nameserver_runs, records
 from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
 from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.waiting import eventually
@@ -44,11 +43,6 @@ def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")
-
-
-def records(cluster: Cluster) -> str:
-    """Return the records of the nameserver."""
-    return str((cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE) or {"data": {}})["data"].get(RECORDS_KEY, ""))
 
 
 def conditions(cluster: Cluster) -> dict[str, Object]:

@@ -9,7 +9,7 @@ import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_MANAGED, MANAGED
 
 from tests.e2e import go_operator, product
-from tests.e2e.changeover import Changeover, changeover, nameserver_runs
+from tests.e2e.changeover import Changeover, changeover, nameserver_runs, records
 from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.dnsprobe import NO_ANSWER
 from tests.e2e.product import NAMESPACE, ProductImages
@@ -169,6 +169,8 @@ def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, 
 def test_the_go_operator_takes_the_name_of_a_service_away_that_ours_exposed(
     back: Stage, nameserver: str, users: Users
 ) -> None:
+    eventually(lambda: EARLY not in records(users.cluster), f"no record of {EARLY}")
+    users.cluster.remount(NAMESPACE, {"app": "nameserver"})
     eventually(lambda: dig(users.cluster.bed, nameserver, EARLY).rcode == "NXDOMAIN", f"{EARLY} gone")
 
 
