@@ -339,6 +339,7 @@ def crashing(work: Callable[[], Awaitable[None]], link: Link, life: Life) -> Cal
     return work_and_crash
 
 
+@pytest.mark.timeout(600)  # for the 2,000 examples of make soak
 @given(st.lists(LIVES, min_size=2, max_size=3))
 @in_virtual_time
 async def test_two_never_lead_at_once_and_one_leads_in_the_end(lives: list[Life]) -> None:
