@@ -91,7 +91,7 @@ def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> 
     assert result.stderr.startswith("the compiled UDP loop is left out: ")
 
 
-def test_ci_has_the_compiled_udp_loop() -> None:
+def test_ci_tests_the_compiled_udp_loop() -> None:
     """Its tests are skipped where there is no compiler, which must not happen unseen."""
     assert COMPILED or "CI" not in os.environ
 

@@ -173,7 +173,7 @@ class Tailnet:
         return device
 
     def rename_device(self, device: Device, label: str) -> None:
-        """Give *device* the name that begins with *label*, or for an empty one that which follows from its hostname."""
+        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, its hostname gives the name."""
         name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
         self.update(replace(device, name=name, renamed=bool(label)))
 

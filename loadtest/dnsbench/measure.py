@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Sample(BaseModel):
-    """The figures of one contestant in one round, or of its best in all rounds."""
+    """The figures of one DNS server in one round, or its best figures of all rounds."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -49,7 +49,7 @@ def shared(load: Load, count: int) -> list[Load]:
 
 @dataclass(slots=True)
 class _Worker:
-    """A client that runs."""
+    """The process of a compiled client while it runs."""
 
     target: Target
     places: Sequence[int]

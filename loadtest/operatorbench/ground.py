@@ -16,7 +16,7 @@ NAMESPACE = "tailscale"
 """The operator's namespace."""
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
-"""What operators write into Pods; none of them runs."""
+"""The image that operators write into Pods, none of which runs."""
 
 
 class Process(Protocol):
@@ -101,10 +101,10 @@ class Ground(Protocol):
         """Bring it up, and take it down at the end; yield the URL of the control server."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
-        """Run kubectl as admin and return what it prints."""
+        """Run kubectl as admin and return its output."""
 
     def wait_for_namespace(self, name: str) -> None:
-        """Wait until a namespace has what the controllers put into each."""
+        """Wait until a namespace has the objects that the controllers put into each."""
 
     def start(self, name: str, argv: Sequence[Word], env: Mapping[str, str]) -> Program:
         """Start a program."""

@@ -72,7 +72,7 @@ class GroupCluster:
     """What there is of the groups and their Services."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """*cluster* follows `FOLLOWED`."""
+        """*cluster* watches the kinds in `FOLLOWED`."""
         self._cluster = cluster
         self._read: dict[str, tuple[str, Mapping[str, Any]]] = {}
 

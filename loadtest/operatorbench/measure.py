@@ -77,7 +77,7 @@ class Run(BaseModel):
 
     @property
     def writes(self) -> float:
-        """Writes a Service made."""
+        """The number of write requests for each Service that was made."""
         return self.made.counted / self.services
 
 

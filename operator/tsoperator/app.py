@@ -44,7 +44,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
-from tsoperator.runtime.holder import OwnPod
+from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
@@ -161,9 +161,7 @@ async def run(
             await manager.run(
                 client,
                 await _elector(client, settings) if settings.leader_election else None,
-                before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
-                if settings.pod_name
-                else None,
+                before=_end_of_predecessor(client, settings),
                 beside=[tailnets.run, prober.run, dns_prober.run],
             )
 
@@ -282,8 +280,14 @@ def _credentials(settings: Settings) -> ClientCredentials:
 
 async def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
     identity = f"{settings.pod_name or socket.gethostname()}_{uuid.uuid4()}"
-    place = OwnPod(settings.pod_name, await client.pod_of_token()) if settings.pod_name else None
-    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity, place=place)
+    bound_to = await client.pod_of_token() if settings.pod_name else ""
+    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), Process(identity, settings.pod_name, bound_to))
+
+
+def _end_of_predecessor(client: KubeClient, settings: Settings) -> Callable[[], Awaitable[None]] | None:
+    """Return a function that waits until the Go operator of our Deployment has ended; None outside of a Pod."""
+    pod = Key(settings.namespace, settings.pod_name)
+    return partial(predecessor.gone, client, pod) if settings.pod_name else None
 
 
 def _unsynced(cache: Cache) -> str:

@@ -4,7 +4,7 @@ from tsnameserver.turns import Turns
 
 
 def taken(turns: Turns[str, str]) -> str:
-    """Take all that waits."""
+    """Take everything out of the queue, and return it."""
     items = ""
     while turns:
         items += turns.take()

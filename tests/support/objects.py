@@ -166,7 +166,7 @@ def live_connector(spec: Object | None = None, *, name: str = "router", **metada
 def live_proxy_class(
     name: str = "prod", spec: Object | None = None, *, ready: bool | None = None, **metadata: Any
 ) -> Object:
-    """Return a ProxyClass; with *ready*, one that was found so or not so."""
+    """Return a ProxyClass; if *ready* is given, its condition has that value."""
     made = obj(PROXYCLASS, Key("", name), {"spec": spec or {}}, **{"generation": 1, **metadata})
     if ready is None:
         return made

@@ -1,1 +1,1 @@
-"""A proxy: what its image is told, and what it reports."""
+"""A proxy: the configuration that its image reads, and the reports that it writes."""

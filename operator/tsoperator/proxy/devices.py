@@ -108,7 +108,7 @@ NO_DEVICES = DevicePlan()
 
 
 def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *, take_over_names: bool) -> DevicePlan:
-    """Return what makes the devices of *proxy* right, as far as the tailnet shows them.
+    """Return the steps that make the devices of *proxy* right, as far as the tailnet shows them.
 
     *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica that is not there is
     new; one that has reported no device yet has an empty ID.

@@ -91,12 +91,12 @@ def is_broken(configmap: Object | None) -> bool:
 
 
 def read_entries(text: str) -> dict[str, Entry]:
-    """Return the entries in a document for the proxies, by name; what can't be read is left out."""
+    """Return the readable entries in a document for the proxies, by name."""
     return _readable(_mapping(text))
 
 
 def read_report(text: str) -> ProxyReport | None:
-    """Return what a proxy says in its state Secret; None if it says nothing that can be read."""
+    """Return the report of a proxy in its state Secret; None if there is none that can be read."""
     found = _mapping(text)
     services = found.get("services")
     if not found or not isinstance(services, dict | None):

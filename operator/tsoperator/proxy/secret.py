@@ -84,7 +84,7 @@ class ReportedDevice:
     ips: tuple[str, ...] = ()
 
     def status(self, hostname: str) -> Object:
-        """Return what the status of the parent says of the device under this *hostname*."""
+        """Return the entry for the device, under this *hostname*, in the status of the parent."""
         return {"hostname": hostname} | ({"tailnetIPs": [*self.ips]} if self.ips else {})
 
 

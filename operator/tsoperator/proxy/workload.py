@@ -151,7 +151,7 @@ def plan_proxy(
     keys: Keys = NO_KEYS,
     devices: DevicePlan = NO_DEVICES,
 ) -> Plan:
-    """Return what brings the *children* of a standalone *proxy* up to date, and its devices.
+    """Return the plan that brings the *children* of a standalone *proxy* up to date, and its devices.
 
     *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
     """
@@ -166,7 +166,7 @@ def plan_proxy(
 
 
 def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
-    """Return what brings the *children* of any *proxy* up to date, and its *devices*.
+    """Return the plan that brings the *children* of any *proxy* up to date, and its *devices*.
 
     The steps are in the order in which they are needed: a Pod needs its Secret, and a Secret needs an auth key. Steps
     that the control server may hold up come after those that don't need it.
@@ -335,7 +335,7 @@ def _secret(proxy: Proxy, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield *patch* with what the metadata of *live* lacks, if there is anything to write."""
+    """Yield *patch* with the metadata that *live* lacks, if there is anything to write."""
     if is_deleting(live):
         return
     metadata = metadata_patch(live, wanted)

@@ -182,13 +182,11 @@ class Proxies:
         """Return the ProxyClass called *name*, if it is there."""
         return self.cache.get(PROXYCLASS, Key("", name))
 
-    async def auth_keys(self, parent: Object, question: tuple[Proxy, Children]) -> Keys | Refusal:
-        """Return the auth keys that a wanted proxy of *parent* needs, or why it can't have them.
+    async def auth_keys(self, parent: Object, wanted: Proxy, children: Children) -> Keys | Refusal:
+        """Return the auth keys that a *wanted* proxy of *parent* needs, or why it can't have them.
 
-        The *question* is about that proxy and the children that are there. Keys are minted if necessary. Raises
-        KubeError.
+        The *children* are those that are there. Keys are minted if necessary. Raises KubeError.
         """
-        wanted, children = question
         login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
         try:
             if login.in_need:
@@ -203,7 +201,6 @@ class Proxies:
 
     def kind(
         self,
-        name: str,
         resource: Resource,
         watches: Mapping[Resource, Mapper],
         look: Callable[[Object], Observed],
@@ -212,7 +209,7 @@ class Proxies:
         gone: Callable[[Key], Plan] | None = None,
         said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
     ) -> Kind[Observed]:
-        """Return the kind called *name* of objects whose proxies need auth keys, and are removed with them.
+        """Return the kind of a *resource* whose objects have proxies, which need auth keys and are removed with them.
 
         *said* is called after each report. The other arguments are those of Kind.
         """
@@ -224,7 +221,7 @@ class Proxies:
         def decision(obj: Object, observed: Observed) -> Decision:
             wanted = decides.wanted(obj, observed, self.settings)
             then = partial(decides.plan, obj, wanted, observed, self.settings)
-            return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
+            return then(NO_KEYS) if isinstance(wanted, Plan) else self.question(obj, wanted, observed.children, then)
 
         def reported(obj: Object, observed: Observed, plan: Plan) -> None:
             self.reported(decides.owner(key_of(obj)), plan)
@@ -233,9 +230,13 @@ class Proxies:
         def orphan(key: Key) -> Plan:
             return plan_orphan(self.orphan(resource, decides.owner(key)))
 
-        return Kind(
-            name, resource, watches, facts, decision, decides.failed, gone or orphan, self.auth_keys, reported=reported
-        )
+        return Kind(resource, watches, facts, decision, decides.failed, gone or orphan, reported=reported)
+
+    def question(
+        self, parent: Object, wanted: Proxy, children: Children, then: Callable[[Keys | Refusal], Plan]
+    ) -> Question:
+        """Return the decision that asks for the auth keys of a *wanted* proxy of *parent* first."""
+        return Question(partial(self.auth_keys, parent, wanted, children), then)
 
     def found(self, owner: Owner) -> None:
         """Note that *owner* is there."""

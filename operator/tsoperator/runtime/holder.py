@@ -51,10 +51,16 @@ _SECONDS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a container to a whole second
 
 
-class OwnPod(NamedTuple):
-    """The name of the Pod that a process runs in, and the UID of the Pod that its token is bound to, if to one."""
+class Process(NamedTuple):
+    """A process that may lead.
 
-    pod: str
+    Its *identity* is unique to the process, not just to its Pod: it takes a record with this name for its own. *pod* is
+    the name of the Pod that it runs in, and *bound_to* is the UID of the Pod that its token is bound to. Both are empty
+    if there is none.
+    """
+
+    identity: str
+    pod: str = ""
     bound_to: str = ""
 
 
@@ -83,17 +89,18 @@ class LeaderPlace:
         }
 
 
-def own_note(identity: str, place: OwnPod, pod: Object, gone_seconds: int) -> LeaderPlace | None:
-    """Return the note of the process *identity* in *pod*; None if the Pod does not show yet where the process runs.
+def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | None:
+    """Return the note of *process* in *pod*; None if the Pod does not show yet where the process runs.
 
     If our token is bound to another Pod than this one, the process runs there, and *pod* only has the same name.
     """
     uid = pod["metadata"]["uid"]
-    if place.bound_to not in ("", uid):
+    if process.bound_to not in ("", uid):
         return None
     for status in _statuses(pod):
         if status["name"] == CONTAINER and "running" in (status.get("state") or {}) and status.get("containerID"):
-            return LeaderPlace(identity, place.pod, uid, status["containerID"], gone_seconds if place.bound_to else 0)
+            seconds = gone_seconds if process.bound_to else 0
+            return LeaderPlace(process.identity, process.pod, uid, status["containerID"], seconds)
     return None
 
 

@@ -116,7 +116,7 @@ class Journal:
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
 
-        No refusal ends by a plan that isn't whole.
+        A plan that isn't whole doesn't show that a refusal has ended.
         """
         if not parent:
             return  # a proxy whose parent has vanished

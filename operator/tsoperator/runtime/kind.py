@@ -20,10 +20,6 @@ log = logging.getLogger(__name__)
 Observed = TypeVar("Observed")
 
 
-async def _no_answer(_obj: Object, _question: Any) -> Any:
-    raise NotImplementedError("a kind whose plans ask questions must answer them")
-
-
 def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
     """Do nothing more."""
 
@@ -37,18 +33,16 @@ class Kind(Generic[Observed]):
     refusal on an object. *gone* returns the plan for the key of an object that is gone: it removes what the object
     left behind.
 
-    *answer* answers the question of a decision that has one. *acted* is called after the steps of a plan, and
-    *reported* after the report on an object, also if the object has to wait.
+    *acted* is called after the steps of a plan, and *reported* after the report on an object, also if the object has to
+    wait.
     """
 
-    name: str
     resource: Resource
     watches: Mapping[Resource, Mapper]
     look: Callable[[Object], Observed | Awaitable[Observed]]
     plan: Callable[[Object, Observed], Decision]
     refused: Callable[[Observed, Object, Refusal], Plan]
     gone: Callable[[Key], Plan] = lambda _key: Plan()
-    answer: Callable[[Object, Any], Awaitable[Any]] = _no_answer
     acted: Callable[[Object, Observed, Plan], None] = _nothing
     reported: Callable[[Object, Observed, Plan], None] = _nothing
 
@@ -57,7 +51,7 @@ class KindReconciler(Generic[Observed]):
     """Reconciles the objects of a kind, one at a time: it looks, decides, acts and reports."""
 
     def __init__(self, kind: Kind[Observed], cache: Cache, applier: Applier) -> None:
-        self.name = kind.name
+        self.name = kind.resource.kind.lower()
         self.watches = kind.watches
         self._kind = kind
         self._cache = cache
@@ -73,7 +67,7 @@ class KindReconciler(Generic[Observed]):
         observed: Observed = await looked if isawaitable(looked) else looked
         plan = kind.plan(obj, observed)
         if isinstance(plan, Question):
-            plan = plan.then(await kind.answer(obj, plan.subject))
+            plan = plan.then(await plan.ask())
         refused = partial(kind.refused, observed)
         stored = await self._applier.act(obj, plan, refused)
         kind.acted(obj, observed, plan)

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from tsoperator.api.objects import LEASE, POD, Key, Object, Resource, annotations
 from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from tsoperator.runtime import holder
-from tsoperator.runtime.holder import LeaderPlace, OwnPod
+from tsoperator.runtime.holder import LeaderPlace, Process
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def end_process() -> None:
 
 @dataclass(slots=True)
 class _Silence:
-    """A record of another, since when we know it as it is, and since when we know that its holder's Pod is gone."""
+    """Another process's record in the Lease, when we first saw it like that, and when we first saw its Pod gone."""
 
     record: Object
     since: float
@@ -104,25 +104,22 @@ class _Silence:
 class LeaderElector:
     """Leads while it holds the Lease *key*.
 
-    *identity* is unique to the process, not just to the Pod: we take a record with this name for our own. *place* is
-    where this process runs: a Pod in the namespace of the Lease. *abort* is called if the work has not stopped when
-    another process may soon lead. It must not let the work go on.
+    *process* is ours. If it runs in a Pod, the Pod is in the namespace of the Lease. *abort* is called if the work has
+    not stopped when another process may soon lead. It must not let the work go on.
     """
 
     def __init__(
         self,
         client: LeaseClient,
         key: Key,
-        identity: str,
+        process: Process,
         timing: Timing | None = None,
-        place: OwnPod | None = None,
         wall: Callable[[], datetime] = _utc_now,
         abort: Callable[[], None] = end_process,
     ) -> None:
         self._client = client
         self._key = key
-        self._identity = identity
-        self._place = place
+        self._process = process
         self._timing = timing or Timing()
         self._wall = wall
         self._abort = abort
@@ -155,7 +152,7 @@ class LeaderElector:
         """
         try:
             await self._acquire()
-            log.info("leading: %s holds the Lease %s", self._identity, self._key)
+            log.info("leading: %s holds the Lease %s", self._process.identity, self._key)
             await self._work_while_renewing(work)
         except LeadershipLost:  # the process ends with a line that says why
             self._claimed = False
@@ -179,8 +176,8 @@ class LeaderElector:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = [group.create_task(self._renew(), name="renew the lease")]
-                if self._place is not None:
-                    beside.append(group.create_task(self._find_note(self._place), name="find our place"))
+                if self._process.pod:
+                    beside.append(group.create_task(self._find_note(), name="find our place"))
                 try:
                     await work()
                 finally:
@@ -199,17 +196,17 @@ class LeaderElector:
             await self._bounded(self._try_to_renew, min(self._timing.call, deadline - loop.time()))
         raise LeadershipLost(f"could not renew {self._key} for {self._timing.renew_deadline:g} s")
 
-    async def _find_note(self, place: OwnPod) -> None:
+    async def _find_note(self) -> None:
         """Find out what to note in the Lease of where we run; renewals carry it from then on."""
         pause = self._timing.retry_period
         while True:
             try:
                 async with asyncio.timeout(self._timing.call):
-                    pod = await self._client.get(POD, Key(self._key.namespace, place.pod))
+                    pod = await self._client.get(POD, Key(self._key.namespace, self._process.pod))
             except (KubeError, TimeoutError) as error:
                 log.debug("%s: our Pod can't be read: %r", self._key, error)
             else:
-                self._note = holder.own_note(self._identity, place, pod, self._timing.gone)
+                self._note = holder.own_note(self._process, pod, self._timing.gone)
             if self._note is not None:
                 return
             await asyncio.sleep(pause)
@@ -258,7 +255,7 @@ class LeaderElector:
             except NotFound:
                 raise LeadershipLost(f"{self._key} was deleted") from None
         who = _holder(lease)
-        if who != self._identity:
+        if who != self._process.identity:
             raise LeadershipLost(f"{self._key} is held by {who or 'nobody'}")
         await self._write(lease)
         return True
@@ -267,7 +264,7 @@ class LeaderElector:
         """Tell whether nobody holds *lease*, or its holder was silent for as long as it promises, or has ended."""
         spec = lease.get("spec") or {}
         who = _holder(lease)
-        if who in ("", self._identity):
+        if who in ("", self._process.identity):
             return True
         now = asyncio.get_running_loop().time()
         was_renewed = self._seen is not None and self._seen.record != spec
@@ -317,11 +314,11 @@ class LeaderElector:
         now = _micro_time(self._wall())
         new = {
             **spec,
-            "holderIdentity": self._identity,
+            "holderIdentity": self._process.identity,
             "leaseDurationSeconds": math.ceil(self._timing.duration),
             "renewTime": now,
         }
-        if spec.get("holderIdentity") != self._identity:
+        if spec.get("holderIdentity") != self._process.identity:
             new["acquireTime"] = now
             new["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
         return new
@@ -351,7 +348,7 @@ class LeaderElector:
     async def _try_to_release(self) -> None:
         lease = self._lease or await self._client.get(LEASE, self._key)
         self._lease = None
-        if _holder(lease) == self._identity:
+        if _holder(lease) == self._process.identity:
             now = _micro_time(self._wall())
             free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
             try:
@@ -371,7 +368,7 @@ class LeaderElector:
             self._last_resort = None
 
     def _overrun(self) -> None:
-        log.critical("%s: the work goes on although %s may be another's soon", self._identity, self._key)
+        log.critical("%s: the work goes on although %s may be another's soon", self._process.identity, self._key)
         self._abort()
 
     def _complain(self, error: Exception) -> None:

@@ -1,6 +1,6 @@
 """A Plan: what is to be done about one object, as a value."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -192,10 +192,10 @@ class Plan:
 class Question:
     """A decision that needs an answer of a control server first.
 
-    *subject* is the matter of the question, and *then* returns the plan that follows from the answer.
+    *ask* gets the answer, and *then* returns the plan that follows from it.
     """
 
-    subject: Any
+    ask: Callable[[], Awaitable[Any]]
     then: Callable[[Any], Plan]
 
 

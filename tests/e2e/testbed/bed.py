@@ -79,7 +79,7 @@ class Bed:
         )
 
     def kubectl(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl as admin and return what it prints."""
+        """Run kubectl as admin and return its output."""
         return self.plane.kubectl(*words, stdin=stdin, timeout=timeout)
 
     def helm(self, *words: Word, timeout: float = 60) -> str:

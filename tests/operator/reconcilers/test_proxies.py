@@ -97,7 +97,7 @@ def asks(sim: ClusterSim, refused: str) -> Children:
 
 
 async def keys(proxies: Proxies, children: Children) -> Keys:
-    found = await proxies.auth_keys(HELD, (PROXY, children))
+    found = await proxies.auth_keys(HELD, PROXY, children)
     assert isinstance(found, Keys)
     return found
 
@@ -183,28 +183,28 @@ async def test_news_of_devices_stays_until_it_is_told(sim: ClusterSim, tailnets:
 
 async def test_a_refused_key_is_a_refusal_and_an_absent_api_server_is_none(sim: ClusterSim, proxies: Proxies) -> None:
     sim.control.policy_tags = set()
-    refusal = await proxies.auth_keys(PARENT, (PROXY, NO_CHILDREN))
+    refusal = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     assert isinstance(refusal, Refusal)
     assert (isinstance(refusal.error, BadRequest), "tagOwners" in refusal.message) == (True, True)
     sim.faults.leave()
     with pytest.raises(Unreachable):
-        await proxies.auth_keys(HELD, (PROXY, NO_CHILDREN))
+        await proxies.auth_keys(HELD, PROXY, NO_CHILDREN)
 
 
 async def test_a_parent_without_our_finalizer_gets_a_key_at_once(sim: ClusterSim, proxies: Proxies) -> None:
     sim.faults.leave()
-    found = await proxies.auth_keys(PARENT, (PROXY, NO_CHILDREN))
+    found = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     (minted,) = sim.control.keys.values()
     assert found == Keys({0: minted.key})
     with pytest.raises(Unreachable):  # somebody took the finalizer off
-        await proxies.auth_keys(PARENT, (PROXY, Children([headless(OWNER, uid(PARENT), "ts-db")])))
+        await proxies.auth_keys(PARENT, PROXY, Children([headless(OWNER, uid(PARENT), "ts-db")]))
 
 
 async def test_a_tailnet_that_is_not_known_is_refused(proxies: Proxies) -> None:
     words = "there is no Tailnet 'lab'"
     view = proxies.tailnet("lab", OWNER, NO_CHILDREN)
     assert (view.name, view.devices) == ("lab", {})
-    refused = (view.refusal, await proxies.auth_keys(PARENT, (replace(PROXY, tailnet="lab"), NO_CHILDREN)))
+    refused = (view.refusal, await proxies.auth_keys(PARENT, replace(PROXY, tailnet="lab"), NO_CHILDREN))
     assert [isinstance(each, Refusal) and words in each.message for each in refused] == [True, True]
 
 
@@ -262,7 +262,7 @@ async def test_a_new_replica_gets_no_key_until_the_lists_tell_where_the_others_a
 ) -> None:
     tailnets.at("lab").client.url = sim.control_url
     wanted = replace(PROXY, owner=GATE, key=Key(OPERATOR_NAMESPACE, "ts-gate"), tailnet="lab", replica_count=2)
-    found = await proxies.auth_keys(PARENT, (wanted, logged_in(sim.control_url)))
+    found = await proxies.auth_keys(PARENT, wanted, logged_in(sim.control_url))
     assert isinstance(found, Keys)
     assert (found.awaited, isinstance(found.pending, Pending)) == (frozenset({1}), True)
     assert not lab.control.keys

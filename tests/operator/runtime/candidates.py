@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 
-from tsoperator.runtime.holder import OwnPod
+from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector
 
 from tests.operator.runtime.lease_server import KEY, Fate, LeaseServer, Link, OperatorPod
@@ -34,15 +34,14 @@ class Diary:
 
         return work
 
-    def elector(self, link: Link, name: str, place: OwnPod | None = None, skew: float = 0) -> LeaderElector:
+    def elector(self, link: Link, process: Process, skew: float = 0) -> LeaderElector:
         """Return an elector; the clock of its machine is *skew* seconds fast."""
         return LeaderElector(
             link,
             KEY,
-            name,
-            place=place,
+            process,
             wall=lambda: wall() + timedelta(seconds=skew),
-            abort=lambda: self.aborted.append((name, now())),
+            abort=lambda: self.aborted.append((process.identity, now())),
         )
 
 
@@ -66,9 +65,9 @@ class Candidate:
         pod: OperatorPod | None = None,
     ) -> None:
         """It runs in the newest container of *pod*, if it runs in a Pod."""
-        place = OwnPod(pod.name, pod.bound_to) if pod else None
+        process = Process(name, pod.name, pod.bound_to) if pod else Process(name)
         self.link = Link(server, fates, pod.bound_to if pod else "")
-        self.elector = diary.elector(self.link, name, place, pod.skew if pod else 0)
+        self.elector = diary.elector(self.link, process, pod.skew if pod else 0)
         self._diary = diary
         self._name = name
 

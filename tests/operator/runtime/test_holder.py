@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.objects import LEASE, Object
-from tsoperator.runtime.holder import LeaderPlace, OwnPod, noted, own_note, proof
+from tsoperator.runtime.holder import LeaderPlace, Process, noted, own_note, proof
 from tsoperator.runtime.leader import LeadershipLost
 
 from tests.operator.runtime.candidates import Candidate, Diary
@@ -130,7 +130,7 @@ def test_a_note_counts_only_for_the_holder_that_wrote_it(found: Object, note: Le
 def test_a_process_notes_its_container_once_its_pod_shows_that(
     bound_to: str, found: Object, note: LeaderPlace | None
 ) -> None:
-    assert own_note("a_1", OwnPod("a", bound_to), found, 10) == note
+    assert own_note(Process("a_1", "a", bound_to), found, 10) == note
 
 
 class Leader:

@@ -39,9 +39,6 @@ class Ground:
     reconciler: KindReconciler[int] = field(init=False)
 
     def kind(self) -> Kind[int]:
-        async def answer(obj: Object, subject: str) -> str:
-            return f"{subject} of {key_of(obj).name}"
-
         def look(obj: Object) -> int:
             return len(key_of(obj).name)
 
@@ -49,14 +46,12 @@ class Ground:
             return Plan(notes=[Note("Warning", "Refused", str(observed))], error=refusal.error)
 
         return Kind(
-            "lab",
             TAILNET,
             {},
             look,
             lambda _obj, _observed: self.decision,
             refused,
             lambda _key: self.left,
-            answer,
             acted=lambda obj, observed, _plan: self.called.append(f"acted {key_of(obj).name} {observed}"),
             reported=lambda obj, observed, _plan: self.called.append(f"reported {key_of(obj).name} {observed}"),
         )
@@ -77,9 +72,12 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
 
 
 async def test_a_plan_may_follow_from_an_answer(sim: ClusterSim, ground: Ground) -> None:
-    asked = Question("keys", lambda answer: Plan(status={**READY, "note": answer}, requeue_after=7.0))
+    async def ask() -> str:
+        return "two keys"
+
+    asked = Question(ask, lambda answer: Plan(status={**READY, "note": answer}, requeue_after=7.0))
     assert await ground.reconcile(asked) == Result(7.0)
-    assert sim.store.get(kinds.TAILNET, *KEY)["status"]["note"] == "keys of lab"
+    assert sim.store.get(kinds.TAILNET, *KEY)["status"]["note"] == "two keys"
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.objects import LEASE
 from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeadershipLost, Timing
 
 from tests.operator.runtime.candidates import Candidate, Diary
@@ -233,7 +234,7 @@ async def test_shutdown_without_api_server_does_not_take_long(caplog: pytest.Log
 @in_virtual_time
 async def test_work_that_ends_frees_the_lease_and_its_error_comes_through(error: Exception | None) -> None:
     server, diary = LeaseServer(), Diary()
-    elector = diary.elector(Link(server), "a")
+    elector = diary.elector(Link(server), Process("a"))
 
     async def work() -> None:
         await diary.work("a", seconds=3)()
@@ -261,7 +262,7 @@ async def test_trouble_that_keeps_us_from_the_lease_is_told_once_whatever_is_ask
         async def _call(self, act: object) -> dict[str, object]:
             raise next(errors)
 
-    elector = Diary().elector(Failing(LeaseServer()), "a")
+    elector = Diary().elector(Failing(LeaseServer()), Process("a"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(elector.lead(Diary().work("a")), 60)
     assert warnings(caplog) == [f"tailscale/operator: {told}"]
@@ -323,7 +324,7 @@ async def live(server: LeaseServer, diary: Diary, number: int, life: Life) -> No
     for term in range(1000):
         name = f"{number}-{term}"
         with contextlib.suppress(LeadershipLost):
-            await diary.elector(link, name).lead(crashing(diary.work(name, seconds, life.stop), link, life))
+            await diary.elector(link, Process(name)).lead(crashing(diary.work(name, seconds, life.stop), link, life))
         if link.away:
             return
         seconds = 1e6

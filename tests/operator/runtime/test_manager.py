@@ -14,6 +14,7 @@ from tsoperator.kube.watch import Selection
 from tsoperator.runtime.cache import Cache, Listener, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.gathering import Gathering
+from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -109,7 +110,7 @@ def new_cache() -> Cache:
 
 
 def new_elector(client: KubeClient, identity: str) -> LeaderElector:
-    return LeaderElector(client, LEASE, identity, TIMING)
+    return LeaderElector(client, LEASE, Process(identity), TIMING)
 
 
 @asynccontextmanager
@@ -196,7 +197,7 @@ class Looking(LeaderElector):
     """Notes that it has looked who leads."""
 
     def __init__(self, client: KubeClient) -> None:
-        super().__init__(client, LEASE, "a", TIMING)
+        super().__init__(client, LEASE, Process("a"), TIMING)
         self.looked = False
 
     async def look(self) -> None:

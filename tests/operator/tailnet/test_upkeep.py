@@ -169,7 +169,7 @@ async def test_failures_and_news_are_their_owners_and_go_with_it(tailnet: Tailne
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_news_stay_until_they_are_told(tailnet: Tailnet) -> None:
+async def test_the_news_of_a_device_stays_until_its_parent_has_reported_it(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     await tailnet.change(set_tags(device))
     shown = tailnet.upkeep.news(OWNER)

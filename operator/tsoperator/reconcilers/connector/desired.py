@@ -161,7 +161,7 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
 def plan(
     obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what the Connector *obj* needs; *wanted* is what `wanted` returned, *keys* are those of the replicas."""
+    """Return the plan for the Connector *obj*; *wanted* is from `wanted`, and *keys* are those of the replicas."""
     made = _proxy_plan(obj, wanted, observed, settings, keys)
     told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made

@@ -54,4 +54,4 @@ def connectors(proxies: Proxies) -> Kind[desired.Observed]:
         TAILNET: keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
-    return proxies.kind("connector", CONNECTOR, watches, look, desired)
+    return proxies.kind(CONNECTOR, watches, look, desired)

@@ -182,7 +182,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
 def plan(
     ingress: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what *ingress* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    """Return the plan for *ingress*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):

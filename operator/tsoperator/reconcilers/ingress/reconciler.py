@@ -63,7 +63,7 @@ def ingresses(
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         DNSCONFIG: view.keys_of_dnsconfig,
     }
-    return proxies.kind("ingress", INGRESS, watches, view.look, desired, said=view.said)
+    return proxies.kind(INGRESS, watches, view.look, desired, said=view.said)
 
 
 class _View:

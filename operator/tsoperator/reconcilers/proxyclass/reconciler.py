@@ -36,4 +36,4 @@ def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[desired.Observed]:
         return [key_of(obj) for obj in cache.all(PROXYCLASS) if desired.asks_for_monitors(obj)]
 
     watches = {PROXYCLASS: keys_of_class, CRD: keys_with_monitors}
-    return Kind("proxyclass", PROXYCLASS, watches, look, plan, refused)
+    return Kind(PROXYCLASS, watches, look, plan, refused)

@@ -174,7 +174,7 @@ def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | Not
 def plan(
     group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what *group* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    """Return the plan for *group*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     made = _planned(group, wanted, observed, settings, keys)
     told = [] if is_deleting(group) or is_other(group) else ignored(group, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made

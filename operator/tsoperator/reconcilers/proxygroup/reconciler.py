@@ -47,7 +47,7 @@ def proxygroups(proxies: Proxies) -> Kind[desired.Observed]:
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind("proxygroup", PROXYGROUP, watches, view.look, desired, gone=view.gone)
+    return proxies.kind(PROXYGROUP, watches, view.look, desired, gone=view.gone)
 
 
 class _View:

@@ -107,7 +107,7 @@ def _magic_dns_name(ask: Ask, observed: Observed) -> str:
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what a Service needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    """Return the plan for a Service; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
     return await_newcomers(told(made, ask, notices(ask)), observed.places)
 

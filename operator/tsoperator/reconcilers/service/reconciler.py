@@ -50,7 +50,7 @@ from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Decision, Plan, Question, Refusal, earliest
+from tsoperator.runtime.plan import Decision, Plan, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
@@ -63,14 +63,14 @@ def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = 
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
     view, settings = _View(proxies, client, clock), proxies.settings
 
-    def decision(_service: Object, seen: Seen) -> Decision:
+    def decision(service: Object, seen: Seen) -> Decision:
         ask, observed = seen
         wanted = plans.wanted(ask, observed, settings)
 
         def then(keys: Keys | Refusal) -> Plan:
             return plans.plan(ask, wanted, observed, settings, keys)
 
-        return then(NO_KEYS) if isinstance(wanted, Plan) else Question((wanted, observed.children), then)
+        return then(NO_KEYS) if isinstance(wanted, Plan) else proxies.question(service, wanted, observed.children, then)
 
     def refused(_seen: Seen, service: Object, refusal: Refusal) -> Plan:
         return plans.failed(parse(service, settings), refusal)
@@ -78,18 +78,7 @@ def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = 
     def reported(_service: Object, seen: Seen, plan: Plan) -> None:
         proxies.reported(seen[0].owner, plan)
 
-    return Kind(
-        "service",
-        SERVICE,
-        view.watches,
-        view.look,
-        decision,
-        refused,
-        view.gone,
-        proxies.auth_keys,
-        view.rewritten,
-        reported,
-    )
+    return Kind(SERVICE, view.watches, view.look, decision, refused, view.gone, view.rewritten, reported)
 
 
 class _View:
@@ -152,9 +141,9 @@ class _View:
         return parse(service, self._settings)
 
     async def _read_places(self) -> None:
-        """Read the places of all Services live, once, before this process gives a Service ports of proxies.
+        """Read the places of all Services from the API server, once, before this process assigns proxy ports.
 
-        The process has just begun to lead. The cache of a standby may lack ports that the leader before gave out a
+        The process has just begun to lead. The cache of a standby may lack ports that the previous leader assigned a
         second ago.
         """
         async with self._reads_places:

@@ -81,17 +81,7 @@ def tailnet_kind(
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),
     }
-    return Kind(
-        "tailnet",
-        TAILNET,
-        watches,
-        view.look,
-        desired.plan,
-        view.refused,
-        view.gone,
-        acted=view.register,
-        reported=view.reported,
-    )
+    return Kind(TAILNET, watches, view.look, desired.plan, view.refused, view.gone, view.register, view.reported)
 
 
 class _View:

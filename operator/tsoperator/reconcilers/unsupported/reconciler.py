@@ -19,4 +19,4 @@ def unsupported_kind(resource: Resource) -> Kind[None]:
     def refused(_observed: None, obj: Object, refusal: Refusal) -> Plan:
         return unsupported.failed(obj, refusal)
 
-    return Kind(resource.kind.lower(), resource, {resource: lambda obj: (key_of(obj),)}, look, plan, refused)
+    return Kind(resource, {resource: lambda obj: (key_of(obj),)}, look, plan, refused)

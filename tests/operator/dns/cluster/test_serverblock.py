@@ -201,7 +201,7 @@ def test_a_zone_is_taken_by_somebody_elses_block_only(text: str, expected: bool,
     assert (refusal is not None) is expected
 
 
-def test_a_refusal_names_the_line_and_the_zone() -> None:
+def test_the_words_about_a_corefile_that_is_left_alone_name_the_line_and_the_zone() -> None:
     message = (
         "line 5 of ConfigMap a, key b, begins a server block that answers for tail1234.ts.net, or may because of a "
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"

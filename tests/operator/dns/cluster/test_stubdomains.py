@@ -55,7 +55,7 @@ def test_two_operators_have_entries_side_by_side() -> None:
     assert isinstance(with_zones(*left, "here", replace(STUB, zones=other.zones), OWNER), Obstacle)
 
 
-def test_another_stub_domain_replaces_ours() -> None:
+def test_a_changed_stub_domain_takes_the_place_of_our_old_one() -> None:
     stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.54", "fd00::54"))
     entries = '"a.ts.net": ["10.96.0.54", "fd00::54"], "b.ts.net": ["10.96.0.54", "fd00::54"]'
     replaced = with_zones(f'{{{OURS}, "a":["1"]}}', ADDED, "here", stub, OWNER)

@@ -159,7 +159,7 @@ class Servers:
 
 @asynccontextmanager
 async def asked(world: World) -> AsyncIterator[Servers]:
-    """Run both reconcilers, and the servers that they ask: the nameserver has the records of the cluster."""
+    """Run both reconcilers with two DNS servers to ask; one is a nameserver with the cluster's records."""
 
     def respond(query: bytes, transport: str) -> bytes | None:
         configmap = world.store.find(SIM_CONFIGMAP, NAMESPACE, CONFIGMAP_NAME)

@@ -65,7 +65,7 @@ class Known:
         return []
 
     def tell(self, suffix: str) -> None:
-        """Let *suffix* be known from now on."""
+        """Tell the reconciler of the tailnet's *suffix*."""
         self.suffixes = Suffixes((suffix,))
         for listener in self.listeners:
             listener(None, {"metadata": {"name": ""}})
