@@ -24,7 +24,7 @@ from tests.support.sample import SHARES, sampled, share_of
 
 __all__ = ["client", "sim"]
 
-# No deadlines: a busy machine would miss them. `make soak` chooses the second profile.
+# Hypothesis gets no deadlines, since a busy machine would miss them. `make soak` chooses the second profile.
 settings.register_profile("tests", deadline=None, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("tests")
@@ -32,7 +32,7 @@ settings.load_profile("tests")
 BUDGET = 3.0
 """The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
 
-# Until all tests are collected: modules and tests outlive the run, so a search among them finds no garbage.
+# No garbage is collected until all tests are: modules and tests live until the end, so a search would find none.
 gc.disable()
 
 _SET = re.compile(r"\{('[^']*'|\"[^\"]*\"), ")
@@ -40,7 +40,7 @@ _SET = re.compile(r"\{('[^']*'|\"[^\"]*\"), ")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what chooses the cluster of the operator's loop tests, and which of the tests marked `full` run."""
+    """Add options that choose the cluster of the loop tests, and which of the tests marked `full` run."""
     words = "run the operator's loop tests on the API server of this KUBECONFIG; once for each worker of -n"
     parser.addoption("--real-api", action="append", default=[], type=Path, metavar="KUBECONFIG", help=words)
     words = f"of the tests marked `full`, run those in the share, one of {SHARES}, that this commit chooses"
@@ -58,23 +58,23 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let connections with TLS outlive a test's event loop: they close a moment after they are told to."""
+    """Ignore warnings about TLS connections that outlive a test's event loop, since closing them takes a moment."""
     if config.getoption("real_api"):
         config.addinivalue_line("filterwarnings", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files without a loop test where only those run: each worker would spend half its start on them."""
+    """Leave out files without a loop test in a run of loop tests alone, which halves the start of each worker."""
     tests = config.getoption("real_api") and collection_path.match("test_*.py")
     return True if tests and World.__name__ not in collection_path.read_text() else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what doesn't run on the API server that was chosen, and `full` tests of other shares.
+    """Deselect tests that can't run on the chosen API server, and `full` tests that belong to other shares.
 
-    Raises `pytest.UsageError` for an ID that holds a set: its order differs from one worker of -n to the next, which
-    ends the run at once, on some runs.
+    Raises `pytest.UsageError` for a test whose ID contains a set. The order of a set differs between the workers of
+    -n. If it does so in a run, pytest-xdist ends the run at once.
     """
     for item in items:
         if _SET.search(item.nodeid):
@@ -90,19 +90,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from now on, but never look again at what is here already."""
+    """Turn the garbage collector on, and exempt from it all objects that exist already."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Collect the rights that the tests of a worker of -n have used."""
+    """Add the rights that the tests of a worker of -n have used to those of the first process."""
     USED.update(Right(*each) for each in getattr(node, "workeroutput", {}).get("rights", ()))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the first process which rights were used; there, compare them with those of the chart."""
+    """Report the used rights from a worker to the first process, which compares them with the chart's rights."""
     config: Any = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["rights"] = [*map(list, USED)]
@@ -126,7 +126,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run loop tests on the simulated cluster in virtual time, so that they wait for nothing; and tests so marked."""
+    """Choose virtual time for loop tests on the simulated cluster, and for tests marked `virtual_time`."""
     in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")
     if (_is_loop_test(item) and not in_real_time) or _is_marked(item, "virtual_time"):
         return {"virtual": PatientLoop}
@@ -138,13 +138,13 @@ def _is_marked(item: pytest.Item, *names: str) -> bool:
 
 
 def _is_loop_test(item: pytest.Item) -> bool:
-    """Tell whether *item* runs the operator in its own process; the `cluster` of tests/e2e is another."""
+    """Tell whether *item* runs the operator in the test's own process. (tests/e2e has another fixture `cluster`.)"""
     return isinstance(item, pytest.Function) and "cluster" in item.fixturenames and "e2e" not in item.path.parts
 
 
 @pytest.fixture(scope="session")
 def real_api(pytestconfig: pytest.Config, worker_id: str) -> Path | None:
-    """The kubeconfig of this worker's API server, if the tests are to run on a real one."""
+    """The kubeconfig of this worker's API server, or None if the tests run on a simulated one."""
     kubeconfigs: list[Path] = pytestconfig.getoption("real_api")
     if not kubeconfigs:
         return None

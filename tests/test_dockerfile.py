@@ -1,4 +1,4 @@
-"""The Dockerfile is in step with the sources that it packs."""
+"""The Dockerfile fits the sources that it packs: their version, and the modules that they need."""
 
 import asyncio
 import re

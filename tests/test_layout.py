@@ -1,4 +1,4 @@
-"""The tree is as the tools and the standard library need it."""
+"""The layout of the source tree: packages and names work with the tools and with the standard library."""
 
 import ast
 import os
@@ -25,17 +25,19 @@ MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglo
 
 OPERATOR = ROOT / "operator" / "tsoperator"
 OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in MODULES if OPERATOR in path.parents}
-"""The texts of the operator's modules by their paths."""
+"""The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
 ONE_A_KIND = {"Ask", "Observed"}
-"""The classes that a reconciler may have under the same name as others: what a user wants, and the facts."""
+"""The names of classes that several reconcilers may have, each its own: what a user wants, and the facts."""
 NAME_KINDS = {"app.py", "sources.py"}
-"""The modules that may import from the folder of a kind."""
+"""The modules that may import from the folder of a reconciler."""
 
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
 @pytest.mark.parametrize("directory", ["", *SOURCE_ROOTS])
-def test_operator_is_the_standard_librarys(directory: str, paths: list[Path]) -> None:
+def test_python_imports_the_standard_librarys_module_operator_from_every_source_folder(
+    directory: str, paths: list[Path]
+) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     command = [sys.executable, "-c", WHERE_IS_OPERATOR]
     found = subprocess.check_output(command, cwd=ROOT / directory, env=environment, text=True, timeout=30)
@@ -56,17 +58,17 @@ def test_no_module_imports_relatively() -> None:
     assert not [path for path in MODULES if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
 
 
-def test_a_public_name_stands_for_one_class_of_the_operator() -> None:
+def test_no_two_public_classes_of_the_operator_have_the_same_name() -> None:
     nodes = (node for text in OPERATORS.values() for node in ast.walk(ast.parse(text)))
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
     assert {name for name, count in names.items() if count > 1} <= ONE_A_KIND
 
 
-def test_a_module_of_the_operator_is_read_in_one_sitting() -> None:
+def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
 
 
-def test_only_the_app_imports_from_the_folder_of_a_kind() -> None:
+def test_only_the_app_imports_from_the_folder_of_a_reconciler() -> None:
     kinds = {f"tsoperator.reconcilers.{each.parent.name}." for each in OPERATOR.glob("reconcilers/*/__init__.py")}
     imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path not in NAME_KINDS}
     for kind in kinds:
@@ -75,14 +77,14 @@ def test_only_the_app_imports_from_the_folder_of_a_kind() -> None:
 
 
 def imports(text: str) -> Iterator[str]:
-    """Yield the whole names that a module imports."""
+    """Yield the full names of all that a module imports, such as `tsoperator.reconcilers.service.plan.Plan`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             where = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
             yield from (f"{where}{each.name}" for each in node.names)
 
 
-def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> None:
+def test_the_build_leaves_the_udp_loop_out_if_there_is_no_compiler(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "nameserver" / "udploop" / "hatch_build.py"), str(tmp_path)]
     result = subprocess.run(
         command, env={**os.environ, "CC": "false"}, capture_output=True, text=True, timeout=30, check=False
@@ -92,11 +94,11 @@ def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> 
 
 
 def test_ci_tests_the_compiled_udp_loop() -> None:
-    """Its tests are skipped where there is no compiler, which must not happen unseen."""
+    """Without a compiler, the tests of the loop are skipped. In CI nobody would notice that."""
     assert COMPILED or "CI" not in os.environ
 
 
-def test_the_source_roots_hold_the_packages_of_the_wheel_and_are_none() -> None:
+def test_the_source_roots_contain_the_packages_of_the_wheel_and_are_no_packages_themselves() -> None:
     found = {path.parent.relative_to(ROOT) for root in SOURCE_ROOTS for path in (ROOT / root).glob("*/__init__.py")}
     assert {str(path) for path in found} == {*PACKAGES}
     assert {package.split("/")[0] for package in PACKAGES} == {*SOURCE_ROOTS} == {*HATCH["dev-mode-dirs"]}

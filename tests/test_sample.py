@@ -1,4 +1,4 @@
-"""CI runs a share of the tests marked `full`, and all of them in the course of some commits."""
+"""CI runs one share of the tests marked `full` for each commit. After some commits, every share has run."""
 
 from collections import Counter
 
@@ -25,11 +25,11 @@ def test_story(number): ...
 
 
 def commits() -> dict[int, str]:
-    """Return a commit for each share."""
+    """Return for each share a commit that chooses it."""
     return {share_of(commit): commit for commit in (f"{number:040x}" for number in range(100))}
 
 
-def test_a_full_test_is_in_one_share_and_another_in_all(pytester: pytest.Pytester) -> None:
+def test_a_test_marked_full_is_in_one_share_and_any_other_test_in_all_shares(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     items = pytester.getitems(TESTS)
     counts = {share: Counter(item.name for item in sampled(items, commit)) for share, commit in commits().items()}

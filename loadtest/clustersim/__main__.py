@@ -11,10 +11,10 @@ from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 
 
 def main() -> int:
-    """Do what the command line says and return the exit code."""
+    """Run the command that the command line names, and return its exit code."""
     arguments = _parser().parse_args()
     if arguments.command == "demo":
-        demo = import_module("clustersim.demo")  # serving needs nothing of what the demo does
+        demo = import_module("clustersim.demo")  # `serve` doesn't need the modules of the demo
         return int(demo.main(keep=arguments.keep))
     options = SimOptions(
         listen=arguments.listen,

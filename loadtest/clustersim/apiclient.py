@@ -68,7 +68,7 @@ class ApiClient:
 
 
 def resource_of(obj: Object) -> Resource:
-    """Return the kind of *obj*; raises LookupError if the simulated cluster has none such."""
+    """Return the Resource of *obj*; raises LookupError if the simulated cluster has no such kind."""
     for resource in RESOURCES:
         if (resource.api_version, resource.kind) == (obj["apiVersion"], obj["kind"]):
             return resource

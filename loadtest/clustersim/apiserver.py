@@ -1,4 +1,4 @@
-"""The API server over HTTP: what a request asks of the store, and the answer as Kubernetes gives it."""
+"""The API server over HTTP: it passes requests to the store, and answers them in the format of Kubernetes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,9 +25,9 @@ _WATCH_SECONDS = 1800.0
 
 
 class ApiServer:
-    """Serves a store; *bookmark_interval* in seconds.
+    """Serves the objects of a store; *bookmark_interval* is in seconds.
 
-    The *rights* are those of `USER`. Anyone else may do everything.
+    The *rights* limit the requests of `USER`. All other users may do everything.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ApiServer:
 
     @asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[str]:
-        """Listen while the context lasts and return the URL; port 0 takes a free one."""
+        """Listen while the context lasts, on a free port if *port* is 0, and yield the URL."""
         application = web.Application(client_max_size=_MAX_BODY)
         application.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
@@ -164,7 +164,10 @@ class ApiServer:
         return _respond(self._encoder(patched))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
-        """Delete an object as the DeleteOptions in the body say; return it if it lingers, else the success."""
+        """Delete an object as the DeleteOptions in the body say.
+
+        Answer with the object if finalizers or a grace period keep it for now, otherwise with a Status of success.
+        """
         options = await reading.object_body(request) if await request.read() else {}
         resource, namespace, name = target.resource, target.namespace, target.name
         propagation = options.get("propagationPolicy", "")
@@ -197,19 +200,19 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*; for a list of the one object that a field selector names, with that name."""
+    """Return *target*; if it is a list and a field selector names one object, add the name of that object."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 
 def _serves(target: Target) -> bool:
-    """Tell whether objects of the target's kind have its subresource."""
+    """Tell whether objects of the kind in *target* have the subresource in *target*."""
     if target.subresource == tokens.SUBRESOURCE:
         return target.resource == SERVICEACCOUNT
     return target.subresource == "status" and target.resource.status
 
 
 def _hang_up(request: web.Request) -> web.Response:
-    """Close the connection: the response never gets there."""
+    """Close the connection, so that the client never gets the response that this returns."""
     if request.transport:
         request.transport.abort()
     return web.Response(status=503)
@@ -220,7 +223,7 @@ def _respond(body: bytes, status: int = 200) -> web.Response:
 
 
 def _check_conditional(target: Target, obj: Object) -> None:
-    """Refuse a blind replace of the kinds for which a real API server does."""
+    """Refuse to replace an object without a ``resourceVersion``, for the kinds for which a real API server refuses."""
     blind = not obj["metadata"].get("resourceVersion")
     if blind and (target.resource in (LEASE, CRD) or target.resource not in BUILTIN_RESOURCES):
         cause = "Invalid value: 0x0: must be specified for an update"

@@ -7,12 +7,15 @@ from clustersim.objects import Object
 
 
 def timestamp() -> str:
-    """Return the present time as objects carry it: RFC 3339, whole seconds, UTC."""
+    """Return the present time in the format of Kubernetes objects: RFC 3339, whole seconds, UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def with_condition(conditions: Iterable[Object], new: Object) -> list[Object]:
-    """Return *conditions* with *new* in the place of its type; the transition time moves with the status only."""
+    """Return *conditions* with *new* instead of the old one of its type.
+
+    The transition time changes only if the status of the condition changes.
+    """
     kept = list(conditions)
     old = next((condition for condition in kept if condition["type"] == new["type"]), None)
     since = old["lastTransitionTime"] if old and old["status"] == new["status"] else timestamp()

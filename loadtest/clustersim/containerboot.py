@@ -1,7 +1,7 @@
-"""Plays the official proxy image: boots from its Secret, joins the tailnet, and keeps its state keys up to date.
+"""A simulation of Tailscale's proxy image: it boots from its Secret, joins the tailnet and reports its state.
 
-Nothing here waits. ``step`` brings the proxy as far as its Secrets and the tailnet allow; the kubelet calls it again
-whenever one of them has changed.
+Nothing here waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it again whenever
+a Secret or the tailnet has changed.
 """
 
 import json
@@ -22,7 +22,7 @@ from clustersim.store import Store
 from clustersim.tailnet import AuthKeyError, Device, Tailnet, Tailnets
 
 CONFIG_DIR = "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR"
-STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the variable that names a Secret, not one
+STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the name of a variable, not a secret
 SERVE_CONFIG = "TS_SERVE_CONFIG"
 LISTENING = ("TS_DEBUG_ADDR_PORT", "TS_LOCAL_ADDR_PORT")
 TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
@@ -60,7 +60,7 @@ def proxy_container(pod: Object) -> Object | None:
 
 
 def environment(pod: Object, container: Object) -> dict[str, str]:
-    """Return the container's environment: fields of *pod* filled in, ``$(NAME)`` expanded where NAME came before."""
+    """Return the container's environment: with fields of *pod*, and with ``$(NAME)`` expanded if NAME comes earlier."""
     fields = {
         "metadata.name": pod["metadata"]["name"],
         "metadata.namespace": pod["metadata"]["namespace"],
@@ -111,11 +111,11 @@ class Proxy:
 
     @property
     def sources(self) -> list[tuple[Resource, str]]:
-        """The kinds and names of the Secrets and ConfigMaps whose changes matter to it."""
+        """The kinds and names of the Secrets and ConfigMaps that the proxy reads."""
         return list(self._sources)
 
     def is_outdated(self) -> bool:
-        """Tell whether something has happened in the tailnet that it has yet to look at."""
+        """Tell whether the tailnet has changed so that the proxy has to take another `step`."""
         if self.device is not None:
             looks = self._egress is not None or self._is_lost
             moved = looks and self._tailnet.version != self._tailnet_version
@@ -123,24 +123,24 @@ class Proxy:
         return bool(self._file) and self._rejected is None and self._config.hostname not in self._tailnet.silent
 
     def sync(self) -> None:
-        """Mount what has changed, as when the kubelet syncs the Pod."""
+        """Mount the present version of each Secret and ConfigMap, as when the kubelet syncs the Pod."""
         self._volumes.sync()
 
     def lose_connection(self, seconds: float) -> None:
-        """Let its device go offline, *seconds* ago, if it is still there."""
+        """Mark the proxy's device as offline since *seconds* ago, unless the device was deleted."""
         if self.device is not None and self.device.node_id in self._tailnet.devices:
             self._tailnet.disconnect(self.device.node_id, seconds)
 
     def is_routed(self) -> bool:
-        """Tell whether a proxy that is to stop waits yet: for the Services of its group to lead elsewhere."""
+        """Tell whether Services of the proxy's group still lead to it, so that its preStop hook goes on waiting."""
         return self._egress is not None and self._egress.is_routed()
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers of its answer at *port*; None if nothing listens there."""
+        """Return the HTTP status and headers of the proxy's answer at *port*; None if nothing listens there."""
         return self._health.answer(port, self.device is not None)
 
     def step(self) -> ContainerState:
-        """Go as far as the Secrets and the tailnet allow now, and return how the container is."""
+        """Go as far as the Secrets and the tailnet allow now, and return the state of the container."""
         try:
             return self._run()
         except ConfigError as error:
@@ -166,7 +166,10 @@ class Proxy:
         return ContainerState(self._ready_before_login or self.device is not None, restarts=self._restarts)
 
     def _reload(self, mount: Mount) -> None:
-        """Read the configuration; a bad one stops the boot, and leaves a proxy that runs with what it has."""
+        """Read the configuration file.
+
+        An invalid file stops the boot. A proxy that already runs ignores it, and goes on with its old configuration.
+        """
         data = _texts(self._volumes.find(SECRET, mount.source)) or {}
         if self._file:
             try:
@@ -180,7 +183,7 @@ class Proxy:
             self._file = file
 
     def _boot(self) -> None:
-        """Reset the reported state, and find the device of an earlier run in the tailnet that is to be joined."""
+        """Reset the reported state, choose the tailnet, and look there for the proxy's device of an earlier run."""
         self._tailnet = self._tailnets.at(self._config.server_url)
         state = self._read(self._state) or {}
         patch = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
@@ -206,7 +209,7 @@ class Proxy:
             self._report(self.device)
 
     def _log_in(self) -> None:
-        """Join with the configured key, and keep the state that lets a later run do without it."""
+        """Join the tailnet with the configured auth key, and store the login, with which a later run needs no key."""
         if self._config.hostname in self._tailnet.silent:
             return
         try:
@@ -234,14 +237,14 @@ class Proxy:
         self.device = device
 
     def _ask_for_key(self) -> None:
-        """Let go of the control server, and ask the operator for another key than the configured one."""
+        """Disconnect from the control server, and ask the operator for another auth key than the configured one."""
         self._tailnet.set_connected(_node_id(self._read(self._state) or {}), False)
         self.device = None
         self._rejected = self._config.auth_key
         self._write({"reissue_authkey": self._rejected})
 
     def _await_other_key(self, rejected: str) -> None:
-        """Forget the old device and start again, as a new container does, once the configuration has another key."""
+        """Once the configuration has another auth key, forget the old device and start again as a new container."""
         if self._config.auth_key in ("", rejected):
             return
         state = self._read(self._state) or {}
@@ -249,15 +252,15 @@ class Proxy:
         self._restart()
 
     def _restart(self) -> None:
-        """Start again as a new container does, for the one before has ended: with its state, if that still is good."""
+        """Start again as the Pod's next container, with the stored login if it is still valid, else with a new one."""
         self._restarts += 1
-        self.sync()  # the end of a container makes the kubelet sync the Pod
+        self.sync()  # the kubelet syncs a Pod when a container of it ends
         self._boot()
         if self.device is None:
             self._log_in()
 
     def _report(self, device: Device) -> None:
-        """Follow what of the configuration may change, and write what the tailnet calls the device."""
+        """Apply changes of the configuration to the device, and report the device's ID, name and addresses."""
         if self._config.hostname:
             self._tailnet.set_hostname(device.node_id, self._config.hostname)
         device = self._tailnet.advertise(device.node_id, self._config.routes, self._config.app_connector)
@@ -274,7 +277,7 @@ class Proxy:
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
     def _keep_preferences(self, device: Device) -> None:
-        """Write into the login profile what the device offers to the tailnet, as tailscaled does."""
+        """Write the routes and the app connector of the device into the login profile, as tailscaled does."""
         state = self._read(self._state) or {}
         key = state.get("_current-profile", "")
         profile = json.loads(state.get(key, "null"))
@@ -286,19 +289,23 @@ class Proxy:
             self._write({key: json.dumps({**profile, **offered})})
 
     def _misses_target(self) -> bool:
-        """Tell whether it leads to a name that the tailnet doesn't have: then the image never reports its own."""
+        """Tell whether the tailnet lacks the name that the proxy leads to: then the image reports no name."""
         missing = bool(self._target) and self._tailnet.named(self._target) is None
         return missing and not self._tailnet.has_all_targets
 
     def _tell(self, values: dict[str, str | None]) -> None:
-        """Report what is new; what somebody else took from the Secret is not told again before the next start."""
+        """Report the values that have changed since this proxy last reported them.
+
+        A value that somebody else has removed from the Secret is reported again only after the next start.
+        """
         news = {key: value for key, value in values.items() if self._told.get(key, "") != value}
         self._told |= news
         self._write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Return what it reports of its serve configuration, and keeps: a later run goes on with that until told
-        otherwise.
+        """Return the keys of the state Secret that come from the serve config: the endpoint, and a copy of the config.
+
+        A later run goes on with the copy until it gets another serve config.
         """
         mount = self._serve_mount
         config = (_texts(self._volumes.find(SECRET, mount.source)) or {}).get(mount.key) if mount else None
@@ -313,7 +320,7 @@ class Proxy:
         return _texts(self._store.find(SECRET, self._namespace, name))
 
     def _write(self, values: dict[str, str | None]) -> None:
-        """Set or remove keys of the state Secret; nothing is sent if it holds them already."""
+        """Set keys of the state Secret, or remove those with the value None; write nothing if nothing changes."""
         state = self._read(self._state)
         if state is None or all(state.get(key) == value for key, value in values.items()):
             return

@@ -20,7 +20,7 @@ _SHUTDOWN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The answer that is sent instead of the API's."""
+    """An answer that the server sends instead of its own."""
 
     status: int
     text: str
@@ -29,22 +29,23 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Fault:
-    """A fault of the next *left* requests whose path template contains *path*."""
+    """A fault that befalls the next *left* requests whose path template contains *path*."""
 
     left: int
     path: str
     answer: _Answer | None = None
     """The answer to send; None closes the connection without one."""
     carried_out: bool = False
-    """Whether the request has its effect all the same."""
+    """True if the request still has its effect."""
 
 
 class Control(Tailnet):
     """A tailnet that is served over HTTP.
 
-    *requests* counts by method and path template, such as ``("DELETE", "/api/v2/device/{id}")``, failed ones too;
-    *user_agents* are the programs that sent them. *latency* is waited out before every answer, in seconds.
-    Faults are used up in the order they were asked for; a *path* limits one to the path templates that contain it.
+    *requests* counts all requests, failed ones too, by method and path template, such as
+    ``("DELETE", "/api/v2/device/{id}")``; *user_agents* are the programs that sent them. The server waits for *latency*
+    seconds before each answer. Faults are used up in the order in which they were requested. A *path* limits a fault to
+    requests whose path template contains it.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Control(Tailnet):
         self._faults: list[_Fault] = []
 
     def fail(self, status: int = 503, *, count: int = 1, path: str = "", retry_after: str = "") -> None:
-        """Answer the next *count* requests with an error of that HTTP code."""
+        """Answer the next *count* requests with an error that has the HTTP code *status*."""
         headers = {"Retry-After": retry_after} if retry_after else {}
         answer = _Answer(status, f'{{"message": "failing with {status}"}}', headers)
         self._faults.append(_Fault(count, path, answer))
@@ -91,7 +92,7 @@ class Control(Tailnet):
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Serve the API, on any free port for 0; yield its base URL, without a slash at the end."""
+        """Serve the API, on a free port if *port* is 0; yield its base URL, without a slash at the end."""
         api = Api(self)
         application = web.Application(middlewares=[self._meddle, api.refusals])
         application.add_routes(api.routes())
@@ -138,7 +139,7 @@ def _template(request: web.Request) -> str:
 
 
 def _drop(request: web.Request) -> web.Response:
-    """Cut the connection; what is returned reaches nobody."""
+    """Cut the connection, so that the client never gets the response that this returns."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

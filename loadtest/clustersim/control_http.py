@@ -1,4 +1,4 @@
-"""The control server's API over HTTP, as Tailscale's server answers it and as Headscale does."""
+"""The control server's API over HTTP, with the answers of either Tailscale's server or Headscale."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ Work = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class RefusalError(Exception):
-    """The server refuses a request: HTTP code, message, and details that only Headscale gives."""
+    """The server refuses a request with an HTTP code and a message; Headscale adds *details*."""
 
     def __init__(self, status: int, message: str, details: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class Api:
         self._tailnet = tailnet
 
     def routes(self) -> list[web.RouteDef]:
-        """Return what the server offers; anything else is answered in plain text that it isn't there."""
+        """Return the routes that the server offers; it answers all other paths with 404 in plain text."""
         keys, devices = "auth_keys", "devices:core"
         tailnet = "/api/v2/tailnet/-"
         return [
@@ -56,7 +56,7 @@ class Api:
 
     @web.middleware
     async def refusals(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn a refusal into the error body of the server's kind."""
+        """Answer a refused request with an error body in the format of Tailscale's server or of Headscale."""
         try:
             return await handler(request)
         except RefusalError as refusal:
@@ -69,7 +69,7 @@ class Api:
             return web.json_response(body, status=refusal.status, content_type=kind)
 
     def _needs(self, scope: str, work: Work) -> Work:
-        """Return *work* for callers whose token has *scope*, or its read-only half for a GET."""
+        """Return *work* with a check that the caller's token has *scope*; for a GET, the read-only scope is enough."""
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, value = request.headers.get("Authorization", "").partition(" ")
@@ -252,7 +252,7 @@ class Api:
 
 
 def _routes(device: Device) -> dict[str, Any]:
-    """Return what ``fields=all`` adds to a device in Tailscale's API."""
+    """Return the fields that ``fields=all`` adds to a device in Tailscale's API."""
     return {"advertisedRoutes": list(device.advertised_routes), "enabledRoutes": list(device.enabled_routes)}
 
 
@@ -267,7 +267,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 async def _client(request: web.Request) -> tuple[str, str]:
-    """Return the ID and secret of an OAuth client: HTTP Basic, or the form's fields (RFC 6749, section 2.3.1)."""
+    """Return the ID and secret of an OAuth client, from HTTP Basic or from the form (RFC 6749, section 2.3.1)."""
     form = await request.post()
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Basic":

@@ -1,4 +1,4 @@
-"""Custom kinds: served while their CustomResourceDefinition is there."""
+"""Custom kinds: the API server serves each while its CustomResourceDefinition exists."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,10 @@ from clustersim.store import Store
 
 
 async def run(store: Store, kinds: Kinds) -> None:
-    """Serve kinds as their definitions come; until cancelled.
+    """Serve the kinds whose definitions exist, until cancelled.
 
-    A definition that is deleted takes its objects with it. With its finalizer it waits for theirs.
+    When a definition is deleted, so are the objects of its kind. A definition with `CRD_FINALIZER` stays until the last
+    of these objects is gone. The objects can have finalizers, too.
     """
     leaving = False
     with store.subscribe() as changes:
@@ -22,7 +23,7 @@ async def run(store: Store, kinds: Kinds) -> None:
 
 
 def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
-    """Serve kinds as a *batch* of changes leaves their definitions; tell whether one is on its way out."""
+    """Serve the kinds whose definitions exist after a *batch* of changes; tell whether one is being deleted."""
     for change in batch:
         if change.resource == CRD and change.type == "DELETED":
             _withdraw(store, kinds, change.object)
@@ -35,7 +36,7 @@ def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
 
 
 def _serve(kinds: Kinds, definition: Object) -> None:
-    """Serve the kind, unless it is served already: its objects are kept under that."""
+    """Serve the kind, unless it is served already: the store has its objects under the Resource that is served."""
     if kinds.locate(_path(definition)) is None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]
         names = spec["names"]
@@ -62,7 +63,7 @@ def _withdraw(store: Store, kinds: Kinds, definition: Object) -> None:
 
 
 def _empty(store: Store, kinds: Kinds, definition: Object) -> None:
-    """Delete the objects of the kind, and let go of its definition once there are none."""
+    """Delete the objects of the kind; once there are none, take `CRD_FINALIZER` off its definition."""
     served = kinds.locate(_path(definition))
     there = store.list(served.resource) if served else []
     for obj in there:

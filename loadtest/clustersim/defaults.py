@@ -1,4 +1,4 @@
-"""The fields that an API server fills in, as far as they show when an operator compares what it wrote."""
+"""The defaults of an API server, as far as an operator sees them when it compares an object with its own version."""
 
 import base64
 from typing import Any
@@ -68,7 +68,7 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
 
 
 def _reset_status(resource: Resource, obj: Object) -> None:
-    """Begin with no status but what the API server writes itself: a create can't set it."""
+    """Replace the status of a new object by the one that the API server writes: a create can't set a status."""
     obj.pop("status", None)
     if resource == POD:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
@@ -161,6 +161,6 @@ def _fill_secret(obj: Object) -> None:
 
 def _fill_endpointslice(obj: Object) -> None:
     for field in ("endpoints", "ports"):
-        obj.setdefault(field, None)  # the API server has no empty lists here
+        obj.setdefault(field, None)  # the API server stores null instead of an empty list here
     for port in _each(obj, "ports"):
         _default(port, {"name": "", "protocol": "TCP"})

@@ -1,7 +1,7 @@
 """The product on a simulated cluster, end to end.
 
 The demo applies every example, asks the nameserver for every name, looks for every device in the tailnet, and measures
-how soon a change is answered.
+how long it takes until the nameserver answers with a change.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 
 class DemoError(Exception):
-    """The product did not do what it should; the message says what."""
+    """The product did not do what it should; the message describes the failure."""
 
 
 def main(keep: bool) -> int:
@@ -49,7 +49,7 @@ async def _until_signal(keep: bool) -> int:
 
 
 async def _demo(keep: bool) -> int:
-    """Run on a stage of its own; whatever happens, its processes end and its files go."""
+    """Run the demo on a new stage; at the end, end the processes and remove the files of the stage."""
     with TemporaryDirectory(prefix="tsoperator-demo-") as folder:
         async with Processes(Path(folder)) as processes:
             stage = Stage.on_free_ports(Path(folder))
@@ -68,11 +68,11 @@ async def _demo(keep: bool) -> int:
 
 
 async def _stay(stage: Stage, rows: Sequence[Row]) -> None:
-    """Say what to try, and wait for the signal that ends the demo."""
+    """Print commands that the user can try, and wait for the signal that ends the demo."""
     print("", *commands(stage.kubeconfig, stage.dns_port, rows), "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
         await asyncio.Event().wait()
-    except asyncio.CancelledError:  # the end that was asked for
+    except asyncio.CancelledError:  # the user has ended the demo
         print("stopping")
 
 
@@ -88,14 +88,14 @@ def _show(title: str, lines: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The places that show whether an object works: at the nameserver's answers, and at the devices of the tailnet."""
+    """Checks whether an object works, by the nameserver's answers or by the devices of the tailnet."""
 
     checks: Checks
     api: ApiClient
     control: aiohttp.ClientSession
 
     async def at(self, target: Exposed | Shown) -> list[Reached]:
-        """Return what *target* is reached by; raises NotYet."""
+        """Return the name and the addresses by which *target* is reached; raises NotYet."""
         if isinstance(target, Shown):
             return await devices_of(target, self.api, await tailnet_devices(self.control))
         return [Reached(*await self.checks.leads(target))]
@@ -135,7 +135,7 @@ class Demo:
     async def _look(
         self, looks: Looks, targets: Sequence[Exposed | Shown], applied: float
     ) -> dict[Exposed | Shown, list[Row]]:
-        """Look until every target leads where the cluster says; raises DemoError if one doesn't in time."""
+        """Check again and again until every target leads where the cluster says; raises DemoError if one never does."""
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:
@@ -157,7 +157,7 @@ class Demo:
         return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
-        """Measure on the first egress by name; raises DemoError if a change is not answered."""
+        """Measure how fast changes of the first egress Service by name are answered; raises DemoError if one is not."""
         for target in targets:
             if target.resource == SERVICE and await checks.qname(target):
                 print()

@@ -1,4 +1,4 @@
-"""Whether the nameserver says what the cluster holds, and how soon."""
+"""Checks that the nameserver answers as the objects in the cluster say, and measures how soon it does."""
 
 import asyncio
 import time
@@ -21,16 +21,16 @@ PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
 QUIET_SECONDS = 0.5
-"""The time for which nothing changes before a move. The operator gathers the changes of a burst for up to 0.4 s."""
+"""The pause before the proxy gets another address. The operator gathers the changes of a burst for up to 0.4 s."""
 
 
 class NotYet(Exception):
-    """Something is not as it should be; the message says what."""
+    """An object doesn't work yet; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The name and the addresses that reach an object; *offers* says what a device of the tailnet is for."""
+    """The name and the addresses that reach an object; *offers* says what a device provides to the tailnet."""
 
     name: str
     addresses: tuple[str, ...]
@@ -43,9 +43,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or is shown to it, by proxies of its own or by those of a ProxyGroup.
+    """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
 
-    The name of a load balancer is *direct*: it leads Pods to the object itself.
+    It is *direct* if it is a load balancer: its name leads Pods to the Service itself, not to a proxy.
     """
 
     resource: Resource
@@ -56,7 +56,7 @@ class Exposed:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of everything that the operator makes for it."""
+        """The labels of all objects that the operator makes for this one."""
         return {
             "tailscale.com/parent-resource": self.name,
             "tailscale.com/parent-resource-ns": self.namespace,
@@ -69,7 +69,7 @@ class Exposed:
 
 
 def exposed(objects: Iterable[Object]) -> list[Exposed]:
-    """Return those of *objects* that the operator makes proxies for, and that Pods reach by them or by their names."""
+    """Return the *objects* that have proxies and that Pods reach through the proxies or by a name of the tailnet."""
     found = []
     for obj in objects:
         if obj["kind"] == INGRESS.kind:
@@ -83,15 +83,18 @@ def exposed(objects: Iterable[Object]) -> list[Exposed]:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Compares what the nameserver says with what the cluster holds."""
+    """Compares the answers of the nameserver with the objects in the cluster."""
 
     api: ApiClient
     dns_port: int
     round_seconds: float = 5
-    """The time that a change may take until it is answered."""
+    """The time within which the nameserver has to answer with a change."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
-        """Return the name of *target* and the addresses that it leads to; raises NotYet unless all agree on them."""
+        """Return the name of *target* and the addresses that it leads to.
+
+        Raises NotYet unless the nameserver answers with the addresses in the cluster, over UDP and over TCP.
+        """
         qname = await self.qname(target)
         slices = await self.api.list(ENDPOINTSLICE, OPERATOR_NAMESPACE, target.labels)
         addresses = _ready_addresses(slices)
@@ -123,7 +126,7 @@ class Checks:
         return hostname
 
     async def delays(self, target: Exposed, rounds: int) -> list[float]:
-        """Move *target*'s proxy to another address *rounds* times and time each, from slice to answer, in seconds.
+        """Give *target*'s proxy another address *rounds* times; return the seconds from each slice to the answer.
 
         Raises NotYet if a change isn't answered.
         """
@@ -157,7 +160,7 @@ class Checks:
             await self.api.delete(POD, OPERATOR_NAMESPACE, name_of(pod))
 
     async def _cluster_ips(self, target: Exposed, slices: Iterable[Object]) -> tuple[str, ...]:
-        """Return the addresses of the Service whose *slices* have all proxies of *target*'s group; raises NotYet."""
+        """Return the cluster IPs of *target*'s Service at its group; raises NotYet unless *slices* have all proxies."""
         replicas = (await self.api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
         if any(len(_ready_addresses([each])) < replicas for each in slices):
             raise NotYet(f"not all of the {replicas} proxies of its group are ready")
@@ -165,7 +168,7 @@ class Checks:
         return _ordered(service["spec"]["clusterIPs"])
 
     async def _external_name(self, target: Exposed) -> str:
-        """Return the name in the cluster that an egress by address goes by; raises NotYet."""
+        """Return the name in the cluster of an egress Service that leads to an IP address; raises NotYet."""
         services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
         spec = (await self.api.get(SERVICE, target.namespace, target.name))["spec"]
         external: str = spec.get("externalName", "")

@@ -1,4 +1,4 @@
-"""Whether the tailnet has the devices that a load balancer, an exposed Service or a Connector is to have there."""
+"""Checks that the tailnet has the devices of each load balancer, exposed Service and Connector."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Shown:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of everything that the operator makes for it."""
+        """The labels of all objects that the operator makes for this one."""
         namespace = {"tailscale.com/parent-resource-ns": self.namespace} if self.namespace else {}
         return {
             "tailscale.com/parent-resource": self.name,
@@ -43,7 +43,7 @@ class Shown:
 
 
 def shown(objects: Iterable[Object]) -> list[Shown]:
-    """Return those of *objects* that the operator makes devices for, which the tailnet can use."""
+    """Return the *objects* for which the operator makes devices that the tailnet can use."""
     found = []
     for obj in objects:
         if obj["kind"] == CONNECTOR.kind:
@@ -55,7 +55,7 @@ def shown(objects: Iterable[Object]) -> list[Shown]:
 
 @asynccontextmanager
 async def control_client(url: str, client_id: str, client_secret: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """Give a session with the control server at *url*, logged in with an OAuth client; raises aiohttp.ClientError."""
+    """Yield a session with the control server at *url*, logged in as an OAuth client; raises aiohttp.ClientError."""
     form = {"client_id": client_id, "client_secret": client_secret}
     async with aiohttp.ClientSession(url, raise_for_status=True) as session:
         async with session.post("/api/v2/oauth/token", data=form) as response:
@@ -65,13 +65,13 @@ async def control_client(url: str, client_id: str, client_secret: str) -> AsyncI
 
 
 async def tailnet_devices(control: aiohttp.ClientSession) -> dict[str, Object]:
-    """Return the devices of the tailnet by the IDs that they know of themselves; raises aiohttp.ClientError."""
+    """Return the devices of the tailnet by node ID, which proxies report as their ID; raises aiohttp.ClientError."""
     async with control.get("/api/v2/tailnet/-/devices", params={"fields": "all"}) as response:
         return {device["nodeId"]: device for device in (await response.json())["devices"]}
 
 
 async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object]) -> list[Reached]:
-    """Return the devices of *target* as *tailnet* lists them; raises NotYet if the object says otherwise."""
+    """Return the devices of *target* as *tailnet* lists them; raises NotYet if the object isn't ready or disagrees."""
     obj = await api.get(target.resource, target.namespace, target.name)
     status = obj.get("status") or {}
     condition = READY[target.resource]
@@ -93,7 +93,7 @@ def _is_exposed(service: Object) -> bool:
 
 
 def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
-    """Return the names of the devices with the addresses that *status* shows for them, if it shows any."""
+    """Return the addresses that *status* shows, by the name of the device; nothing if it shows no device."""
     if resource == CONNECTOR:
         return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
     entries = status.get("loadBalancer", {}).get("ingress") or ()
@@ -109,7 +109,7 @@ def _compare(said: Mapping[str, set[str]], found: Sequence[Object]) -> None:
 
 
 def _offers(obj: Object, device: Object) -> str:
-    """Return what others of the tailnet reach by *device*."""
+    """Return in words what *device* provides to the tailnet: ports, routes, an exit node or an app connector."""
     if obj["kind"] == SERVICE.kind:
         ports = [f"{port['port']}/{port.get('protocol', 'TCP')}" for port in obj["spec"].get("ports") or ()]
         return f"port {', '.join(ports)}" if ports else "every port"

@@ -10,7 +10,10 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One object: a name for it, where that name leads, and after how many seconds it did; *offers* is of a device."""
+    """The result for one object: the name by which it is reached, its addresses, and how many seconds that took.
+
+    If the object has a device, *offers* says what the device provides.
+    """
 
     obj: str
     name: str
@@ -31,7 +34,7 @@ def device_table(rows: Sequence[Row]) -> list[str]:
 
 
 def _lines(head: tuple[str, ...], rows: Sequence[tuple[Row, tuple[str, ...]]]) -> list[str]:
-    """Return the lines of a table; the cells of each row go before its addresses."""
+    """Return the lines of a table; in each row, the addresses come last."""
     cells = [head]
     for row, texts in rows:
         first, *more = row.addresses
@@ -54,7 +57,7 @@ def delays(seconds: Sequence[float]) -> str:
 
 
 def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
-    """Return what to type to look around."""
+    """Return commands with which the user can look at the cluster."""
     kubectl = f"kubectl --kubeconfig {kubeconfig}"
     names = [row.name for row in rows if not row.name.endswith(".local")]
     return [

@@ -21,7 +21,7 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The addresses of all parts."""
+    """The ports and the files of all parts of the demo."""
 
     folder: Path
     api_port: int
@@ -32,17 +32,17 @@ class Stage:
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
-        """Return a stage with its files in *folder*."""
+        """Return a stage with free ports, and with its files in *folder*."""
         return cls(folder, *(free_port() for _ in range(5)))
 
     @property
     def api_url(self) -> str:
-        """The API server."""
+        """The URL of the API server."""
         return f"http://127.0.0.1:{self.api_port}"
 
     @property
     def control_url(self) -> str:
-        """The control server of the tailnet."""
+        """The URL of the tailnet's control server."""
         return f"http://127.0.0.1:{self.control_port}"
 
     @property
@@ -74,7 +74,7 @@ class Stage:
             "OPERATOR_LOGIN_SERVER": self.control_url,
             "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{self.health_port}",
             "OPERATOR_LOGGING": "info",
-            "http_proxy": f"http://127.0.0.1:{self.health_proxy_port}",  # the way to the health ports of Pods
+            "http_proxy": f"http://127.0.0.1:{self.health_proxy_port}",  # reaches the health ports of Pods
             "no_proxy": "127.0.0.1",
         }
         for variable, value in credentials.items():
@@ -104,7 +104,7 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def example_objects(folder: Path = EXAMPLES) -> list[Object]:
-    """Return the objects that the files in *folder* describe, but for those of `ELSEWHERE`.
+    """Return the objects that the files in *folder* describe, except those in the files of `ELSEWHERE`.
 
     Raises FileNotFoundError if there are none.
     """

@@ -1,4 +1,4 @@
-"""The Deployment controller: Pods straight from the template, without a ReplicaSet between."""
+"""The Deployment controller: it makes Pods directly from the template, without a ReplicaSet."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ HASH_LABEL = "pod-template-hash"
 
 
 async def run(store: Store) -> None:
-    """Make every Deployment's Pods exist, until cancelled."""
+    """Create and delete the Pods of all Deployments, until cancelled."""
     controller = Deployments(store)
     await follow(store, (DEPLOYMENT, POD), _keys, controller.reconcile)
 
@@ -37,12 +37,12 @@ class Deployments:
         self._report(obj)
 
     def _pods(self, obj: Object) -> list[Object]:
-        """Return the Deployment's Pods but those that are being deleted, which count for nothing."""
+        """Return the Deployment's Pods without those that are being deleted."""
         pods = self._store.list(POD, obj["metadata"]["namespace"], obj["spec"]["selector"].get("matchLabels"))
         return [pod for pod in pods if controlled_by(pod, obj["metadata"]["uid"]) and not is_deleting(pod)]
 
     def _roll(self, obj: Object) -> None:
-        """Delete Pods of another template and those past the wanted number, and create the missing ones."""
+        """Delete the Pods of an older template and the Pods that are too many, and create the missing ones."""
         revision = template_hash(obj["spec"]["template"])
         pods = self._pods(obj)
         current = _of_revision(pods, revision)
@@ -55,7 +55,7 @@ class Deployments:
             self._store.create(POD, pod_from_template(obj, DEPLOYMENT, metadata, {}))
 
     def _report(self, obj: Object) -> None:
-        pods = self._pods(obj)  # those of another template are being deleted
+        pods = self._pods(obj)  # without the Pods that were just deleted
         ready = sum(is_ready(pod) for pod in pods)
         replicas = obj["spec"].get("replicas", 1)
         enough = ready >= replicas

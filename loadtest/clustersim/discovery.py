@@ -1,4 +1,4 @@
-"""The discovery documents, which tell a client what is served."""
+"""The discovery documents, which tell a client which kinds the API server serves."""
 
 from clustersim.kinds import Kinds
 from clustersim.objects import Object, Resource

@@ -1,4 +1,4 @@
-"""Asks one DNS server, over UDP and TCP."""
+"""A DNS client that asks one server, over UDP and TCP."""
 
 import asyncio
 import struct
@@ -8,12 +8,12 @@ import asyncio_dgram
 from dnslib import QTYPE, RCODE, DNSError, DNSRecord
 
 ANSWER_SECONDS = 0.5
-"""The time that a server on loopback is waited for."""
+"""How long the client waits for a server on loopback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The server's answer: the name of the rcode and the addresses; *NONE* if it said nothing."""
+    """The server's answer: the name of the rcode and the addresses; `NONE` if there was no answer."""
 
     rcode: str
     addresses: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ async def ask_tcp(port: int, qname: str, qtype: str) -> Answer:
 
 
 def _read(query: DNSRecord, reply: bytes) -> Answer:
-    """Read *reply*; what doesn't answer *query* is no answer."""
+    """Return the answer in *reply*, or `NONE` if *reply* doesn't answer *query*."""
     try:
         record = DNSRecord.parse(reply)
     except DNSError:

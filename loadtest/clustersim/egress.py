@@ -1,4 +1,4 @@
-"""Plays what the proxy image does in a ProxyGroup of type egress: it forwards as its ConfigMap says, and says so."""
+"""A simulation of the proxy image in an egress ProxyGroup: it reads its ConfigMap and reports that it forwards so."""
 
 import json
 import re
@@ -29,7 +29,7 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """*addresses* are those of the Pod by header."""
+        """*addresses* are the Pod's, by the name of the header in which the answer has each address."""
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
         tag = _TAG.search(container.get("image", ""))
@@ -50,18 +50,21 @@ class Egress:
     """The part of a proxy that forwards to the tailnet."""
 
     def __init__(self, store: Store, volumes: Volumes, configmap: str, addresses: Mapping[str, str]) -> None:
-        """*configmap* is the name of what the Pod mounts; *addresses* are its ``podIPv4`` and ``podIPv6`` or empty."""
+        """*configmap* is the name of the ConfigMap that the Pod mounts.
+
+        *addresses* are the Pod's, by ``podIPv4`` and ``podIPv6``; an address that the Pod lacks is empty.
+        """
         self._store = store
         self._volumes = volumes
         self._configmap = configmap
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def is_configured(self) -> bool:
-        """Tell whether there is a file of what to forward."""
+        """Tell whether the ConfigMap has the file that lists the Services to forward."""
         return SERVICES in self._files()
 
     def report(self, tailnet: Tailnet) -> str:
-        """Return the document that says what is forwarded; raises ConfigError for a file that can't be read."""
+        """Return the JSON that lists the forwarded Services; raises ConfigError if the file can't be read."""
         try:
             services = {name: _in_effect(entry, tailnet) for name, entry in self._services().items()}
         except (AttributeError, KeyError, TypeError) as error:
@@ -69,7 +72,7 @@ class Egress:
         return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
 
     def is_routed(self) -> bool:
-        """Tell whether the health Services still lead to this Pod, as far as its preStop hook would find out."""
+        """Tell whether a health Service still leads to this Pod, as far as the Pod's preStop hook would notice."""
         try:
             pings = int(self._files().get(PINGS) or 0)
             checks = [entry.get("healthCheckEndpoint") or "" for entry in self._services().values()]
@@ -88,7 +91,7 @@ class Egress:
         return found
 
     def _files(self) -> dict[str, str]:
-        """Return the files that the kubelet makes of the ConfigMap."""
+        """Return the texts of the files that the kubelet makes from the ConfigMap, by name."""
         found = self._volumes.find(CONFIGMAP, self._configmap) or {}
         binary = {name: b64decode(text).decode(errors="replace") for name, text in _section(found, "binaryData")}
         return binary | dict(_section(found, "data"))

@@ -1,4 +1,4 @@
-"""Objects as bytes, each encoded once however many clients read or watch it."""
+"""Encodes objects as JSON; each version is encoded only once, even if many clients read or watch it."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from clustersim.objects import BUILTIN_RESOURCES, Object, Resource
 
 PARTIAL = "PartialObjectMetadata"
-"""The kind of an object of which a client sees the metadata alone."""
+"""The kind of an object without its spec and status, for clients that asked for metadata alone."""
 
 _PARTIAL: Object = {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1"}
 _REMEMBERED = 8192
@@ -19,14 +19,14 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects, remembering the latest by their ``resourceVersion``; two share one only after a restore."""
+    """Encodes objects, and remembers the latest by ``resourceVersion``; two objects share one only after a restore."""
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._encoded: dict[str, tuple[Object, bytes]] = {}
         self._remembered = remembered
 
     def __call__(self, obj: Object) -> bytes:
-        """Return *obj*, which lies in the store, as JSON."""
+        """Return *obj*, which must be in the store, as JSON."""
         version = obj["metadata"]["resourceVersion"]
         remembered = self._encoded.get(version)
         if remembered is not None and remembered[0] is obj:
@@ -38,7 +38,7 @@ class Encoder:
         return encoded
 
     def render(self, obj: Object) -> bytes:
-        """Return *obj*, which needs not lie in the store, as JSON."""
+        """Return *obj*, which need not be in the store, as JSON."""
         return encode(obj)
 
     def bookmark(self, resource: Resource, revision: int) -> bytes:
@@ -49,7 +49,7 @@ class Encoder:
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
         """Return a list of objects of the store."""
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        # The typed lists of a real API server leave these two out of their items.
+        # A real API server leaves these two fields out of the items of a list.
         implied = {"apiVersion": resource.api_version, "kind": resource.kind} if resource in BUILTIN_RESOURCES else None
         prefix = encode(implied)[1:-1] + b"," if implied else b""
         items = b",".join(b"{" + self(obj)[1:].removeprefix(prefix) for obj in objects)

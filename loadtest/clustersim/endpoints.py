@@ -1,4 +1,4 @@
-"""The EndpointSlice controller: one slice an address family for each Service that selects Pods."""
+"""The EndpointSlice controller: it makes one slice per address family for each Service that selects Pods."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ VERSIONS = {"IPv4": 4, "IPv6": 6}
 
 
 async def run(store: Store) -> None:
-    """Keep the EndpointSlices of every Service right, until cancelled."""
+    """Write the EndpointSlices of all Services whenever Services or Pods change, until cancelled."""
     controller = Endpoints(store)
     await follow(store, (SERVICE, POD, ENDPOINTSLICE), controller.keys, controller.reconcile)
 
@@ -28,7 +28,7 @@ class Endpoints:
         self._store = store
 
     def keys(self, resource: Resource, obj: Object) -> Iterable[Key]:
-        """Return the Services whose slices *obj* has a say in."""
+        """Return the keys of the Services whose slices depend on *obj*."""
         namespace = obj["metadata"].get("namespace", "")
         if resource is SERVICE:
             return [key_of(obj)]
@@ -61,13 +61,13 @@ class Endpoints:
 
 
 def _selector(service: Object) -> dict[str, str]:
-    """Return what the Service selects Pods by; nothing where its endpoints aren't this controller's business."""
+    """Return the labels by which the Service selects Pods; none if this controller makes no slices for the Service."""
     spec = service["spec"]
     return {} if spec.get("type") == "ExternalName" else spec.get("selector") or {}
 
 
 def _slice(service: Object, family: str, pods: list[Object]) -> Object:
-    """Return the Service's slice for *family*; empty lists read as null, as from a real API server."""
+    """Return the Service's slice for *family*; empty lists are null, as in the answers of a real API server."""
     metadata = service["metadata"]
     labels = {key: value for key, value in metadata.get("labels", {}).items() if key != HEADLESS_LABEL}
     if service["spec"].get("clusterIP") == "None":
@@ -122,6 +122,6 @@ def _endpoint(service: Object, pod: Object, address: str) -> Object:
 
 
 def _ports(service: Object) -> list[Object]:
-    """Return the Service's ports as the Pods listen on them, without those that go by the name of a Pod's port."""
+    """Return the Pods' ports that the Service's ports lead to, without those given by the name of a Pod's port."""
     ports = (port for port in service["spec"].get("ports", ()) if isinstance(port["targetPort"], int))
     return [{"name": port.get("name", ""), "port": port["targetPort"], "protocol": port["protocol"]} for port in ports]

@@ -6,7 +6,7 @@ from clustersim.objects import Resource
 
 
 class ApiError(Exception):
-    """A request that the API server refuses: an HTTP status, a reason for programs, a message for people."""
+    """The API server refuses a request, with an HTTP status, a reason for programs and a message for people."""
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -35,23 +35,23 @@ def _details(resource: Resource, name: str) -> dict[str, Any]:
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    """Say that there is no such object."""
+    """Return the error for an object that doesn't exist."""
     return ApiError(404, "NotFound", f'{resource} "{name}" not found', _details(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """Say that the name is taken."""
+    """Return the error for the creation of an object whose name another one has."""
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
 
 
 def conflict(resource: Resource, name: str, cause: str) -> ApiError:
-    """Say that the object isn't the one that the writer has seen."""
+    """Return the error for a write that was meant for another version of the object, or for another object."""
     message = f'Operation cannot be fulfilled on {resource} "{name}": {cause}'
     return ApiError(409, "Conflict", message, _details(resource, name))
 
 
 def invalid(resource: Resource, name: str, field: str, cause: str) -> ApiError:
-    """Say that *field* is not acceptable."""
+    """Return the error for an object whose *field* has an unacceptable value."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = {
         **_details(resource, name),
@@ -62,16 +62,16 @@ def invalid(resource: Resource, name: str, field: str, cause: str) -> ApiError:
 
 
 def forbidden(resource: Resource, name: str, cause: str) -> ApiError:
-    """Say that the object's state forbids the request, or RBAC does."""
+    """Return the error for a request that RBAC or the state of the object forbids."""
     what = f'{resource} "{name}"' if name else str(resource)
     return ApiError(403, "Forbidden", f"{what} is forbidden: {cause}", _details(resource, name))
 
 
 def bad_request(message: str) -> ApiError:
-    """Say that the request itself makes no sense."""
+    """Return the error for a request that can't be understood."""
     return ApiError(400, "BadRequest", message)
 
 
 def expired(oldest: int, wanted: int) -> ApiError:
-    """Say that the history no longer reaches back to the version that is *wanted*."""
+    """Return the error for a request that needs the history from *wanted* on, which begins at *oldest*."""
     return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")

@@ -1,4 +1,4 @@
-"""Faults of the API server, to be switched on and off while it runs."""
+"""Faults of the API server, which a test can switch on and off while it runs."""
 
 import asyncio
 from dataclasses import asdict, dataclass
@@ -13,13 +13,14 @@ from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 LOST = 0
-"""The status of a failure that is an answer which gets lost."""
+"""The status of a failure in which the request takes effect but its answer gets lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ban:
-    """Requests for one kind that RBAC forbids: in *namespace*, or for all namespaces at once if empty; any *verb* if
-    empty.
+    """Requests for one kind that RBAC forbids.
+
+    They are for *namespace*, or for all namespaces at once if it is empty, and have *verb*, or any verb if it is empty.
     """
 
     plural: str
@@ -27,16 +28,16 @@ class Ban:
     verb: str = ""
 
     def matches(self, target: Target, verb: str) -> bool:
-        """Tell whether a request is forbidden."""
+        """Tell whether a request with *verb* for *target* is forbidden."""
         here = (self.plural, self.namespace) == (target.resource.plural, target.namespace)
         return here and self.verb in ("", verb)
 
 
 @dataclass(slots=True)
 class Failure:
-    """Mutating requests that fail: the next *times* of them; an empty filter matches all.
+    """A failure of the next *times* mutating requests with *verb* and *plural*, each of which is any if it is empty.
 
-    With the *status* `LOST` they take effect, and the connection is cut instead of an answer.
+    With the *status* `LOST` the requests take effect, and the connection is cut before the answer.
     """
 
     status: int = 500
@@ -45,13 +46,15 @@ class Failure:
     plural: str = ""
 
     def matches(self, verb: str, plural: str) -> bool:
-        """Tell whether a request is to fail."""
+        """Tell whether a mutating request with *verb* for *plural* fails."""
         return self.times > 0 and self.verb in ("", verb) and self.plural in ("", plural)
 
 
 class Faults:
-    """The faults of the API server now; *away* closes connections, *nonsense* answers HTML, *missing* answers 404
-    to everything, as a gateway in front of it may.
+    """The present faults of the API server.
+
+    While *away*, it closes all connections. With *nonsense* it answers all requests with HTML, and with *missing* it
+    answers them with 404, as a gateway in front of it may do.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,7 +69,7 @@ class Faults:
         self._store = store
 
     def fail(self, failure: Failure) -> None:
-        """Let requests fail as *failure* says."""
+        """Make requests fail as *failure* says."""
         self._failures.append(failure)
 
     def forbid(self, ban: Ban) -> None:
@@ -79,33 +82,33 @@ class Faults:
             watch.close()
 
     def silence_watches(self, *resources: Resource) -> None:
-        """Let the watches of *resources*, by default all, that are open now tell nothing more.
+        """Send no more events on the open watches of *resources*, by default of all kinds.
 
-        Whoever resumes one after `drop_watches` hears it.
+        A client that resumes such a watch after `drop_watches` gets the events that it has missed.
         """
         self.silent |= {each for each in self.watches if not resources or any(map(each.wants, resources))}
 
     def expire_history(self) -> None:
-        """Forget the past and end every watch: to resume one is a 410."""
+        """Forget the history and end every watch, so that a client that resumes a watch gets a 410."""
         self._store.expire_history()
         self.drop_watches()
 
     def leave(self) -> None:
-        """Be away: close every connection, the open watches too, until ``away`` is false."""
+        """Close every connection, including those of open watches, until ``away`` is set to false."""
         self.away = True
         self.drop_watches()
 
     def clear(self) -> None:
-        """Be well again."""
+        """End all faults and the latency."""
         self.latency = 0.0
         self.away = self.nonsense = self.missing = False
         self._failures.clear()
         self._bans.clear()
 
     async def strike(self, verb: str, plural: str) -> bool:
-        """Wait as long as the latency says, then raise the ApiError that a request is to fail with, if any.
+        """Wait for the latency, then raise ApiError if a failure matches the request.
 
-        Tell whether the answer is to be lost.
+        Return True if the request has to be carried out and its answer lost.
         """
         if self.latency:
             await asyncio.sleep(self.latency)
@@ -121,12 +124,12 @@ class Faults:
         return False
 
     def authorize(self, target: Target, verb: str) -> None:
-        """Raise the 403 ApiError that a request is answered with, if it is forbidden."""
+        """Raise ApiError 403 if a ban forbids a request with *verb* for *target*."""
         if any(ban.matches(target, verb) for ban in self._bans):
             raise denied(target, verb)
 
     def to_json(self) -> Object:
-        """Return what is switched on."""
+        """Return the faults that are switched on."""
         failures = [
             {"status": failure.status, "times": failure.times, "verb": failure.verb, "plural": failure.plural}
             for failure in self._failures

@@ -1,4 +1,4 @@
-"""The objects in a cluster before the operator comes: as kubeadm and the operator's chart leave it."""
+"""The objects in a cluster before the operator starts: those of kubeadm, and those of the operator's chart."""
 
 from collections.abc import Iterable
 
@@ -54,7 +54,7 @@ COREDNS: Object = {"metadata": {"name": "coredns", "namespace": "kube-system"}, 
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
-    """Create it all, as far as its namespaces and kinds exist."""
+    """Create these objects, and a CustomResourceDefinition for each custom kind that is served."""
     store.create(SERVICE, _API_SERVER)
     store.create(CONFIGMAP, COREDNS)
     for resource, obj in chart(operator_namespace):
@@ -88,7 +88,7 @@ def definition(resource: Resource) -> Object:
 
 
 def chart(namespace: str) -> Iterable[tuple[Resource, Object]]:
-    """Return what the operator's chart makes for it in its *namespace*."""
+    """Return the objects that the operator's chart makes for the operator in *namespace*."""
     yield INGRESSCLASS, {"metadata": {"name": "tailscale"}, "spec": {"controller": "tailscale.com/ts-ingress"}}
     metadata = {"name": "proxies", "namespace": namespace}
     account: Object = {"metadata": metadata}

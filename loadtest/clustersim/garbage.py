@@ -1,4 +1,4 @@
-"""Garbage collection by owner references: what has no owner left goes; a foreground owner goes after its children."""
+"""Garbage collection by owner references: objects go after their last owner, foreground owners after their children."""
 
 from clustersim.controller import Key, key_of
 from clustersim.objects import RESOURCES, Object, Resource
@@ -29,7 +29,7 @@ class Collector:
         self._children: dict[str, set[str]] = {}
 
     def follow(self, changes: list[Change]) -> None:
-        """Take in all *changes*, so that no child is overlooked, and then delete what they leave ownerless."""
+        """Note the owners in all *changes*, to overlook no child; then delete the objects without an owner."""
         touched: dict[str, None] = {}
         for change in changes:
             uid, owners = change.object["metadata"]["uid"], _owners(change.object)
@@ -45,19 +45,19 @@ class Collector:
             self._check(uid)
 
     def remember(self, resource: Resource, obj: Object) -> None:
-        """Take in an object that exists."""
+        """Note that *obj* exists, and who its owners are."""
         uid = obj["metadata"]["uid"]
         self._found[uid] = (resource, key_of(obj))
         for owner in _owners(obj):
             self._children.setdefault(owner, set()).add(uid)
 
     def sweep(self) -> None:
-        """Check every object that is known."""
+        """Check for every known object whether garbage collection has to delete it or to let it go."""
         for uid in list(self._found):
             self._check(uid)
 
     def _object(self, uid: str) -> Object | None:
-        """Return the live object with *uid*."""
+        """Return the object with *uid*, None if it is gone."""
         if uid not in self._found:
             return None
         resource, key = self._found[uid]
@@ -75,7 +75,7 @@ class Collector:
             self._delete(uid, obj, "Background")
 
     def _finalize(self, uid: str, obj: Object) -> None:
-        """Deal with the children of an object that waits for that."""
+        """Delete the children of *obj* if it waits for that; let *obj* go once no child blocks it."""
         if FOREGROUND not in obj["metadata"].get("finalizers", ()):
             return
         for child_uid, child in self._children_of(uid):
@@ -90,7 +90,7 @@ class Collector:
         return [(child_uid, child) for child_uid, child in children if child is not None and uid in _owners(child)]
 
     def _delete(self, uid: str, obj: Object, propagation: str) -> None:
-        """Delete *obj* unless that is under way."""
+        """Delete *obj* unless it is being deleted already."""
         if not is_deleting(obj):
             resource, key = self._found[uid]
             self._store.delete(resource, *key, propagation=propagation, uid=uid)

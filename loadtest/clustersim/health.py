@@ -1,7 +1,7 @@
-"""An HTTP proxy into the simulated cluster: with it, a program outside reaches the health ports behind Services.
+"""An HTTP proxy through which a program outside the simulated cluster reaches the health ports behind Services.
 
 A request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` is answered as by one of the Service's Pods, chosen
-at random. Where a Service leads nowhere the connection is cut, as a node's kube-proxy refuses it.
+at random. If the Service leads to no Pod, the proxy cuts the connection, as a node's kube-proxy would refuse it.
 """
 
 import random
@@ -22,7 +22,7 @@ Answer = tuple[int, Mapping[str, str]]
 
 
 class HealthProxy:
-    """Forwards requests to Pods; *ask* gives the answer of the Pod with an address at a port, None for no answer."""
+    """Forwards requests to Pods; *ask* takes an address and a port, and returns the Pod's answer or None."""
 
     def __init__(self, store: Store, ask: Callable[[str, int], Answer | None], seed: int = 0) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The changes in their order: a window of the past to resume a watch from, and subscriptions to what comes."""
+"""The changes in their order: the latest ones, from which a watch can resume, and subscriptions to new ones."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from clustersim.objects import Object, Resource
 
 
 class Change(NamedTuple):
-    """One write: *type* is ADDED, MODIFIED or DELETED; *old* is what it replaced."""
+    """One write: *type* is ADDED, MODIFIED or DELETED; *old* is the version that it replaced."""
 
     type: str
     resource: Resource
@@ -21,7 +21,7 @@ class Change(NamedTuple):
 
 
 class Subscription:
-    """The changes of some kinds from now on, as an async iterator; ``with`` ends it."""
+    """The changes of some kinds within a ``with`` block, as an async iterator."""
 
     def __init__(self, history: "History", resources: frozenset[Resource]) -> None:
         self._history = history
@@ -49,7 +49,7 @@ class Subscription:
         return self._changes.popleft()
 
     async def batch(self) -> list[Change]:
-        """Wait for changes and return all that are there; none at the end."""
+        """Wait for changes and return all that have come; an empty list means that the subscription is closed."""
         async for first in self:
             changes = [first, *self._changes]
             self._changes.clear()
@@ -58,31 +58,31 @@ class Subscription:
 
     @property
     def pending(self) -> bool:
-        """Tell whether there are changes that nobody has taken yet."""
+        """True if there are changes that the subscriber hasn't read yet."""
         return bool(self._changes)
 
     @property
     def closed(self) -> bool:
-        """Tell whether it has been closed."""
+        """True if the subscription has been closed."""
         return self._closed
 
     def close(self) -> None:
-        """End the iteration, after what is there already."""
+        """End the iteration after the changes that have come already."""
         self._closed = True
         self._wake.set()
 
     def wants(self, resource: Resource) -> bool:
-        """Tell whether changes of *resource* are subscribed to."""
+        """Tell whether the subscription includes changes of *resource*."""
         return not self._resources or resource in self._resources
 
     def push(self, change: Change) -> None:
-        """Append *change* and wake who waits."""
+        """Append *change* and wake the task that waits for changes."""
         self._changes.append(change)
         self._wake.set()
 
 
 class History:
-    """The last *window* changes, and who is told about new ones."""
+    """The last *window* changes, and the subscriptions to new ones."""
 
     def __init__(self, window: int) -> None:
         self.subscriptions: set[Subscription] = set()
@@ -91,7 +91,7 @@ class History:
         self._oldest = 0
 
     def append(self, change: Change) -> None:
-        """Record *change* and tell the subscriptions."""
+        """Record *change*, and pass it to the subscriptions to its kind."""
         if len(self._changes) >= self._window:
             self._oldest = self._changes.popleft().revision
         self._changes.append(change)
@@ -100,7 +100,7 @@ class History:
                 subscription.push(change)
 
     def since(self, resource: Resource, revision: int) -> list[Change]:
-        """Return the changes of *resource* after *revision*; a 410 ApiError if they are forgotten."""
+        """Return the changes of *resource* after *revision*; raises ApiError 410 if they are forgotten."""
         if revision < self._oldest:
             raise expired(self._oldest, revision)
         recent: list[Change] = []
@@ -112,11 +112,11 @@ class History:
         return recent[::-1]
 
     def undo(self, revision: int) -> Iterator[Change]:
-        """Take back the changes after *revision*, the last one first."""
+        """Remove the changes after *revision* and yield them, the last one first."""
         while self._changes and self._changes[-1].revision > revision:
             yield self._changes.pop()
 
     def forget(self, revision: int) -> None:
-        """Forget everything up to *revision*: watches from before it get a 410."""
+        """Forget all changes, so that a watch from a version before *revision* gets a 410."""
         self._changes.clear()
         self._oldest = revision

@@ -1,4 +1,4 @@
-"""The kinds that are served, and the paths they are served at."""
+"""The kinds that the API server serves, and their paths."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from clustersim.objects import Resource
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a path: an object, or without *name* a collection; of one namespace, or of all."""
+    """The object that a path names; without *name* a collection, which is of one namespace or of all."""
 
     resource: Resource
     namespace: str = ""
@@ -17,7 +17,7 @@ class Target:
 
 
 class Kinds:
-    """The kinds that the API server serves now; a custom one may come later."""
+    """The kinds that the API server serves now; custom kinds can be added and removed later."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources = {_path(resource): resource for resource in resources}
@@ -31,7 +31,7 @@ class Kinds:
         self._resources.pop(_path(resource), None)
 
     def all(self) -> list[Resource]:
-        """Return what is served."""
+        """Return all kinds that are served."""
         return list(self._resources.values())
 
     def group_versions(self) -> list[str]:
@@ -39,7 +39,7 @@ class Kinds:
         return list(dict.fromkeys(resource.api_version for resource in self._resources.values()))
 
     def locate(self, path: str) -> Target | None:
-        """Return what the URL *path* names, None if it names nothing that is served."""
+        """Return the target that the URL *path* names; None if the server has no such path."""
         root, *parts = path.strip("/").split("/")
         if root == "apis" and len(parts) >= 3:
             group, version, *rest = parts

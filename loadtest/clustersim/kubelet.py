@@ -1,6 +1,7 @@
-"""The kubelets: every Pod gets a node and addresses and runs; a proxy Pod plays the official image besides.
+"""The kubelets: every Pod gets a node and addresses, and runs; in a proxy's Pod, Tailscale's image is simulated.
 
-What a proxy mounts changes for it when its Pod is synced: once a minute, and at each change of the Pod's metadata.
+A proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the
+Pod's metadata.
 
 A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
 node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
@@ -29,15 +30,15 @@ PODS4 = IPv4Network("10.244.0.0/16")
 PODS6 = IPv6Network("2001:db8:244::/64")
 _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
-"""Seconds between looks at what the control server has done to the proxies' devices."""
+"""Seconds between two checks whether the control server has changed the proxies' devices."""
 SECOND = 0.01
-"""Seconds that a second takes to a Pod that ends."""
+"""How long a second of a Pod's end takes here, in seconds."""
 OFFLINE_AFTER = 60.0
-"""Seconds after the death of a node until the control server takes note that the devices there are offline."""
+"""Seconds from the death of a node until the control server marks the devices there as offline."""
 _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
-"""The metadata of a Pod at whose change the kubelet syncs it."""
+"""The fields of a Pod's metadata. When one of them changes, the kubelet syncs the Pod."""
 _DRAINING = 10
-"""The seconds, of those, that a proxy goes on after its preStop hook has seen that no Service leads to it."""
+"""How long a proxy goes on after its preStop hook has seen that no Service leads to it, in units of `SECOND`."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +50,11 @@ async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES
 
 @dataclass(slots=True)
 class RunningPod:
-    """A Pod that runs on the *node*: its number, from which its addresses follow, their families, how often the
-    node has started it again, and its proxy if it is one. *end* is the task that ends it. The Pod was last synced at
-    *synced*, by the clock of the loop, with the metadata *seen*.
+    """A Pod that runs on the *node*.
+
+    Its addresses follow from its *number* and its *families*. *restarts* is how often the node has started the Pod
+    again. *proxy* is None for other Pods. *end* is the task that ends the Pod. The Pod was last synced at *synced*, by
+    the clock of the event loop, with the metadata *seen*.
     """
 
     key: Key
@@ -66,15 +69,15 @@ class RunningPod:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses, one of each family."""
+        """The Pod's addresses, one of each family."""
         return tuple(str(_PODS[family][self.number]) for family in self.families)
 
 
 class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
-    A Pod takes *second* seconds for each second of its end. With *ignores_sigterm*, proxies that are told to stop go on
-    until their grace periods end.
+    When a Pod ends, each second takes only *second* seconds. With *ignores_sigterm*, deleted proxies go on until their
+    grace periods end.
     """
 
     def __init__(
@@ -100,18 +103,18 @@ class Kubelet:
             tasks.create_task(self.follow_tailnet())
 
     def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers that the Pod with *address* answers with at *port*; None if none does."""
+        """Return the HTTP status and headers of the Pod with *address* at *port*; None if it doesn't answer."""
         proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None
 
     def add_node(self, name: str) -> None:
-        """Add a node, on which new Pods are put from now on, too."""
+        """Add a node, which gets new Pods from now on."""
         self._nodes.add(name)
         self._look_at(self._store.list(POD))
 
     def kill_node(self, name: str) -> None:
-        """Let a node die with all that runs on it. The control plane is not told, and finds out as in a cluster."""
+        """Let a node die with all its Pods. The control plane finds out from the silence of the kubelet."""
         self._store.silent_nodes.add(name)
         dead = [running for running in self._running.values() if running.node == name]
         for running in dead:
@@ -138,14 +141,14 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     async def follow_cluster(self) -> None:
-        """Run what is there, then follow Pods and what proxies mount."""
+        """Run the Pods that exist, then follow the changes of Pods and of the objects that proxies mount."""
         with self._store.subscribe(POD, SECRET, CONFIGMAP) as changes:
             self.add_node(NODE_NAME)
             async for change in changes:
                 self._follow(change)
 
     async def follow_tailnet(self) -> None:
-        """Tell each proxy whose device was renamed or removed in the tailnet, and sync each Pod whose time it is."""
+        """Step each proxy that the tailnet's changes concern, and sync each proxy's Pod once a minute."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(TAILNET_POLL)
@@ -154,7 +157,7 @@ class Kubelet:
                     self._sync(running.proxy.uid, running.key)
 
     async def _lose_devices(self, proxies: Sequence[Proxy]) -> None:
-        """Let the devices of *proxies*, whose node has died, go offline unless other Pods have them by then."""
+        """Let the devices of *proxies*, whose node has died, go offline, except those that other Pods use by then."""
         await asyncio.sleep(OFFLINE_AFTER)
         used = {running.proxy.device.node_id for running in self._alive() if running.proxy and running.proxy.device}
         for proxy in proxies:
@@ -180,7 +183,7 @@ class Kubelet:
             self._sync(uid, key)
 
     def _sync(self, uid: str, key: Key) -> None:
-        """Bring the Pod's containers and status up to date, if it is still that Pod."""
+        """Update the containers and the status of the Pod, if the Pod named *key* still has that *uid*."""
         pod = self._store.find(POD, *key)
         if pod is None or pod["metadata"]["uid"] != uid:
             return
@@ -209,18 +212,18 @@ class Kubelet:
             running.end = self._tasks.create_task(self._end(running, pod))
 
     async def _end(self, running: RunningPod, pod: Object) -> None:
-        """Let a Pod that is deleted run its preStop hook, for as long as its grace period lasts; then remove it."""
+        """Let a deleted Pod run its preStop hook, at most until its grace period ends; then remove the Pod."""
         with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
             async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self.second):
                 if running.proxy is not None:
                     while running.proxy.is_routed() or self.ignores_sigterm:
                         await changes.batch()
                     await asyncio.sleep(_DRAINING * self.second)
-        with suppress(ApiError):  # somebody had no patience with it
+        with suppress(ApiError):  # somebody has removed it meanwhile
             self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
     def _start(self, pod: Object) -> RunningPod:
-        """Give a new Pod addresses that no Pod has, and its proxy."""
+        """Give a new Pod addresses that no other Pod has, and a simulated proxy if it is a proxy's Pod."""
         uid = pod["metadata"]["uid"]
         running = RunningPod(key_of(pod), pod["spec"]["nodeName"], self._free_number(), self._families)
         container = proxy_container(pod)
@@ -234,7 +237,7 @@ class Kubelet:
         return running
 
     def _stop(self, uid: str) -> RunningPod | None:
-        """Forget a Pod, and return what was held of it."""
+        """Forget the Pod with *uid*, and return its old entry."""
         running = self._running.pop(uid, None)
         if running is None:
             return None
@@ -245,14 +248,14 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return the next number round the network, so that an address isn't soon used again."""
+        """Return the next number that is free, counting round the network, so that no address is soon used again."""
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
         return number
 
 
 def _mount(running: RunningPod, metadata: Object) -> None:
-    """Sync the volumes of a Pod if somebody has changed its *metadata*, or if it is time."""
+    """Sync the volumes of a Pod if somebody has changed its *metadata*, or if the last sync is a minute ago."""
     now, seen = asyncio.get_running_loop().time(), {name: metadata.get(name) for name in _SYNCED_AT}
     if running.proxy is not None and (seen != running.seen or now - running.synced >= SYNC):
         running.proxy.sync()
@@ -260,7 +263,10 @@ def _mount(running: RunningPod, metadata: Object) -> None:
 
 
 def _unpulled(pod: Object) -> ContainerState | None:
-    """Return the state of a Pod with an image that no registry has: that of a domain under .invalid; else None."""
+    """Return the state of a Pod with an image that no registry has, or None.
+
+    The domain of such an image ends in .invalid.
+    """
     for container in pod["spec"].get("containers", ()):
         image = container.get("image", "")
         if image.partition("/")[0].endswith(".invalid"):
@@ -272,7 +278,7 @@ def _unpulled(pod: Object) -> ContainerState | None:
 def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:
     """Return the Pod's status, on the node with the address *host*.
 
-    Conditions of others are kept, and readiness gates are waited for.
+    It keeps the conditions that others have set. The Pod isn't ready before its readiness gates are True.
     """
     old = pod.get("status", {})
     started = old.get("startTime") or timestamp()

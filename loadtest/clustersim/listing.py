@@ -1,4 +1,4 @@
-"""Lists in pages: a page ends with a token that says where the next begins."""
+"""Lists in pages: each page but the last has a token that says where the next page begins."""
 
 import base64
 import binascii
@@ -14,16 +14,17 @@ from clustersim.store import Store
 
 
 class Page(NamedTuple):
-    """Some objects, and the metadata of the list they are part of."""
+    """Some of the objects of a list, and the metadata of the list."""
 
     metadata: Object
     objects: Sequence[Object]
 
 
 def page(store: Store, target: Target, selector: Selector, limit: int, token: str) -> Page:
-    """Return a page of at most *limit* objects (0: all); a 410 ApiError if the history forgot when *token* was made.
+    """Return a page of at most *limit* objects, all if it is 0.
 
-    Later pages show the present, as of the first page's version: a watch from that version tells the difference.
+    Later pages have the version of the first page but show the present objects. A watch from that version reports the
+    changes since. Raises ApiError 410 if the history no longer reaches back to the version of *token*.
     """
     revision, start = _decode(token) if token else (store.revision, None)
     if token:

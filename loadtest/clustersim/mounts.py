@@ -1,6 +1,6 @@
 """The Secrets and ConfigMaps that a Pod mounts, as the kubelet puts them into its volumes.
 
-A change of an object does not reach the Pod at once: the kubelet mounts what has changed when it next syncs the Pod.
+A change of an object does not reach the Pod at once: the kubelet mounts the new version when it next syncs the Pod.
 """
 
 from collections.abc import Iterable
@@ -11,19 +11,19 @@ from clustersim.objects import CONFIGMAP, SECRET, Object, Resource
 from clustersim.store import Store
 
 SYNC = 60.0
-"""Seconds after which the kubelet syncs a Pod about which nothing has changed: the default of ``syncFrequency``."""
+"""Seconds after which the kubelet syncs a Pod even if nothing has changed: the default of ``syncFrequency``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A key of a Secret or ConfigMap, or the whole of it where *key* is empty."""
+    """A mounted key of a Secret or ConfigMap, or the whole object if *key* is empty."""
 
     source: str
     key: str = ""
 
 
 def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
-    """Return the Secret or ConfigMap that lies at *path* in the container: a mounted folder, or a file in one."""
+    """Return the Secret or ConfigMap at *path* in the container, which is a mounted folder or a file in one."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     for mount in container.get("volumeMounts", ()):
         volume = volumes.get(mount["name"], {})
@@ -41,14 +41,14 @@ def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
 
 
 def mounted(pod: Object) -> list[tuple[Resource, str]]:
-    """Return the Secrets and ConfigMaps without which the containers of *pod* can't start: kind and name."""
+    """Return the kind and name of each Secret and ConfigMap that must exist for the containers of *pod* to start."""
     volumes = pod["spec"].get("volumes", ())
     found = [(SECRET, volume["secret"]["secretName"]) for volume in volumes if "secret" in volume]
     return found + [(CONFIGMAP, volume["configMap"]["name"]) for volume in volumes if "configMap" in volume]
 
 
 class Volumes:
-    """The volumes of one Pod: each object that it mounts, as it was when the Pod was last synced."""
+    """The volumes of one Pod, with each mounted object as it was when the kubelet last synced the Pod."""
 
     def __init__(self, store: Store, namespace: str, sources: Iterable[tuple[Resource, str]]) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class Volumes:
         self._held: dict[tuple[Resource, str], Object] = {}
 
     def sync(self) -> None:
-        """Mount what is there now; of an object that is gone, the Pod keeps what it has."""
+        """Mount the present version of each object; the Pod keeps the old files of an object that is gone."""
         for resource, name in self.sources:
             if (found := self._store.find(resource, self._namespace, name)) is not None:
                 self._held[resource, name] = found

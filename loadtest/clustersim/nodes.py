@@ -43,20 +43,21 @@ class Nodes:
         self._addresses: dict[str, str] = {}
 
     def add(self, name: str) -> None:
-        """Add a node, and its Node object unless that is there."""
+        """Add a node, and create its Node object unless that exists."""
         made = node(name, 10 + len(self._addresses))
         self._addresses[name] = made["status"]["addresses"][0]["address"]
         if self._store.find(NODE, "", name) is None:
             self._store.create(NODE, made)
 
     def address(self, name: str) -> str:
-        """Return the address of a node; that of the first one for a node that a Pod names and nobody added."""
+        """Return the address of a node; a node that nobody has added gets the address of the first node."""
         return self._addresses.get(name, self._addresses[NODE_NAME])
 
     def place_for(self, pod: Object) -> str:
-        """Return the node for a new *pod*: of several the ready one with the fewest Pods of its owner, then of all.
+        """Return the name of the node for a new *pod*.
 
-        The name is empty if none of several nodes is ready.
+        It is the ready node with the fewest Pods of the same owner, and of these the one with the fewest Pods. The name
+        is empty if none of several nodes is ready. A single node takes all Pods.
         """
         if len(self._addresses) == 1:
             return NODE_NAME
@@ -75,7 +76,7 @@ class Nodes:
         self._set_ready(name, _READY, [])
 
     async def miss(self, name: str) -> None:
-        """Do what the control plane does about a node whose kubelet falls silent now, with Kubernetes' defaults."""
+        """Do what the control plane does, with Kubernetes' defaults, when the kubelet of a node has fallen silent."""
         await asyncio.sleep(MONITOR_GRACE)
         self._set_ready(name, _SILENT, [{"key": UNREACHABLE, "effect": each} for each in ("NoSchedule", "NoExecute")])
         for pod in filter(is_ready, self.pods(name)):
@@ -84,7 +85,7 @@ class Nodes:
         await self._evict(name)
 
     async def _evict(self, name: str) -> None:
-        """Delete the Pods of an unreachable node, each after the time for which it tolerates that."""
+        """Delete the Pods of an unreachable node, each after the time for which it tolerates an unreachable node."""
         waited = 0.0
         limits = ((_tolerated(pod), key_of(pod), pod["metadata"]["uid"]) for pod in self.pods(name))
         for seconds, key, uid in sorted(each for each in limits if each[0] < math.inf):
@@ -95,7 +96,7 @@ class Nodes:
     def _delete(self, key: Key, uid: str) -> None:
         pod = self._store.find(POD, *key)
         if pod is not None and not is_deleting(pod):
-            with suppress(ApiError):  # another Pod has its name
+            with suppress(ApiError):  # a new Pod has its name
                 self._store.delete(POD, *key, uid=uid)
 
     def _set_ready(self, name: str, condition: Object, taints: list[Object]) -> None:

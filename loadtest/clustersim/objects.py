@@ -1,11 +1,11 @@
-"""Objects as they are on the wire, and the kinds that the simulated cluster knows."""
+"""Objects in their JSON form, and the kinds that the simulated cluster knows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
-"""A Kubernetes object, decoded from JSON and not changed after that."""
+"""A Kubernetes object, decoded from JSON. Nobody changes it afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Resource:
 
     @property
     def singular(self) -> str:
-        """The name of one, as kubectl accepts it."""
+        """The singular name of the kind, as kubectl accepts it."""
         return self.kind.lower()
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ CRD = Resource(
     status=True,
 )
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer of a definition, which goes when the last of its objects is gone."""
+"""The finalizer of a CustomResourceDefinition, which is removed when the last object of the kind is gone."""
 
 
 def _tailscale(plural: str, kind: str, *short_names: str, namespaced: bool = False) -> Resource:
@@ -91,7 +91,7 @@ RESOURCES = BUILTIN_RESOURCES + CUSTOM_RESOURCES
 
 
 def clone(value: Any) -> Any:
-    """Return a deep copy of a JSON value without fields that are null: to the API server those are absent."""
+    """Return a deep copy of a JSON value without its null fields, which the API server treats as absent."""
     if isinstance(value, dict):
         return {name: clone(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -29,7 +29,7 @@ def owner_reference(owner: Object, resource: Resource) -> Object:
 
 
 def pod_from_template(owner: Object, resource: Resource, metadata: Object, spec: Object) -> Object:
-    """Return a Pod of *owner*'s template; *metadata* (its labels merged) and *spec* go on top."""
+    """Return a Pod from *owner*'s template, with *metadata* (labels are merged) and *spec* put over the template's."""
     template = owner["spec"]["template"]
     described = template.get("metadata", {})
     return {
@@ -55,14 +55,14 @@ def controlled_by(obj: Object, uid: str) -> bool:
 
 
 def is_deleting(obj: Object) -> bool:
-    """Tell whether *obj* has been deleted and waits for its finalizers."""
+    """Tell whether *obj* is being deleted: it waits for its finalizers or its grace period."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
-    """Return for how long a Pod that is deleted may go on: *asked* by the request, else as the Pod itself says.
+    """Return for how many seconds a deleted Pod may go on: *asked* by the request, or else by the Pod's own spec.
 
-    Without a preStop hook it ends at once here, unless its node *is_silent*, so that nothing ends it.
+    A Pod without a preStop hook ends at once here. If its node *is_silent*, no kubelet ends the Pod, so it stays.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
@@ -86,5 +86,5 @@ def selects(selector: Mapping[str, str], pod: Object) -> bool:
 
 
 def count(number: int) -> Any:
-    """Return *number* as a status shows it: none means that the field is absent."""
+    """Return *number* as a status shows it: None, for an absent field, if it is 0."""
     return number or None

@@ -1,4 +1,4 @@
-"""Processes that live no longer than the block that starts them, each with a log."""
+"""Processes with a log each, which end with the ``async with`` block that starts them."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 LOG_LINES = 25
-_PORTS = range(20_000, 32_000)  # below those that the kernel gives to connections
+_PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to connections
 
 
 class ProcessError(Exception):
@@ -40,15 +40,15 @@ class Processes:
     ) -> None:
         self._signal(SIGTERM)
         try:
-            with contextlib.suppress(TimeoutError):  # those that are left are killed
+            with contextlib.suppress(TimeoutError):  # the processes that still run are killed
                 async with asyncio.timeout(self._stop_seconds):
                     await self._end()
-        finally:  # a second signal may cut the waiting short
+        finally:  # a second signal may cancel the wait
             self._signal(SIGKILL)
         await self._end()
 
     async def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start ``python -m`` *command*, out of reach of the terminal's Ctrl-C, which is for the one that ends it."""
+        """Start ``python -m`` *command* in its own session, so that Ctrl-C reaches only this program, which ends it."""
         with self._log(name).open("wb") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", *command),
@@ -66,7 +66,7 @@ class Processes:
                 raise ProcessError(f"{name} ended with code {process.returncode}")
 
     def tails(self) -> dict[str, list[str]]:
-        """Return the last lines of every log, by process."""
+        """Return the last lines of each log, by the name of the process."""
         logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
         return {name: text.splitlines()[-LOG_LINES:] for name, text in logs.items()}
 
@@ -74,9 +74,12 @@ class Processes:
         return [process for process in self._running.values() if process.returncode is None]
 
     def _signal(self, number: Signals) -> None:
-        """Signal what runs; asyncio's own way would reap a child that has just ended before its watcher can."""
+        """Send a signal to all running processes.
+
+        The methods of asyncio would reap a child that has just ended, before asyncio's watcher of children can.
+        """
         for process in self._alive():
-            with contextlib.suppress(ProcessLookupError):  # reaped a moment ago
+            with contextlib.suppress(ProcessLookupError):  # it was reaped a moment ago
                 os.kill(process.pid, number)
 
     async def _end(self) -> None:
@@ -88,7 +91,7 @@ class Processes:
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free for UDP and TCP now, and that no connection is given in a moment."""
+    """Return a port of loopback that is free for UDP and TCP, and that the kernel doesn't give to connections."""
     while True:
         port = random.choice(_PORTS)  # noqa: S311 - no secret
         try:

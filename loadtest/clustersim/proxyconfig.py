@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 CAPABILITY_VERSION = 140
-"""The newest configuration that the simulated image understands, and what it reports of itself."""
+"""The capability version that the simulated image reports; it understands no newer configuration."""
 
 _FILE = re.compile(r"cap-(\d+)\.hujson")
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -50,7 +50,7 @@ class ConfigError(Exception):
 class ProxyConfig:
     """The settings that the simulated image acts on.
 
-    An absent field is empty, or None where the device then keeps its value.
+    An absent field is empty here, or None if the device keeps its old value without the field.
     """
 
     auth_key: str = ""
@@ -93,7 +93,7 @@ def parse(text: str) -> ProxyConfig:
 
 
 def check_listening(text: str) -> None:
-    """Read an address and port to listen at, of which IPv6 alone has brackets; raises ConfigError."""
+    """Check an address and port to listen at, with brackets only around IPv6; raises ConfigError."""
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     try:

@@ -9,13 +9,13 @@ from clustersim.kinds import Target
 from clustersim.objects import Object, namespace_of
 
 USER = "clustersim"
-"""The user of the kubeconfig, whose token is the same word."""
+"""The name of the kubeconfig's user. It is also the user's token."""
 
 
 class Right(NamedTuple):
-    """One verb on one resource, which may be a subresource, in a namespace, or everywhere if that is empty.
+    """The right to one verb on one resource or subresource, in a namespace, or everywhere if *namespace* is empty.
 
-    If *name* isn't empty, it is the right for the object of that name alone.
+    If *name* isn't empty, the right is for the object of that name alone.
     """
 
     namespace: str
@@ -26,17 +26,20 @@ class Right(NamedTuple):
 
 
 class Rights:
-    """The rights of `USER`, who may do everything as long as it has no role."""
+    """The rights of `USER`, who may do everything until somebody gives it a role."""
 
     def __init__(self) -> None:
         self.granted: set[Right] = set()
         self.used: set[Right] = set()
-        """The rights that let a request through."""
+        """The rights by which at least one request was allowed."""
         self.denied: list[str] = []
-        """What the user asked for and had no right to, in the API server's words."""
+        """The requests that the user had no right to, in the API server's words."""
 
     def give(self, *roles: Object) -> None:
-        """Give the rights of a Role in its namespace, those of a ClusterRole everywhere; wildcards have no effect."""
+        """Give the user the rights of *roles*: a Role's in its namespace, a ClusterRole's everywhere.
+
+        Wildcards have no effect.
+        """
         for role in roles:
             for rule in role["rules"]:
                 names = rule.get("resourceNames") or [""]
@@ -44,7 +47,7 @@ class Rights:
                     self.granted.add(Right(namespace_of(role), *right))
 
     def authorize(self, target: Target, verb: str) -> None:
-        """Raise the 403 ApiError that a request of the user is answered with, if no rule allows it."""
+        """Raise ApiError 403 if no rule allows the user to do *verb* with *target*."""
         if not self.granted:
             return
         group, resource = target.resource.group, _resource(target)
@@ -59,7 +62,7 @@ class Rights:
 
 
 def denied(target: Target, verb: str) -> ApiError:
-    """Say that the user has no right to do *verb* with *target*."""
+    """Return the error that says that the user has no right to do *verb* with *target*."""
     where = f"in the namespace {json.dumps(target.namespace)}" if target.namespace else "at the cluster scope"
     what = f'cannot {verb} resource "{_resource(target)}" in API group "{target.resource.group}" {where}'
     return forbidden(target.resource, target.name, f'User "{USER}" {what}')

@@ -1,4 +1,4 @@
-"""The parts of a request: an object, a patch, options in the query."""
+"""Reads the parts of a request: an object, a patch, options in the query."""
 
 import json
 import re
@@ -17,7 +17,10 @@ _AS = re.compile(rf"as=({PARTIAL}\w*)")
 
 
 async def object_body(request: web.Request) -> Object:
-    """Return the object in the body; a 400 ApiError if it isn't one, a 415 one if it doesn't claim to be JSON."""
+    """Return the object in the body.
+
+    Raises ApiError: 400 if the body isn't an object, 415 if its Content-Type isn't JSON.
+    """
     try:
         body = json.loads(await request.read())
     except ValueError as error:
@@ -30,7 +33,7 @@ async def object_body(request: web.Request) -> Object:
 
 
 def addressed(obj: Object, target: Target) -> Object:
-    """Return *obj* with the namespace and name that the URL names; a 400 ApiError if it names others."""
+    """Return *obj* with the namespace and name that the URL names; raises ApiError 400 if *obj* has others."""
     resource = target.resource
     if (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind)) != (
         resource.api_version,
@@ -46,7 +49,7 @@ def addressed(obj: Object, target: Target) -> Object:
 
 @contextmanager
 def decoding(resource: Resource) -> Iterator[None]:
-    """Turn the error of a field that isn't of the type it should be into a 400 ApiError."""
+    """Turn the exception for a field of the wrong type into ApiError 400."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -55,12 +58,15 @@ def decoding(resource: Resource) -> Iterator[None]:
 
 
 def selector(request: web.Request) -> Selector:
-    """Return the objects that are asked for; a 400 ApiError if that can't be told."""
+    """Return the selector in the query of *request*; raises ApiError 400 if it is invalid."""
     return Selector.parse(request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
 
 
 def wants_metadata(request: web.Request, verb: str) -> bool:
-    """Tell whether the client wants metadata alone; a 406 ApiError for a list as one object, or the other way round."""
+    """Tell whether the client asks for metadata alone.
+
+    Raises ApiError 406 if the client asks for a list in the format of one object, or the other way round.
+    """
     wanted = PARTIAL + ("List" if verb == "list" else "")
     match = _AS.search(request.headers.get("Accept", ""))
     if match and match[1] != wanted:
@@ -74,7 +80,7 @@ def flag(request: web.Request, name: str) -> bool:
 
 
 def number(request: web.Request, name: str) -> int:
-    """Return the option *name*, 0 without it; a 400 ApiError if it isn't a number."""
+    """Return the option *name*, 0 without it; raises ApiError 400 if it isn't a number."""
     text = request.query.get(name) or "0"
     if not text.isdecimal():
         raise bad_request(f"{name}: {text} is not a number")
@@ -82,6 +88,6 @@ def number(request: web.Request, name: str) -> int:
 
 
 def unsupported(content_type: str, accepted: str) -> ApiError:
-    """Say that the body can't be read."""
+    """Return the error for a body of another Content-Type than the one that is *accepted*."""
     message = f"the body of the request was in an unknown format ({content_type})"
     return ApiError(415, "UnsupportedMediaType", f"{message} - accepted media types include: {accepted}")

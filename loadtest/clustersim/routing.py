@@ -1,4 +1,4 @@
-"""The targets of Services, as their EndpointSlices say: kube-proxy's part, for HTTP to their ports."""
+"""The addresses and ports that Services lead to by their EndpointSlices, as kube-proxy would connect to them."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class Backend(NamedTuple):
-    """An address and the port there."""
+    """An address and a port that a Service leads to."""
 
     address: str
     port: int
 
 
 def backends(store: Store, key: Key, port: int) -> list[Backend]:
-    """Return where the *port* of the Service named *key* leads to, in its first family; nowhere without that port."""
+    """Return where *port* of the Service named *key* leads to, in its first IP family; nothing without such a port."""
     service = store.find(SERVICE, *key)
     ports = {each["port"]: each.get("name", "") for each in service["spec"].get("ports") or ()} if service else {}
     if service is None or port not in ports:
@@ -34,7 +34,7 @@ def backends(store: Store, key: Key, port: int) -> list[Backend]:
 
 
 def services_leading_to(store: Store, address: str) -> set[Key]:
-    """Return the Services of which *address* is an endpoint."""
+    """Return the keys of the Services that have *address* as a ready endpoint."""
     return {
         Key(namespace_of(each), labels_of(each).get(_SERVICE_NAME, ""))
         for each in store.list(ENDPOINTSLICE)
@@ -43,7 +43,7 @@ def services_leading_to(store: Store, address: str) -> set[Key]:
 
 
 def ready_addresses(endpointslice: Object) -> list[str]:
-    """Return the addresses of the slice's endpoints that take new connections; one that doesn't say takes them."""
+    """Return the addresses of the slice's endpoints that take new connections, which is the default of an endpoint."""
     return [
         address
         for endpoint in endpointslice.get("endpoints") or ()

@@ -1,4 +1,4 @@
-"""Label and field selectors, as they stand in a query string."""
+"""Label and field selectors, in the syntax of a query string."""
 
 import re
 from collections.abc import Mapping
@@ -16,14 +16,17 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One part of a selector: *key* has one of *values*, or any value if there are none; or, *negated*, has not."""
+    """One part of a selector: *key* has to have one of *values*, or any value if *values* is None.
+
+    If it is *negated*, the opposite has to be true.
+    """
 
     key: str
     values: frozenset[str] | None
     negated: bool = False
 
     def accepts(self, value: str | None) -> bool:
-        """Tell whether *value*, None if the key is absent, is what is asked for."""
+        """Tell whether *value*, which is None if the key is absent, meets the requirement."""
         found = value is not None and (self.values is None or value in self.values)
         return found != self.negated
 
@@ -37,17 +40,17 @@ class Selector:
 
     @classmethod
     def parse(cls, labels: str, fields: str) -> "Selector":
-        """Return the selector that the two query parameters spell; a 400 ApiError if they spell none."""
+        """Return the selector in the two query parameters; raises ApiError 400 if one is invalid."""
         return cls(_parse(labels), _parse(fields))
 
     @property
     def name(self) -> str:
-        """The name of the one object that can be chosen; empty without a requirement for its name."""
+        """The name that the selector requires of an object; empty if it requires none."""
         wanted = (part.values for part in self.fields if part.key == "metadata.name" and not part.negated)
         return next((name for names in wanted for name in names or ()), "")
 
     def matches(self, obj: Object) -> bool:
-        """Tell whether *obj* is chosen."""
+        """Tell whether the selector chooses *obj*."""
         labels: Mapping[str, str] = labels_of(obj) if self.labels else {}
         return all(part.accepts(labels.get(part.key)) for part in self.labels) and all(
             part.accepts(_field(obj, part.key)) for part in self.fields
@@ -70,7 +73,7 @@ def _requirement(part: str) -> Requirement:
 
 
 def _field(obj: Object, path: str) -> str:
-    """Return a field by its dotted path, as a selector compares it: an absent one is empty."""
+    """Return the value of the field at a dotted *path*, as a selector compares it; empty if the field is absent."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -19,10 +19,10 @@ _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "i
 
 
 class Allocator:
-    """Hands out cluster IPs, each to one Service, and keeps a node port for the first Service that asks for it."""
+    """Gives each cluster IP to one Service only, and each node port to the first Service that asks for it."""
 
     def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
-        """*families* are those of the Pods, *service_families* those of cluster IPs, in their order."""
+        """*families* are the IP families of the Pods, *service_families* those of cluster IPs, in their order."""
         self._families = families
         self._service_families = service_families
         self._addresses: set[str] = set()
@@ -30,7 +30,7 @@ class Allocator:
         self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in _NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
-        """Fill the defaults of *service*, keep what *old* was given, allocate what is missing; a 422 ApiError."""
+        """Fill the defaults of *service*, keep *old* cluster IPs, and allocate missing ones; raises ApiError 422."""
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
@@ -43,12 +43,12 @@ class Allocator:
         self._complete_address(service, spec, before)
 
     def reserve(self, service: Object) -> None:
-        """Keep others from getting what *service* has."""
+        """Take the cluster IPs and node ports of *service*, so that no other Service gets them."""
         self._addresses.update(_addresses(service))
         self._node_ports.update(_node_ports(service["spec"]))
 
     def release(self, service: Object) -> None:
-        """Let others get what *service* had."""
+        """Free the cluster IPs and node ports of *service* for other Services."""
         self._addresses.difference_update(_addresses(service))
         self._node_ports.difference_update(_node_ports(service["spec"]))
 
@@ -84,7 +84,7 @@ class Allocator:
             spec["clusterIPs"] += kept[: len(others)] or [self._free_address(family) for family in others]
 
     def _fill_families(self, spec: Object, before: Object) -> None:
-        """Fill the families as a cluster does: a headless Service has those of the Pods."""
+        """Fill the IP families as a cluster does: a headless Service has the families of the Pods."""
         is_headless = (spec.get("clusterIP") or before.get("clusterIP")) == "None"
         selectorless = is_headless and not spec.get("selector")
         policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
@@ -99,7 +99,10 @@ class Allocator:
 
 
 def complete_status(service: Object) -> None:
-    """Fill the defaults of a status that was written; a 422 ApiError for a load balancer that there is none of."""
+    """Fill the defaults of the status of *service*.
+
+    Raises ApiError 422 if the status has a load balancer but the Service isn't of that type.
+    """
     entries = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if entries and service["spec"]["type"] != "LoadBalancer":
         cause = "Forbidden: may only be used when `spec.type` is LoadBalancer"
@@ -128,7 +131,7 @@ def _fill(spec: Object) -> None:
 
 
 def _settle_type(service: Object, spec: Object, before: Object) -> None:
-    """Take away what another type had; a 422 ApiError for another class of a load balancer."""
+    """Remove the fields of the old type if the type changes; raises ApiError 422 if a load balancer's class changes."""
     balances, balanced = (which.get("type") == "LoadBalancer" for which in (spec, before))
     class_, had = spec.get("loadBalancerClass"), before.get("loadBalancerClass")
     if balances and balanced and class_ != had:
@@ -143,7 +146,7 @@ def _settle_type(service: Object, spec: Object, before: Object) -> None:
 
 
 def _drop(spec: Object, before: Object) -> None:
-    """Take away what an ExternalName Service can't have: what it had before, or an empty value."""
+    """Remove the fields that an ExternalName Service can't have, if they are empty or unchanged."""
     for field in _CLUSTER_FIELDS:
         if not spec.get(field) or spec[field] == before.get(field):
             spec.pop(field, None)

@@ -27,12 +27,12 @@ from clustersim.traffic import Request, Traffic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """The settings of the cluster: *listen* as HOST:PORT, port 0 takes a free one.
+    """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
 
-    *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
-    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order, and
-    *service_families* those of cluster IPs. Without *controllers* there are no Pods but those that somebody creates,
-    and nothing runs them: for more objects than the simulated controllers and kubelet can look after.
+    *absent* are the plurals of custom kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
+    so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
+    order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
+    none. Use this for more objects than the simulated controllers and kubelet can handle.
     """
 
     listen: str = "127.0.0.1:0"
@@ -52,11 +52,11 @@ class SimOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSim:
-    """A cluster that runs: where it is, what is in it, and what can go wrong with it.
+    """A running cluster: its addresses, its objects and its faults.
 
     Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
-    *kubelet*, nodes are added, die and come back. The *rights* are those of the kubeconfig's user. *now* is the wall
-    clock of the API server, by the event loop's time.
+    *kubelet*, nodes are added, die and come back. The *rights* are those of the kubeconfig's user. *now* returns the
+    time of the API server, which goes on with the clock of the event loop.
     """
 
     api_url: str
@@ -83,7 +83,7 @@ class ClusterSim:
         return self.traffic.requests
 
     def writes_since(self, before: Counter[Request]) -> Counter[Request]:
-        """Return the writes since *before*, a copy of ``writes`` made then."""
+        """Return the writes since *before*, an older copy of ``writes``."""
         return self.traffic.writes_since(before)
 
     def serve_kind(self, resource: Resource) -> None:
@@ -146,7 +146,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
 
 
 def _clock() -> Callable[[], datetime]:
-    """Return a wall clock that goes on with the time of the event loop."""
+    """Return a wall clock that starts at the present time and goes on with the clock of the event loop."""
     loop, start = asyncio.get_running_loop(), datetime.now(UTC)
     began = loop.time()
     return lambda: start + timedelta(seconds=loop.time() - began)

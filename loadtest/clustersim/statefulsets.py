@@ -1,4 +1,4 @@
-"""The StatefulSet controller: ordered Pods, replaced one at a time when the template changes."""
+"""The StatefulSet controller: it makes numbered Pods, and replaces them one by one when the template changes."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ POD_INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
 async def run(store: Store) -> None:
-    """Make every StatefulSet's Pods exist, until cancelled."""
+    """Create and delete the Pods of all StatefulSets, until cancelled."""
     controller = StatefulSets(store)
     await follow(store, (STATEFULSET, POD), _keys, controller.reconcile)
 
@@ -47,7 +47,7 @@ class StatefulSets:
         return {int(pod["metadata"]["name"].rpartition("-")[2]): pod for pod in owned}
 
     def _scale_down(self, obj: Object) -> None:
-        """Delete the Pods that are too many, one after the other where the order asks for it."""
+        """Delete the Pods that are too many, one after the other if the StatefulSet's Pods are ordered."""
         for ordinal, pod in sorted(self._pods(obj).items(), reverse=True):
             if ordinal < _replicas(obj):
                 return
@@ -57,7 +57,7 @@ class StatefulSets:
                 return
 
     def _scale_up(self, obj: Object, revision: str) -> bool:
-        """Create what is missing; tell whether all Pods are there, and ready where the order asks for it."""
+        """Create missing Pods; tell whether all Pods exist, and are ready if the StatefulSet's Pods are ordered."""
         pods = self._pods(obj)
         for ordinal in range(_replicas(obj)):
             pod = pods.get(ordinal)

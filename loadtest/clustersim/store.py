@@ -1,6 +1,7 @@
-"""The one place objects live: every write bumps one revision, lands in the history and reaches the subscriptions.
+"""Stores all objects: each write has the next revision, and goes into the history and to the subscriptions.
 
-Synchronous, for one event loop. Objects that it returns are shared: never change one, build a changed copy.
+The store is synchronous, for one event loop. The objects that it returns are shared. Don't change them; build a changed
+copy instead.
 """
 
 import secrets
@@ -28,7 +29,7 @@ _FOREGROUND = "foregroundDeletion"
 
 
 class Store:
-    """Keeps objects by kind, namespace and name, with the rules of the API server for writing them."""
+    """Stores objects by kind, namespace and name, and applies the API server's rules for writes."""
 
     def __init__(
         self,
@@ -46,23 +47,23 @@ class Store:
         self._allocator = Allocator(families, service_families)
         self._clock = clock
         self.silent_nodes: set[str] = set()
-        """The nodes without a kubelet that runs: nothing ends a Pod there that is deleted."""
+        """The nodes whose kubelet doesn't run. Nothing there ends a deleted Pod."""
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object, or None if there is no such one."""
+        """Return an object, or None if it doesn't exist."""
         return self._objects.get(resource, {}).get((namespace, name))
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        """Return an object; a 404 ApiError if there is no such one."""
+        """Return an object; raises ApiError 404 if it doesn't exist."""
         obj = self.find(resource, namespace, name)
         if obj is None:
             raise not_found(resource, name)
         return obj
 
     def list(self, resource: Resource, namespace: str = "", labels: Mapping[str, str] | None = None) -> list[Object]:
-        """Return the objects of a kind by namespace and name; no *namespace* means all of them."""
+        """Return the objects of a kind, ordered by namespace and name; an empty *namespace* means all namespaces."""
         found = sorted(self._objects.get(resource, {}).items())
         wanted = (labels or {}).items()
         return [
@@ -72,20 +73,23 @@ class Store:
         ]
 
     def subscribe(self, *resources: Resource) -> Subscription:
-        """Return the changes of *resources*, of all kinds if there are none, from now on."""
+        """Return a subscription to the changes of *resources*, or of all kinds if none is given."""
         return Subscription(self._history, frozenset(resources))
 
     def changes_since(self, resource: Resource, revision: int) -> Sequence[Change]:
-        """Return the changes of *resource* after *revision*; a 410 ApiError if the history begins later."""
+        """Return the changes of *resource* after *revision*; raises ApiError 410 if the history begins later."""
         return self._history.since(resource, revision)
 
     def expire_history(self) -> None:
-        """Forget the history: a watch from any version but the present gets a 410."""
+        """Forget the history, so that a watch from an older version than the present one gets a 410."""
         self.revision += 1
         self._history.forget(self.revision)
 
     def restore(self, revision: int) -> None:
-        """Be as of *revision* again, as after a restore of etcd; Services keep what was allocated since."""
+        """Go back to the objects as of *revision*, as after a restore of etcd.
+
+        Cluster IPs and node ports that were allocated since stay allocated.
+        """
         for change in self._history.undo(revision):
             objects, key = self._objects[change.resource], (namespace_of(change.object), name_of(change.object))
             self._population[key[0]] += (change.old is not None) - (key in objects)
@@ -104,7 +108,7 @@ class Store:
         return self._commit("ADDED", resource, new, None)
 
     def replace(self, resource: Resource, obj: Object, subresource: str = "") -> Object:
-        """Replace an object, or its status; a 409 ApiError if it carries another ``resourceVersion``."""
+        """Replace an object, or its status; raises ApiError 409 if *obj* has an outdated ``resourceVersion``."""
         namespace = namespace_of(obj) if resource.namespaced else ""
         return self.update(resource, namespace, name_of(obj), lambda _: obj, subresource)
 
@@ -120,7 +124,7 @@ class Store:
         change: Callable[[Object], Object],
         subresource: str = "",
     ) -> Object:
-        """Replace an object, or its status, with what *change* makes of it; nothing happens if that is the same."""
+        """Replace an object, or its status, with the result of *change*; write nothing if the result is the same."""
         old = self.get(resource, namespace, name)
         changed = change(old)
         _check_identity(resource, old, changed)
@@ -148,10 +152,10 @@ class Store:
         *,
         grace: int | None = None,
     ) -> Object:
-        """Remove an object, or mark it for deletion while it has finalizers, or *grace* seconds are left to its Pod.
+        """Remove an object, or mark it for deletion if it has finalizers or is a Pod that may go on for a while.
 
-        *propagation* is Background or Foreground; empty keeps what the object's finalizers say. Without *grace* a Pod
-        says itself how long it may go on.
+        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. A Pod may go on for
+        *grace* seconds, or without *grace* for as long as its spec says.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:
@@ -170,13 +174,13 @@ class Store:
         return old if marked == old else self._commit("MODIFIED", resource, marked, old)
 
     def adopt(self, resource: Resource, obj: Object) -> None:
-        """Hold *obj* as another cluster has it, its UID too: without rules, for a copy of that cluster."""
+        """Store *obj* exactly as another cluster has it, with its UID and without checks, to copy that cluster."""
         old = self.find(resource, namespace_of(obj), name_of(obj))
         self._population[namespace_of(obj)] += old is None
         self._commit("ADDED" if old is None else "MODIFIED", resource, obj, old)
 
     def disown(self, resource: Resource, namespace: str, name: str) -> None:
-        """Remove an object that was adopted, if it is still there."""
+        """Remove an object that `adopt` has stored, if it still exists."""
         obj = self.find(resource, namespace, name)
         if obj is not None:
             self._remove(resource, obj, obj)
@@ -299,7 +303,7 @@ def _content(obj: Object) -> Object:
 
 
 def _tidy(metadata: Object) -> None:
-    """Drop what a real API server doesn't give back: empty labels, no finalizers."""
+    """Drop empty fields, such as labels and finalizers, that a real API server leaves out of its answers."""
     for field in _OPTIONAL_METADATA:
         if field in metadata and not metadata[field]:
             del metadata[field]

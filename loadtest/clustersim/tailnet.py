@@ -20,10 +20,10 @@ class AuthKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID.
+    """A device; *name* is its MagicDNS name without the last dot, *node_id* is the device ID in tailscaled's words.
 
-    *renamed* means that the name was given to it, and follows its hostname no more. *last_seen* is RFC 3339, of one
-    that is no longer *connected*.
+    *renamed* means that somebody has set the name, so that it no longer follows from the hostname. *last_seen* is in
+    RFC 3339, and empty unless the device has disconnected.
     """
 
     id: str
@@ -62,7 +62,7 @@ class AuthKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """The properties of a new auth key that a client asks for; 0 *seconds* leaves its lifetime to the server."""
+    """The properties of a new auth key that a client asks for; if *seconds* is 0, the server chooses the lifetime."""
 
     tags: tuple[str, ...]
     reusable: bool = False
@@ -74,25 +74,25 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token: until when it is good (seconds since the epoch) and for what."""
+    """An access token, with the end of its lifetime (in seconds since the epoch) and its scopes."""
 
     expires: float
     scopes: frozenset[str]
 
 
 def timestamp(seconds: float) -> str:
-    """Return *seconds* since the epoch as RFC 3339 has it."""
+    """Return *seconds* since the epoch in the format of RFC 3339."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Tailnet:
-    """One tailnet. Every identifier comes from a counter, which begins with *first*, so that a test knows them.
+    """One tailnet. Every identifier comes from a counter that begins with *first*, so that a test can predict it.
 
-    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
+    A test can change the attributes at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
     from the start. Devices with a hostname among *silent* get no answer when they try to join. As long as it
-    *has_all_targets*, a proxy finds whatever name it leads to; otherwise only the names of devices that are there.
-    Workload identity takes *jwt* in place of the secret, or any token for *audience* if there is one.
+    *has_all_targets*, a proxy can lead to any name; otherwise only to the names of existing devices. With workload
+    identity, the server accepts *jwt* in place of the secret, and also any token for *audience* if that isn't empty.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Tailnet:
         self.silent: set[str] = set()
         self.has_all_targets = True
         self.version = 0
-        """Counts the changes of devices."""
+        """The number of changes of devices so far."""
         self._clock = clock
         self._count = {what: itertools.count(first) for what in ("device", "key", "token")}
         self._devices: dict[str, Device] = {}
@@ -129,18 +129,18 @@ class Tailnet:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """The devices by node ID, as they are now."""
+        """The present devices, by node ID."""
         return MappingProxyType(self._devices)
 
     @property
     def keys(self) -> Mapping[str, AuthKey]:
-        """The auth keys by ID, used ones too, as they are now."""
+        """The present auth keys by ID, including used ones."""
         return MappingProxyType(self._keys)
 
     def register(self, auth_key: str, hostname: str) -> Device:
-        """Let a device join as a proxy's tailscaled does, and return it.
+        """Add a device as when a proxy's tailscaled joins, and return the device.
 
-        A hostname that is taken gets -1, -2 and so on. Raises AuthKeyError.
+        If the name is taken, it gets the suffix -1, -2 and so on. Raises AuthKeyError.
         """
         key = self._usable_key(auth_key)
         number = next(self._count["device"])
@@ -178,12 +178,12 @@ class Tailnet:
         self.update(replace(device, name=name, renamed=bool(label)))
 
     def disconnect(self, node_id: str, seconds: float) -> None:
-        """Let the device go offline, *seconds* ago. Raises KeyError if it was deleted."""
+        """Mark the device as offline since *seconds* ago. Raises KeyError if it was deleted."""
         seen = timestamp(self._clock() - seconds)
         self.update(replace(self._devices[node_id], connected=False, last_seen=seen))
 
     def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
-        """Take in what a device now offers to the tailnet; None says nothing of it.
+        """Set the routes of a device, and whether it is an app connector; None keeps the old value.
 
         Raises KeyError if the device was deleted.
         """
@@ -198,22 +198,22 @@ class Tailnet:
         return new
 
     def set_connected(self, node_id: str, connected: bool) -> None:
-        """Take note that a device holds a connection to the control server, or has let go of it, if it is there."""
+        """Note whether a device is connected to the control server, if the device exists."""
         device = self._devices.get(node_id)
         if device is not None and device.connected is not connected:
             self.update(replace(device, connected=connected))
 
     def expire_device(self, device: Device) -> None:
-        """Let the key of *device* expire: it is still there, and has to log in anew."""
+        """Let the node key of *device* expire: the device stays in the tailnet, but has to log in anew."""
         self.update(replace(self._devices[device.node_id], expired=True))
 
     def member(self, node_id: str) -> Device | None:
-        """Return the device that may go on without logging in; None if it was deleted or has expired."""
+        """Return the device with *node_id* if it needs no new login; None if it was deleted or has expired."""
         device = self._devices.get(node_id)
         return None if device is None or device.expired else device
 
     def device(self, identifier: str) -> Device | None:
-        """Return the device with that ID or node ID."""
+        """Return the device whose ID or node ID is *identifier*."""
         found = self._devices.get(identifier)
         return found or next((device for device in self._devices.values() if device.id == identifier), None)
 
@@ -222,7 +222,7 @@ class Tailnet:
         return self._devices.get(self._names.get(name, ""))
 
     def update(self, device: Device) -> None:
-        """Put *device* in the place of the one with its node ID, if there is one."""
+        """Store *device*, in place of the old version with its node ID if there is one."""
         self.version += 1
         if device.node_id in self._devices:
             del self._names[self._devices[device.node_id].name]
@@ -235,11 +235,11 @@ class Tailnet:
         del self._names[self._devices.pop(device.node_id).name]
 
     def is_free(self, name: str, node_id: str) -> bool:
-        """Tell whether the device *node_id* has, or may have, the MagicDNS name *name*."""
+        """Tell whether no device but *node_id* has the MagicDNS name *name*."""
         return self._names.get(name, node_id) == node_id
 
     def create_key(self, wanted: NewKey) -> AuthKey:
-        """Make an auth key as *wanted*, without a look at the policy."""
+        """Make an auth key with the *wanted* properties, without checking its tags."""
         number = next(self._count["key"])
         key_id = str(number) if self.headscale else f"k{number:06d}CNTRL"
         secret = hashlib.sha256(f"{self.domain}/{number}".encode()).hexdigest()[:32]
@@ -262,7 +262,7 @@ class Tailnet:
         return key
 
     def delete_key(self, key_id: str) -> None:
-        """Revoke an auth key, if it is there."""
+        """Revoke an auth key, if it exists."""
         self._keys.pop(key_id, None)
 
     def is_valid(self, key: AuthKey) -> bool:
@@ -270,14 +270,14 @@ class Tailnet:
         return self._clock() < key.expires and (key.reusable or not key.used)
 
     def issue_token(self) -> str:
-        """Return a new access token for the OAuth client's scopes of now."""
+        """Return a new access token for the present scopes of the OAuth client."""
         kind = "hskey" if self.headscale else "tskey"
-        token = f"{kind}-api-{self.domain.partition('.')[0]}-{next(self._count['token']):06d}"  # good in this one only
+        token = f"{kind}-api-{self.domain.partition('.')[0]}-{next(self._count['token']):06d}"  # for this tailnet only
         self._tokens[token] = Token(self._clock() + self.token_seconds, frozenset(self.scopes))
         return token
 
     def token(self, value: str) -> Token | None:
-        """Return the access token if it is one and has not expired."""
+        """Return the access token with the text *value*; None if there is none or it has expired."""
         token = self._tokens.get(value)
         return token if token and self._clock() < token.expires else None
 
@@ -286,7 +286,7 @@ class Tailnet:
         self._tokens.clear()
 
     def refused_tags(self, tags: Sequence[str], permitted: set[str] | None) -> list[str]:
-        """Return those of *tags* that are no tags or not among *permitted*."""
+        """Return the *tags* that are malformed or not among *permitted*."""
         return [tag for tag in tags if not tag.startswith("tag:") or (permitted is not None and tag not in permitted)]
 
     def _usable_key(self, auth_key: str) -> AuthKey:
@@ -312,5 +312,5 @@ class Tailnets:
         self.others: dict[str, Tailnet] = {}
 
     def at(self, url: str) -> Tailnet:
-        """Return the tailnet whose control server is at *url*; the main one for a URL that no other has."""
+        """Return the tailnet whose control server is at *url*, or the main one if no other tailnet has that URL."""
         return self.others.get(url.rstrip("/"), self.main)

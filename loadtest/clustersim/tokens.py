@@ -14,7 +14,7 @@ from clustersim.store import Store
 
 SUBRESOURCE = "token"
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
-"""The API server's own audience, which a token is for unless the request names others."""
+"""The audience of the API server itself. It is the default if a request names no audience."""
 
 _SECONDS = 3600
 _LEAST_SECONDS = 600
@@ -23,7 +23,8 @@ _LEAST_SECONDS = 600
 def issue(store: Store, target: Target, request: Object) -> Object:
     """Return the TokenRequest *request* with a token for the ServiceAccount that *target* names.
 
-    The signature is a fixed text. Raises ApiError: 404 without the ServiceAccount, 422 for too short a life.
+    The signature is a fixed text. Raises ApiError: 404 if the ServiceAccount doesn't exist, 422 if the requested
+    lifetime is too short.
     """
     account = store.get(SERVICEACCOUNT, target.namespace, target.name)
     spec = request.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Counts requests by who made them, the verb and the kind."""
+"""Counts requests by user agent, verb and kind."""
 
 from collections import Counter
 
@@ -9,19 +9,19 @@ Request = tuple[str, str, str]
 
 
 class Traffic:
-    """The requests to the API server since it began."""
+    """The number of requests to the API server since it started."""
 
     def __init__(self) -> None:
         self.requests: Counter[Request] = Counter()
         self.writes: Counter[Request] = Counter()
 
     def count(self, user_agent: str, verb: str, plural: str) -> None:
-        """Count one request, refused ones too."""
+        """Count one request, even if it is refused."""
         request = (user_agent or "-", verb, plural)
         self.requests[request] += 1
         if verb in MUTATING:
             self.writes[request] += 1
 
     def writes_since(self, before: Counter[Request]) -> Counter[Request]:
-        """Return the writes since *before*, a copy of ``writes`` made then."""
+        """Return the writes since *before*, an older copy of ``writes``."""
         return self.writes - before

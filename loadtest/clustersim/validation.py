@@ -16,7 +16,7 @@ _SCALABLE = {DEPLOYMENT: ("selector",), STATEFULSET: ("selector", "serviceName",
 
 
 def check_metadata(resource: Resource, obj: Object) -> None:
-    """Check names, labels and sizes."""
+    """Check the names, labels and sizes of *obj*; raises ApiError."""
     metadata = obj["metadata"]
     name = metadata.get("name") or ""
     if not name:
@@ -31,7 +31,7 @@ def check_metadata(resource: Resource, obj: Object) -> None:
 
 
 def check_update(resource: Resource, new: Object, old: Object) -> None:
-    """Check that nothing immutable changes."""
+    """Check that no immutable field changes; raises ApiError."""
     name = new["metadata"]["name"]
     for field in _SCALABLE.get(resource, ()):
         if new.get("spec", {}).get(field) != old.get("spec", {}).get(field):

@@ -1,4 +1,4 @@
-"""Watches: changes of one kind as JSON lines, from a version on, until the client, its time or a fault ends them."""
+"""Watches: the changes of one kind since a version, as JSON lines, until the client, a time-out or a fault ends it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from clustersim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The changes that a client wants to see; *timeout* and *bookmark_interval* (0: no bookmarks) in seconds."""
+    """A client's watch; *timeout* and *bookmark_interval* are in seconds, and 0 means no bookmarks."""
 
     target: Target
     selector: Selector
@@ -28,14 +28,14 @@ class Watch:
     encoder: Encoder
 
     def sees(self, obj: Object | None) -> bool:
-        """Tell whether *obj* is among what the client watches."""
+        """Tell whether the client watches *obj*."""
         if obj is None or (self.target.namespace and namespace_of(obj) != self.target.namespace):
             return False
         return self.selector.matches(obj)
 
 
 async def stream(request: web.Request, watch: Watch, store: Store, faults: Faults) -> web.StreamResponse:
-    """Answer *request* with what *watch* sees, unless *faults* silence the watch or end it."""
+    """Answer *request* with the events of *watch*, unless *faults* silence the watch or end it."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     with store.subscribe(watch.target.resource) as changes:
         faults.watches.add(changes)
@@ -54,7 +54,7 @@ async def stream(request: web.Request, watch: Watch, store: Store, faults: Fault
 
 
 def _catch_up(watch: Watch, store: Store) -> list[bytes]:
-    """Return what the client has missed: changes since its version, or without one everything there is."""
+    """Return the changes since the version of the client, or all objects if it has no version."""
     resource = watch.target.resource
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
@@ -76,19 +76,22 @@ async def _follow(
             due = watch.bookmark_interval and store.revision >= watch.revision
             bookmark = watch.encoder.bookmark(watch.target.resource, store.revision)
             lines = [event("BOOKMARK", bookmark)] if due else []
-            if changes.pending:  # the version of a bookmark promises that nothing before it is outstanding
+            if changes.pending:  # a bookmark promises that the client has got all changes up to its version
                 continue
         if lines and changes not in faults.silent:
             await response.write(b"".join(lines))
 
 
 def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
-    """Return *changes* as the client sees them: none yet where it is ahead of the server, as with Kubernetes."""
+    """Return the events for *changes*, without those that are not newer than the client's version.
+
+    As in Kubernetes, a client whose version is ahead of the server's gets no events until the server has caught up.
+    """
     return [line for change in changes if change.revision > watch.revision and (line := _line(watch, change))]
 
 
 def _line(watch: Watch, change: Change) -> bytes:
-    """Return *change* as the client sees it: an object that leaves its selection is deleted to it."""
+    """Return the event for *change*: DELETED, too, if the client's selector doesn't match the object any more."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
         return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))

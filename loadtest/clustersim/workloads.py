@@ -1,4 +1,4 @@
-"""The cluster's own controllers, run together."""
+"""Runs the cluster's own controllers together."""
 
 import asyncio
 

@@ -1,1 +1,1 @@
-"""The nameserver compared with its peers: CPU a query, latency, loss and memory, in one run."""
+"""A benchmark that compares the nameserver with its peers: CPU per query, latency, loss and memory."""

@@ -28,7 +28,7 @@ from dnsbench.servers import Installed, Kind
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser("dnsbench", description="Compare the nameserver with its peers, on loopback.")
     top.add_argument("command", nargs="?", choices=("compare", "soak"), default="compare")
     top.add_argument(
@@ -68,7 +68,7 @@ def _scenarios(text: str) -> tuple[Scenario, ...]:
 
 
 def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
-    """Measure all scenarios, print tables, and keep the result."""
+    """Measure the scenarios, print tables of the results, and write the results to files."""
     chosen: list[Scenario] = [each.only(arguments.servers) for each in arguments.scenarios]
     if bench.dnsperf is None and any(each.by_dnsperf for each in chosen):
         bench.progress.say("dnsperf isn't here (apt-get install dnsperf): its scenario is left out")
@@ -95,7 +95,7 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
 
 
 def soak_it(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
-    """Run our server for long, and print the tables."""
+    """Run our server for a long time, and print the tables."""
     soaked = soak.soak(bench, arguments.minutes)
     verdicts = soak.verdicts(soaked)
     print(f"{report.soaked(soaked)}\n\n{report.verdicts(verdicts)}\n")
@@ -111,7 +111,7 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one command; returns the exit code; raises BenchError."""
+    """Run one command and return the exit code; raises BenchError."""
     kinds = {Kind.OURS} if arguments.command == "soak" else arguments.servers
     installed = Installed.find(kinds, arguments.go_nameserver)
     if Kind.OURS in kinds and not COMPILED:
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 where a goal is missed, 2 where nothing could be measured."""
+    """Run the command line and return the exit code: 1 if a goal is missed, 2 if the measurement failed."""
     arguments = parser().parse_args(words)
     try:
         return run(arguments)

@@ -1,4 +1,4 @@
-"""Attacks on a server by one client: what each is, and the process that carries it out."""
+"""The attacks on a server by one client, and the process that carries an attack out."""
 
 import itertools
 import selectors
@@ -16,22 +16,22 @@ from dnsbench.queries import addresses, packet
 
 _ATTACKER = "127.0.0.2"
 _CONNECTIONS = 500
-"""As many as our server lets one client have."""
+"""The number of the attacker's connections: as many as our server allows one client."""
 _PIPELINED = 16 << 10
-"""Bytes of queries that each connection sends over and over."""
+"""The size in bytes of the block of queries that each connection sends again and again."""
 _QUERIES_A_SECOND = 200
 _NICE = 15
-"""The attacker shares a core with those who are measured, who must have it when they want it."""
+"""The niceness of the attacker. It shares a core with the victim, which must get the core whenever it needs it."""
 _QUERY = packet(next(iter(addresses(1))))
 
 
 class Attack(StrEnum):
-    """What one client does to a server."""
+    """A way in which one client attacks a server."""
 
     FLOOD = "flood"
-    """It sends queries by 500 TCP connections, as fast as the server takes them, and reads the answers."""
+    """The client sends queries by 500 TCP connections, as fast as the server takes them, and reads the answers."""
     GONE = "gone"
-    """It sends 200 queries a second from an address of the local network that nobody has."""
+    """The client sends 200 queries a second from an address of the local network that no machine has."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Carries out scenarios: starts the servers, measures them in turn, ends them."""
+"""Carries out scenarios: it starts the servers, measures them in turn, and ends them."""
 
 import shutil
 import time
@@ -29,26 +29,26 @@ _PLAIN = str.maketrans("", "", " /(),<>:'")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Everything that a measurement needs."""
+    """The programs, cores and folders that a measurement needs."""
 
     installed: Installed
     client: Client
     core: int
-    """The servers' core; the client has its own."""
+    """The number of the core for the servers; the client has another core."""
     folder: Path
     progress: Progress
     dnsperf: Dnsperf | None = None
     warm_seconds: float = 0.3
 
     def queries(self, mix: Mix) -> Path:
-        """Return the client's file of *mix*, written when it is first needed."""
+        """Return the path of the client's file with the queries of *mix*; write the file if it doesn't exist yet."""
         path = self.folder / f"{'-'.join(map(str, mix))}.queries".translate(_PLAIN)
         if not path.exists():
             path.write_bytes(b"".join(encoded(make(mix))))
         return path
 
     def names(self, mix: Mix) -> Path:
-        """Return dnsperf's file of the same queries."""
+        """Return the path of dnsperf's file with the queries of *mix*; write the file if it doesn't exist yet."""
         path = self.queries(mix).with_suffix(".names")
         if not path.exists():
             path.write_text("".join(map(text, make(mix))))
@@ -56,7 +56,7 @@ class Bench:
 
     @contextmanager
     def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
-        """Run a server; yields its folder too."""
+        """Run a server of *kind* with so many *names* until the end of the block; yield the server and its folder."""
         folder = self.folder / f"{kind}-{names}".lower().replace("/", "-")
         folder.mkdir()
         with self.installed.serve(kind, names, folder, self.core) as server:
@@ -86,7 +86,7 @@ class Bench:
         ]
 
     def _start_all(self, scenario: Scenario, stack: ExitStack) -> dict[str, tuple[Server, Path]]:
-        """Start a server for each kind and number of names; returns them by contestant."""
+        """Start a server for each kind and number of names; return each contestant's server and folder by label."""
         servers: dict[tuple[Kind, int], tuple[Server, Path]] = {}
         for contestant in scenario.contestants:
             key = contestant.kind, contestant.mix.names
@@ -124,14 +124,14 @@ class Bench:
 
 @dataclass(slots=True)
 class Writer:
-    """Makes a change a time, and counts those that are served by the next."""
+    """Makes one change at each `write`, and counts the changes that the server has served by the next `write`."""
 
     changes: Changes
     port: int
     served: int = 0
 
     def write(self, _: Path | None = None) -> None:
-        """Look for the last change, and make the next."""
+        """Count the last change if the server serves it, and make the next change."""
         if self.changes.made and answers(self.port, self.changes.owed):
             self.served += 1
         self.changes.make_one()

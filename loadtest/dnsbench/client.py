@@ -11,7 +11,7 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""What a run may take past its time."""
+"""How many seconds longer than its load a run may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Client:
     program: Path
     core: int
     tick_seconds: float = 1.0
-    """How often `run` calls its *tick*."""
+    """The number of seconds between two calls of *tick* by `run`."""
 
     def run(self, queries: Path, port: int, load: Load, tick: Callable[[Path], None] | None = None) -> Seen:
-        """Send *queries* to *port*; *tick* is called now and then with the file of reports; raises BenchError."""
+        """Send *queries* to *port*, calling *tick* every `tick_seconds` with the file of reports; raises BenchError."""
         command = ["taskset", "-c", str(self.core), str(self.program), *load.words("127.0.0.1", port)]
         reports = queries.with_suffix(".reports")
         with (
@@ -44,7 +44,7 @@ class Client:
 
 
 def read_reports(path: Path) -> Seen:
-    """Return the sum of the reports that are whole."""
+    """Return the sum of all complete reports in the file; the last line may be incomplete."""
     seen = Seen()
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):
@@ -53,7 +53,7 @@ def read_reports(path: Path) -> Seen:
 
 
 def _follow(process: "subprocess.Popen[bytes]", seconds: float, every: float, tick: Callable[[], object]) -> None:
-    """Wait for *process*, and call *tick* *every* so many seconds; raises BenchError."""
+    """Wait up to *seconds* for *process*, and call *tick* at intervals of *every* seconds; raises BenchError."""
     begun = time.monotonic()
     for number in range(1, int(seconds / every) + 1):
         try:

@@ -1,4 +1,4 @@
-"""A second witness: dnsperf, whose own cost lets it judge the slower servers alone."""
+"""Measurements with dnsperf, as a check of our client. It needs so much CPU itself that it suits only slow servers."""
 
 import re
 import resource
@@ -30,12 +30,12 @@ class Dnsperf:
 
     @classmethod
     def find(cls, core: int) -> "Dnsperf | None":
-        """Return it where it is installed."""
+        """Return dnsperf if it is installed, else None."""
         program = shutil.which("dnsperf")
         return cls(program, core) if program else None
 
     def run(self, names: Path, port: int, load: Load) -> Seen:
-        """Ask for *names* as fast as they are answered; raises BenchError."""
+        """Send queries for *names* as fast as the server answers; raises BenchError."""
         where = ["-s", "127.0.0.1", "-p", str(port), "-d", str(names)]
         how = ["-l", str(load.seconds), "-q", str(load.outstanding), "-c", "1", "-T", "1", "-t", "1"]
         command = ["taskset", "-c", str(self.core), self.program, *where, *how]
@@ -52,7 +52,7 @@ def _children_seconds() -> float:
 
 
 def parse(said: str, cpu_seconds: float) -> Seen:
-    """Read what dnsperf prints; it says nothing of percentiles and stalls; raises BenchError."""
+    """Read the output of dnsperf, which has no percentiles and stalls; raises BenchError."""
     found = {name: re.search(pattern, said) for name, pattern in _COUNTS.items()}
     counts = {name: float(match[1]) for name, match in found.items() if match}
     if counts.keys() != _COUNTS.keys():

@@ -1,5 +1,5 @@
-"""The one error that the benchmark's users see: what is wrong and what to do about it."""
+"""The only error that the benchmark raises for its users."""
 
 
 class BenchError(Exception):
-    """Says in words for people why the benchmark can't go on."""
+    """The benchmark can't go on; the text says why, and what the user can do."""

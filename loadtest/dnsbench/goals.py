@@ -1,4 +1,4 @@
-"""The goals, judged by a table of measurements (pure)."""
+"""The goals, and their verdicts from a table of measurements (pure)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Table:
     rows: Sequence[Row]
 
     def get(self, scenario: str, label: str) -> Sample | None:
-        """Return the best of a contestant, or None where it wasn't measured."""
+        """Return the best figures of a contestant, or None if it wasn't measured."""
         found = (row.best for row in self.rows if (row.scenario, row.label) == (scenario, label))
         return next(found, None)
 
@@ -27,7 +27,7 @@ Judge = Callable[[Table], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that mustn't be above *limit*; without one, it is there to compare others with."""
+    """A figure that must not exceed *limit*; without a limit, the figure is only shown for comparison."""
 
     text: str
     limit: float | None
@@ -37,23 +37,23 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a goal came to; a figure of None wasn't measured."""
+    """The result for a goal; the figure is None if it wasn't measured."""
 
     text: str
     limit: float | None
     unit: str
     figure: float | None
     rounds: Sequence[float] = ()
-    """The figure of each round by itself, so that one sees how far it can be trusted."""
+    """The figure of each single round. Their spread shows how reliable the figure is."""
 
     @property
     def missed(self) -> bool:
-        """Tell whether it was measured and is above the limit, if there is one."""
+        """True if the goal has a limit, was measured, and exceeds the limit."""
         return self.figure is not None and self.limit is not None and self.figure > self.limit
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Divide a *figure* of one contestant, which is the least CPU a query, by another's."""
+    """Return a judge that divides the *figure* of contestant *label*, by default the CPU per query, by that of *to*."""
 
     def judge(table: Table) -> float | None:
         ours, theirs = table.get(scenario, label), table.get(scenario, to)
@@ -64,7 +64,7 @@ def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
 
 
 def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
-    """Say by how many milliseconds *figure* (in microseconds) of one contestant is above another's."""
+    """Return a judge of how many milliseconds *figure* (in microseconds) of *label* is above that of *to*."""
 
     def judge(table: Table) -> float | None:
         ours, theirs = table.get(scenario, label), table.get(scenario, to)
@@ -74,7 +74,7 @@ def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
 
 
 def milliseconds(scenario: str, label: str, figure: str) -> Judge:
-    """Return a *figure* (in microseconds) of a contestant."""
+    """Return a judge of a contestant's *figure*, which it converts from microseconds to milliseconds."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)
@@ -84,7 +84,7 @@ def milliseconds(scenario: str, label: str, figure: str) -> Judge:
 
 
 def memory(label: str) -> Judge:
-    """Return the memory of a contestant of the scenario that has all sizes, in megabytes."""
+    """Return a judge of a contestant's memory in the scenario ``sizes``, in megabytes."""
 
     def judge(table: Table) -> float | None:
         found = table.get("sizes", label)
@@ -94,7 +94,7 @@ def memory(label: str) -> Judge:
 
 
 def lost_percent(scenario: str, label: str) -> Judge:
-    """Return how many of a hundred queries had no answer."""
+    """Return a judge of the percentage of queries without an answer."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)
@@ -104,7 +104,7 @@ def lost_percent(scenario: str, label: str) -> Judge:
 
 
 def wrong(table: Table) -> float | None:
-    """Count our wrong answers in all scenarios, whichever loop gave them."""
+    """Count the wrong answers of our server in all scenarios, with the compiled UDP loop and without it."""
     ours = [row.best.wrong for row in table.rows if row.label.startswith(Kind.OURS)]
     return sum(ours) if ours else None
 
@@ -161,7 +161,7 @@ GOALS = (
 
 
 def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal: on the best of all rounds, and besides on each round by itself."""
+    """Return the verdict on each goal, with the figure for the best of all rounds and the figure of each round."""
     most = max((len(row.rounds) for row in table.rows), default=0)
     tables = [
         Table([_of_round(row, number) for row in table.rows if number < len(row.rounds)]) for number in range(most)

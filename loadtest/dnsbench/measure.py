@@ -1,4 +1,4 @@
-"""One measurement: what the client saw and what the server spent meanwhile; and the best of several (pure)."""
+"""One measurement: the client's results, and the server's CPU and memory; and the best of several (pure)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ class Sample(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cpu_us: float
-    """CPU of the server, user and system, microseconds a packet: an answered query, or a hostile packet."""
+    """The server's CPU time, user and system, in microseconds per answered query or hostile packet."""
     qps: float
     p50_us: float
     p99_us: float
@@ -25,25 +25,25 @@ class Sample(BaseModel):
     lost: int
     wrong: int
     hostile: int
-    """Packets that nobody waited for an answer to."""
+    """The number of packets for which the client awaited no answer."""
     rss_mb: float
     client_cpu_us: float
-    """CPU of the client a packet."""
+    """The client's CPU time, in microseconds per answered query or hostile packet."""
     client_busy: float
-    """The share of its time in which the client had something to do: near 1 it was the limit."""
+    """The share of time in which the client was busy. If it is near 1, the client was the limit."""
     client_stall_us: float
     """The longest time that the client itself didn't run."""
     changes: int = 0
-    """Changes of a name that were made, and seen to be served."""
+    """The number of changes of a name that the server was seen to serve."""
 
     @property
     def lost_percent(self) -> float:
-        """Queries without an answer, of a hundred."""
+        """The percentage of queries without an answer."""
         return 100 * self.lost / self.sent if self.sent else 0.0
 
 
 class Row(BaseModel):
-    """What became of a contestant."""
+    """The results of a contestant in a scenario."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,9 +96,9 @@ _ALL = ("sent", "lost", "wrong", "hostile", "changes")
 
 
 def best(rounds: Sequence[Sample]) -> Sample:
-    """Return the best of each time and rate, since others on the machine only ever make it worse.
+    """Return the best of each time and rate, because other programs on the machine can only make them worse.
 
-    Memory is the most that was seen; what was sent, lost, wrong or changed is added up.
+    Of memory, return the highest value. Counts, such as those of sent and lost queries, are added up.
     """
     figures: dict[str, float] = {}
     for names, choose in ((_LEAST, min), (_MOST, max), (_ALL, sum)):

@@ -1,4 +1,4 @@
-"""The picture of a run: CPU a query of every server, by scenario."""
+"""The picture of a run, with the CPU per query of every server, by scenario."""
 
 from collections.abc import Sequence
 from pathlib import Path

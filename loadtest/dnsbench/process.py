@@ -1,4 +1,4 @@
-"""A server process on one core: started in a session of its own, measured from /proc, ended by pid."""
+"""A server process on one core. It is started in its own session, measured from /proc, and ended by process ID."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _LOG_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What one line of /proc/PID/stat says."""
+    """The fields of /proc/PID/stat that the benchmark needs."""
 
     pid: int
     ended: bool
@@ -29,7 +29,7 @@ class Stat:
 
     @classmethod
     def parse(cls, text: str) -> "Stat":
-        """Read the line; the command in it may hold spaces and brackets (proc(5))."""
+        """Read the line of /proc/PID/stat; the command in it may have spaces and brackets (proc(5))."""
         pid, _, rest = text.partition(" ")
         fields = rest[rest.rindex(")") + 2 :].split()
         return cls(int(pid), fields[0] in "ZX", int(fields[3]), int(fields[11]) + int(fields[12]), int(fields[21]))
@@ -37,19 +37,19 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: its first process, all of whose session counts, and the port that it answers on."""
+    """A running server, with the ID of its first process and its port. All processes in its session are measured."""
 
     pid: int
     port: int
 
     @property
     def cpu_seconds(self) -> float:
-        """User and system time of all threads of all its processes so far."""
+        """The user and system time of all threads of all processes of the server so far."""
         return sum(stat.cpu_ticks for stat in _session(self.pid)) / _TICKS
 
     @property
     def rss_bytes(self) -> int:
-        """Resident memory of all its processes; what they share counts for each."""
+        """The resident memory of all processes of the server; memory that they share counts for each of them."""
         return sum(stat.rss_pages for stat in _session(self.pid)) * os.sysconf("SC_PAGESIZE")
 
 
@@ -65,7 +65,7 @@ def _session(pid: int) -> list[Stat]:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: Callable[[], bool]) -> Iterator[Server]:
-    """Run *command* on *core* until the block ends; raises BenchError where it isn't ready in time."""
+    """Run *command* on *core* until the block ends; raises BenchError if it isn't ready in time."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own words
             [*_as_in_a_pod(), "taskset", "-c", str(core), *command],
@@ -84,7 +84,7 @@ def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: C
 
 
 def _as_in_a_pod() -> list[str]:
-    """Return how a command is started that may not have a larger receive buffer than the system gives to anyone."""
+    """Return a prefix for a command, without the right to larger receive buffers than any program in a Pod gets."""
     return ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin"] if os.geteuid() == 0 else []
 
 
@@ -103,7 +103,7 @@ def _tail(log: Path) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the first process to end, and kill what is left of its session."""
+    """Ask the first process to end, and kill the processes that are left in its session."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
         process.wait(_STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Names, and the queries for them with the answers they are owed (pure)."""
+"""The names, and the queries for them with their right answers (pure)."""
 
 import random
 import string
@@ -13,10 +13,10 @@ from dnsload.client import JUNK, PORTLESS, Query
 ZONE = "ts.net"
 DOMAIN = f"tail1234.{ZONE}"
 CHANGING = f"changing.{DOMAIN}"
-"""A name that no client asks for: reloads are seen by it."""
+"""A name that no client asks for. Its address changes, so that the benchmark sees when a server has reloaded."""
 NXDOMAIN, REFUSED = 3, 5
 FEWEST = 10_000
-"""Queries in a file: with fewer names they come round again, misses never soon."""
+"""The smallest number of queries in a file. If there are fewer names, hits repeat names, but misses don't."""
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
 _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
@@ -24,7 +24,7 @@ _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
 
 
 class Hostile(StrEnum):
-    """Packets that nobody waits for an answer to."""
+    """The sorts of hostile packets. The client awaits no answers to them."""
 
     MALFORMED = "malformed"
     PORTLESS = "source port 0"
@@ -33,19 +33,19 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """How many names the queries ask for, and the share of each kind of query; the rest are hits."""
+    """The number of names that the server has, and the share of each sort of query; all other queries are hits."""
 
     names: int
     misses: float = 0.1
     deep: float = 0.0
-    """Misses of 120 labels."""
+    """The share of misses with names of 120 labels."""
     cookies: float = 0.0
-    """Hits with a cookie (RFC 7873), as BIND sends it."""
+    """The share of hits with a cookie (RFC 7873), as BIND sends it."""
     outside: float = 0.0
-    """Names outside the zone."""
+    """The share of queries for names outside the zone."""
     hostile: tuple[Hostile, ...] = ()
     hostility: float = 0.0
-    """The share of the hostile packets, of each sort as many."""
+    """The share of hostile packets, in which all sorts in *hostile* are equally frequent."""
 
 
 def addresses(count: int) -> dict[str, str]:
@@ -54,7 +54,7 @@ def addresses(count: int) -> dict[str, str]:
 
 
 def packet(name: str, *, cookie: bytes = b"") -> bytes:
-    """Return a query for an address, with RD set and the ID 0; with EDNS where there is a *cookie*."""
+    """Return a query for an address, with RD set and the ID 0; with EDNS if there is a *cookie*."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     plain = struct.pack("!6H", 0, 0x0100, 1, 0, 0, bool(cookie)) + labels + struct.pack("!BHH", 0, 1, 1)
     if not cookie:
@@ -63,12 +63,12 @@ def packet(name: str, *, cookie: bytes = b"") -> bytes:
 
 
 def hit(name: str, address: str, *, cookie: bytes = b"") -> Query:
-    """Return a query for *name*, which has *address*."""
+    """Return a query for *name*, whose right answer is *address*."""
     return Query(packet(name, cookie=cookie), addresses=(IPv4Address(address).packed,))
 
 
 def miss(name: str, rcode: int = NXDOMAIN) -> Query:
-    """Return a query for *name*, which doesn't exist."""
+    """Return a query for *name*, which doesn't exist, so that the right answer is *rcode*."""
     return Query(packet(name), rcode=rcode)
 
 
@@ -78,7 +78,7 @@ def deep_name(chance: random.Random) -> str:
 
 
 def junk(chance: random.Random) -> Query:
-    """Return a malformed packet: cut short, with bytes changed, or noise."""
+    """Return a malformed packet: a query that is cut short, a query with changed bytes, or random bytes."""
     whole = packet(f"junk-{chance.randrange(10**6)}.{DOMAIN}")
     kind = chance.randrange(3)
     if kind == 0:
@@ -94,7 +94,7 @@ def junk(chance: random.Random) -> Query:
 
 
 def _unawaited(query: Query, kind: int = JUNK) -> Query:
-    """Return *query* as one that nobody waits for an answer to."""
+    """Return *query* as a packet for which the client awaits no answer."""
     return Query(_JUNK_ID + query.packet[2:], kind)
 
 
@@ -104,11 +104,14 @@ _HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
     Hostile.DEEP: lambda chance, _: _unawaited(miss(deep_name(chance))),
     Hostile.COOKIES: lambda chance, name: Query(_JUNK_ID + packet(name, cookie=chance.randbytes(8))[2:], JUNK),
 }
-"""Each is made of chance and a name that exists."""
+"""The function for each sort of hostile packet; it takes a random generator and an existing name."""
 
 
 def make(mix: Mix) -> list[Query]:
-    """Return the shuffled queries of *mix*, the same for everyone: each name equally often, every miss another name."""
+    """Return the shuffled queries of *mix*, which are the same for all servers and runs.
+
+    Hits ask for all names equally often, and each miss asks for another name.
+    """
     chance = random.Random(20_000 + mix.names)  # noqa: S311 - the same queries in every run
     known = list(addresses(mix.names).items())
     total = max(mix.names, FEWEST)
@@ -131,7 +134,7 @@ def make(mix: Mix) -> list[Query]:
 
 
 def text(query: Query) -> str:
-    """Return the line of dnsperf's file: the name, and the type A."""
+    """Return the line for *query* in dnsperf's file, with the name and the type A."""
     labels, at = [], 12
     while length := query.packet[at]:
         labels.append(query.packet[at + 1 : at + 1 + length].decode())

@@ -1,4 +1,4 @@
-"""The names as each server reads them: records files, in shards past some thousands of names, and a zone file."""
+"""The names in the format of each server: records files, with several shards for many names, and a zone file."""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from tsnameserver.records import Records, render
 from dnsbench.queries import CHANGING, ZONE, hit
 
 NAMES_IN_SHARD = 5000
-"""So that a shard stays under 256 KiB."""
+"""The number of names in a shard, which stays under 256 KiB."""
 
 
 def documents(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the records files by name; CHANGING is in the last."""
+    """Return the texts of the records files, by the name of the file; CHANGING is in the last file."""
     known = list(names.items())
     shards = max(1, math.ceil(len(known) / NAMES_IN_SHARD))
     files = {}
@@ -31,25 +31,25 @@ def documents(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def one_document(names: Mapping[str, str]) -> str:
-    """Return all names in one document, as the Go server reads them."""
+    """Return all names in one records file, as the Go server needs them."""
     return render(Records(ip4={name: [address] for name, address in names.items()}))
 
 
 def zone_file(names: Mapping[str, str]) -> str:
-    """Return a master file (RFC 1035, section 5)."""
+    """Return all names in one master file (RFC 1035, section 5)."""
     soa = "ns.example.org. hostmaster.example.org. 1 3600 600 86400 5"
     apex = f"$ORIGIN {ZONE}.\n$TTL 5\n@ SOA {soa}\n@ NS ns.example.org.\n"
     return apex + "".join(f"{name}. A {address}\n" for name, address in names.items())
 
 
 def changed_address(change: int) -> str:
-    """Return what CHANGING's address is after so many changes."""
+    """Return the address of CHANGING after so many changes."""
     return f"198.51.100.{change % 250 + 1}"
 
 
 @dataclass(slots=True)
 class Changes:
-    """One name, changed by replacing the file of the last shard."""
+    """Changes the address of CHANGING, by replacing the file of the last shard."""
 
     path: Path
     text: str
@@ -58,12 +58,12 @@ class Changes:
 
     @classmethod
     def of(cls, folder: Path, names: Mapping[str, str]) -> "Changes":
-        """Return the changes to be made to the records files of *names* in *folder*."""
+        """Return an object that can change the records files of *names* in *folder*."""
         name, text = list(documents(names).items())[-1]
         return cls(folder / name, text)
 
     def make_one(self) -> None:
-        """Write the next change; the file is replaced at once."""
+        """Write the next change; the file is replaced atomically."""
         self.made += 1
         old, new = f'["{changed_address(0)}"]', f'["{changed_address(self.made)}"]'
         whole = self.path.with_name(f"{self.path.name}.next")
@@ -72,5 +72,5 @@ class Changes:
 
     @property
     def owed(self) -> Query:
-        """The query for the name, with what it has after the last change."""
+        """The query for CHANGING, with its address after the last change as the right answer."""
         return hit(CHANGING, changed_address(self.made))

@@ -1,4 +1,4 @@
-"""What is said of a run: tables in Markdown, and the JSON that is kept (pure)."""
+"""The report on a run: tables in Markdown, and the JSON of the results (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _SUMMARY = (
     ("tcp", "TCP, saturated", "{}"),
     ("tcp-new", "TCP, saturated, a connection a query", "{}"),
 )
-"""The rows of README's table: a scenario, what it is called there, and the contestants of it."""
+"""The rows of the table in the README: a scenario, its title there, and the labels of its contestants."""
 _HEADS = {
     "ours": "ours",
     "ours/Python": "ours, its loop in Python",
@@ -27,7 +27,7 @@ _HEADS = {
     "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
-"""Above this the client was the limit, and rates say nothing of the server."""
+"""If the client is busy for a larger share of time, it is the limit, and the rate says little about the server."""
 _COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
 _MORE_COLUMNS = ("answered %", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
 
@@ -76,7 +76,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _known(figure: float) -> str:
-    """Return it, or a dash for what isn't known."""
+    """Return *figure* as text, or a dash if it is 0, because then it isn't known."""
     return f"{figure:.2f}" if figure else "-"
 
 
@@ -95,7 +95,7 @@ def _limit(verdict: Verdict) -> str:
 
 
 def _spread_of(verdict: Verdict) -> str:
-    """Return the least and the most of all rounds."""
+    """Return the lowest and the highest figure of all rounds, as text."""
     return f"{min(verdict.rounds):.2f} to {max(verdict.rounds):.2f}" if len(verdict.rounds) > 1 else ""
 
 
@@ -137,7 +137,7 @@ def _memory(memory: Sequence[float]) -> str:
 
 
 def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Verdict]) -> dict[str, object]:
-    """Return what is kept of a run."""
+    """Return the JSON document of a run."""
     return {
         "machine": dict(facts),
         "note": "times and CPU are the least of all rounds, memory the most",
@@ -150,7 +150,7 @@ def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Ve
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """Return README's table of a document: CPU a query by scenario and server, of those that were measured."""
+    """Return the table for the README from the *document* of a run: CPU per query by scenario and measured server."""
     found = {(each["scenario"], each["server"]): each["best"]["cpu_us"] for each in document["measurements"]}
     rows = [row for row in _SUMMARY if (row[0], row[2].format(Kind.OURS)) in found]
     kinds = [kind for kind in _HEADS if ("saturated", kind) in found]
@@ -163,7 +163,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Return what is kept of a long run."""
+    """Return the JSON document of a long run."""
     return {
         "machine": dict(facts),
         "goals": [_goal(each) for each in verdicts],
@@ -195,5 +195,5 @@ def _rounded(best: Sample) -> dict[str, float]:
 
 
 def _spread(row: Row) -> dict[str, list[float]]:
-    """Return the CPU a query and the slow end of every round, so that it can be seen how quiet the machine was."""
+    """Return the CPU per query and the longest latencies of each round, which show how quiet the machine was."""
     return {name: [round(getattr(each, name), 3) for each in row.rounds] for name in ("cpu_us", "p9999_us", "stall_us")}

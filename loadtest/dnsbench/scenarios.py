@@ -1,4 +1,4 @@
-"""What is compared: each scenario is some contestants, measured in turn, round after round (pure)."""
+"""The scenarios: each has some contestants, which are measured in turn, round after round (pure)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """What is written once a second during a measurement."""
+    """The file that is written once a second during a measurement."""
 
     NONE = auto()
     ASIDE = auto()
-    """The changed records, but where no server reads them: what writing itself costs the machine."""
+    """The changed records, in a folder that no server reads. This measures the cost of writing itself."""
     SERVED = auto()
 
 
@@ -36,7 +36,7 @@ class Contestant:
     mix: Mix
     writes: Writes = Writes.NONE
     victim: Victim | None = None
-    """Who is measured, in a scenario with an attack."""
+    """The client that is measured, in a scenario with an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class Scenario:
     rounds: int
     contestants: tuple[Contestant, ...]
     by_dnsperf: bool = False
-    """Whether dnsperf sends the queries, where it is installed."""
+    """True if dnsperf sends the queries, provided that it is installed."""
     attack: Attack | None = None
-    """What one client does to the server, while another one, the victim, is measured."""
+    """The attack by one client, during which another client, the victim, is measured."""
 
     def quick(self) -> "Scenario":
-        """Return it in a single round that is short, though with time for changes and attacks where there are any."""
+        """Return the scenario with a single short round, which is a bit longer if there are changes or an attack."""
         seconds = 4.0 if self.attack or any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
         return replace(self, rounds=1, load=replace(self.load, seconds=seconds))
 
     def only(self, kinds: Collection[Kind]) -> "Scenario":
-        """Return it without the servers that aren't among *kinds*."""
+        """Return the scenario with only the servers of *kinds*."""
         return replace(self, contestants=tuple(each for each in self.contestants if each.kind in kinds))
 
 
@@ -68,7 +68,7 @@ def _each(*kinds: Kind) -> tuple[Contestant, ...]:
 
 
 ECHO = Contestant(Kind.ECHO, Kind.ECHO, Mix(1, misses=0.0))
-"""It has one name, which all queries ask for, so that its only answer is right."""
+"""The echo server. All queries ask for its only name, so that its only answer is right."""
 
 
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:
@@ -85,7 +85,7 @@ _SORTS = {
 
 
 def _sorts() -> tuple[Contestant, ...]:
-    """Make contestants of each sort of queries alone: hits and misses for each server, the others for ours."""
+    """Return contestants with one sort of query each: hits and misses for all servers, other sorts only for ours."""
     ours = tuple(
         Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()
     )
@@ -96,7 +96,7 @@ def _sorts() -> tuple[Contestant, ...]:
 
 
 def _hostile() -> tuple[Contestant, ...]:
-    """Make one contestant of each sort of hostile packets, for the servers that they are compared by."""
+    """Return one contestant for each sort of hostile packets and each of our two servers and the Go server."""
     share = HOSTILE_RATE / (HOSTILE_RATE + CLIENT_RATE)
     return tuple(
         Contestant(f"{kind}, {sort}", kind, Mix(SMALL, 0.0, hostile=(sort,), hostility=share))

@@ -1,4 +1,4 @@
-"""The servers that are compared: how each is told the names, started, and known to answer."""
+"""The servers that are compared: how each gets its names, how it starts, and how to see that it answers."""
 
 import contextlib
 import os
@@ -26,28 +26,28 @@ _ASK_SECONDS = 0.5
 
 
 class Kind(StrEnum):
-    """A server, by the name that tables have for it."""
+    """A server, by its name in tables."""
 
     OURS = "ours"
     GO = "Go"
     NSD = "NSD"
     KNOT = "Knot"
     PYTHON = "ours/Python"
-    """Ours without the compiled UDP loop."""
+    """Our server without the compiled UDP loop."""
     ECHO = "echo"
-    """No server: it gives every name the same address, so its CPU time is that of the kernel alone."""
+    """A program that answers every query with the same address, so that its CPU time is the kernel's alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Where the servers' programs lie."""
+    """The paths of the servers' programs."""
 
     programs: Mapping[Kind, str]
-    """The program of each kind of server; for ours, the interpreter that runs this; for the echo, the compiler."""
+    """The program of each server; for our servers, this Python interpreter; for the echo server, the C compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
-        """Find the programs of *kinds*; raises BenchError with what is to be installed."""
+        """Find the programs of *kinds*; raises BenchError, whose text says what the user has to install."""
         found = {Kind.NSD: shutil.which("nsd"), Kind.KNOT: shutil.which("knotd")}
         found |= dict.fromkeys((Kind.OURS, Kind.PYTHON), sys.executable)
         found[Kind.ECHO] = shutil.which("cc")
@@ -81,8 +81,8 @@ class Installed:
 
 
 def free_port(ports: range = _PORTS) -> int:
-    """Return one of *ports*, by default below the ephemeral ones, that nothing listens on; raises BenchError."""
-    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # two runs at a time don't get the same
+    """Return a free port among *ports*, by default below the ephemeral ports; raises BenchError."""
+    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # so that two runs don't get the same port
         if _is_free(port):
             return port
     raise BenchError(f"no port between {ports.start} and {ports.stop} is free")
@@ -99,7 +99,7 @@ def _is_free(port: int) -> bool:
 
 
 def answers(port: int, query: Query) -> bool:
-    """Tell whether *query* is answered with what it is owed."""
+    """Tell whether the server at *port* gives the right answer to *query*."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(_ASK_SECONDS)
         try:
@@ -112,12 +112,12 @@ def answers(port: int, query: Query) -> bool:
 
 
 def is_right(query: Query, response: bytes) -> bool:
-    """Tell whether *response* has what *query* is owed (pure)."""
+    """Tell whether *response* is the right answer to *query* (pure)."""
     return response[3:4] == bytes([query.rcode or 0]) and all(address in response for address in query.addresses or ())
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs ours as the image does, on every address, without metrics and API server."""
+    """Return the command that runs our server on every address, as the image does, without metrics and API server."""
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -139,9 +139,9 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the Go one in a root of its own, because its folder (/config) can't be set.
+    """Return the command that runs the Go server with another root, because its folder /config can't be configured.
 
-    Its port can't be set either. The program is linked statically, so the root needs no libraries.
+    Its port can't be configured either. The program is linked statically, so the root needs no libraries.
     """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")
@@ -205,7 +205,7 @@ zone:
 
 
 def _prepare_echo(_: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """It gives every name the address of the last."""
+    """Return the command that runs the echo server, which answers with the address of the last of *names*."""
     program = folder / "echo"
     compile_c(program, [_ECHO_SOURCE])
     return [str(program), str(port), list(names.values())[-1]]

@@ -21,22 +21,22 @@ RATE = 20_000
 HOSTILITY = 0.05
 _SAY_SECONDS = 30
 _SETTLED_SECONDS = 10
-"""Memory counts from then on: before it, what is used once is still being loaded."""
+"""The seconds after which memory is judged. Before, the server still loads code and data for the first time."""
 _MOST_GROWTH_MB = 3.0
 
 
 @dataclass(slots=True)
 class Watch:
-    """Writes a change a second, notes the memory, and says how it goes."""
+    """Writes a change every second, records the server's memory, and prints progress."""
 
     writer: Writer
     server: Server
     progress: Progress
     memory: list[float] = field(default_factory=list)
-    """Megabytes, one a second."""
+    """The server's memory in megabytes, one value per second."""
 
     def tick(self, reports: Path) -> None:
-        """Do what is due every second."""
+        """Write a change and record the memory, and at times print progress; to be called every second."""
         self.writer.write()
         self.memory.append(self.server.rss_bytes / 1e6)
         if len(self.memory) % _SAY_SECONDS == 0:
@@ -49,24 +49,27 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """What a long run came to."""
+    """The results of a long run."""
 
     seen: Seen
     changes: int
     served: int
-    """Changes that were seen to be served within a second."""
+    """The number of changes that the server was seen to serve within a second."""
     cpu_us: float
     memory: Sequence[float]
 
 
 def mix(*, raw: bool) -> Mix:
-    """Return what is sent: hits, misses, and hostile packets of each sort; without raw sockets none from port 0."""
+    """Return the queries to send: hits, misses, and hostile packets of all sorts.
+
+    Without *raw*, there are no packets from the source port 0, because only raw sockets can send these.
+    """
     sorts = tuple(sort for sort in Hostile if raw or sort is not Hostile.PORTLESS)
     return Mix(SMALL, misses=0.1, hostile=sorts, hostility=HOSTILITY)
 
 
 def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
-    """Run our server for so many minutes; raises BenchError."""
+    """Run our server for so many *minutes*, under load; raises BenchError."""
     load = Load(60 * minutes, rates=steady(rate), every=5)
     sent = mix(raw=os.geteuid() == 0)
     bench.progress.say(
@@ -84,7 +87,7 @@ def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
 
 
 def verdicts(soaked: Soaked) -> list[Verdict]:
-    """Judge it (pure): the answers that the client's own socket dropped aren't the server's loss."""
+    """Return the verdicts on a long run (pure). Answers that the client's socket dropped don't count as lost."""
     seen = soaked.seen.tally
     return [
         Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * seen.loss),
@@ -96,12 +99,15 @@ def verdicts(soaked: Soaked) -> list[Verdict]:
 
 
 def _unserved(soaked: Soaked) -> float:
-    looked_for = max(1, soaked.changes - 1)  # nobody looks for the last
+    looked_for = max(1, soaked.changes - 1)  # no `write` looks for the last change
     return 100 * (looked_for - soaked.served) / looked_for
 
 
 def growth(memory: Sequence[float]) -> float | None:
-    """Return by how many megabytes the last minute's mean is above the first's; both are shorter in a short run."""
+    """Return how many megabytes the mean of the last minute is above that of the first.
+
+    In a short run, both are shorter than a minute; None if the run is too short.
+    """
     settled = memory[_SETTLED_SECONDS:]
     minute = min(60, len(settled) // 3)
     if not minute:
@@ -110,7 +116,7 @@ def growth(memory: Sequence[float]) -> float | None:
 
 
 def slope(memory: Sequence[float]) -> float:
-    """Return the megabytes gained a second in the later half, by least squares."""
+    """Return the growth of memory in the second half, in megabytes per second, by least squares."""
     late = memory[len(memory) // 2 :]
     if len(late) < 2:
         return 0.0

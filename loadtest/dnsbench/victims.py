@@ -1,4 +1,4 @@
-"""Those who ask a server while another client attacks it: how long each answer takes."""
+"""The victims: clients that send queries to a server during an attack by another client. Measures their latency."""
 
 import contextlib
 import os
@@ -18,14 +18,14 @@ from dnsbench.servers import is_right
 
 _HOST, _VICTIM = "127.0.0.1", "127.0.0.9"
 _PATIENCE = 1.0
-"""Seconds, as many as a kubelet waits for a probe. After that the answer is lost."""
+"""Seconds after which an answer is lost; a kubelet waits as long for a probe."""
 _PAUSE = 0.01
 """Seconds between an answer and the next question."""
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 
 
 class Victim(StrEnum):
-    """How it asks, each time by a new socket."""
+    """The way in which a victim sends its queries, each from a new socket."""
 
     PROBE = "/healthz"
     TCP = "TCP"
@@ -44,7 +44,10 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) -> Seen:
-    """Ask for so many *seconds*; the *log* of the server names the port of probes; raises BenchError."""
+    """Send queries as *victim* for so many *seconds*, and return the results; raises BenchError.
+
+    The *log* of the server names the port for probes.
+    """
     asks: dict[Victim, Callable[[], bool]] = {
         Victim.PROBE: lambda: _probe(_port_of_probes(log)),
         Victim.TCP: lambda: is_right(query, _by_tcp(query, port)),
@@ -60,7 +63,7 @@ def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) ->
             tally.right += right
             tally.wrong += not right
             longest, answered = max(longest, time.monotonic() - answered), time.monotonic()
-        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # of a lost answer, how long it was waited for
+        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # for a lost answer, the time of the wait
         time.sleep(_PAUSE)
     tally.lost = tally.sent - tally.answered
     tally.flush()

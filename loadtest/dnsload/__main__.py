@@ -1,4 +1,4 @@
-"""The command: settings in, report out, exit code."""
+"""The command line: it reads the settings, does the run, writes the report and returns the exit code."""
 
 import sys
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from dnsload.text import table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load; returns 0, 1 for wrong answers or too much loss, 2 for what can't be run.
+    """Run the load and return the exit code: 1 after wrong answers or too much loss, 2 if the load can't be run.
 
-    The *arguments* are those of the command line unless others are given.
+    Without *arguments*, take those of the command line.
     """
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)
@@ -26,14 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if settings.json is not None:
         settings.json.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     if settings.html is not None:
-        from dnsload.page import page  # noqa: PLC0415 - matplotlib takes a second, and memory during the run
+        from dnsload.page import page  # noqa: PLC0415 - matplotlib would take a second, and memory during the run
 
         settings.html.write_text(page(report), encoding="utf-8")
     return 1 if report.failures else 0
 
 
 def _check_writable(settings: Settings) -> None:
-    """Find out before a long run, not after it, that a report can't be written; raises InputError."""
+    """Raise InputError if a report can't be written, so that the user learns of it before a long run."""
     for path in (settings.json, settings.html):
         if path is not None:
             _touch(path)

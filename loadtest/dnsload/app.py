@@ -1,4 +1,4 @@
-"""One run, put together: from settings to a report."""
+"""One run, from its settings to its report."""
 
 import asyncio
 import contextlib
@@ -30,19 +30,19 @@ from dnsload.workload import Question, Workload, parse_questions, read_questions
 _ASYNCIO_RATE = 3000
 _MOST_CONNECTIONS = 500
 _QUERIES_OF_CONNECTION = 100
-"""Servers end connections after some number of queries; NSD after so many, unless it is told otherwise."""
+"""The number of queries on one TCP connection. Servers end a connection after some number; NSD's default is this."""
 _SOAK_WINDOW = 10
 _FINE_SECONDS = 3600
-"""A run up to this long has windows of a second."""
+"""A run of at most so many seconds is reported in windows of one second."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings) -> Report:
-    """Do the run and return what it found; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
+    """Do the run and return its report; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     session = make_session(settings)
     for target in settings.targets:
-        udp_socket(target).close()  # a target that can't be reached is told before all else
+        udp_socket(target).close()  # report a target that can't be reached before anything else
     with contextlib.ExitStack() as stack:
         program, engine = choose_engine(settings, stack)
         if not settings.quiet:
@@ -63,9 +63,10 @@ def make_session(settings: Settings) -> Session:
 
 
 def choose_engine(settings: Settings, stack: contextlib.ExitStack, built: Path = BUILT) -> tuple[Path | None, str]:
-    """Return the compiled client, where it is to run, and words on the engine; raises InputError and ClientError.
+    """Return the program of the compiled client if it is to be used, and a description of the engine.
 
-    The client is *built*, or compiled into a folder that *stack* removes.
+    The program is *built* if that exists, or else compiled into a folder that *stack* removes. Raises InputError and
+    ClientError.
     """
     if not _wants_compiled(settings):
         return None, "asyncio"
@@ -95,7 +96,10 @@ def _folder(stack: contextlib.ExitStack) -> Path:
 
 
 def every_target(settings: Settings) -> Sequence[Target]:
-    """Return the target of each socket of the asyncio engine: more than asked for where IDs would run out."""
+    """Return the target of each socket of the asyncio engine.
+
+    There are more sockets than the user asked for if otherwise the IDs would run out.
+    """
     each = settings.sockets
     if not settings.tcp and not math.isinf(settings.speed.fastest):
         outstanding = settings.speed.fastest * settings.timeout / len(settings.targets)
@@ -104,7 +108,7 @@ def every_target(settings: Settings) -> Sequence[Target]:
 
 
 def make_workload(settings: Settings) -> Workload:
-    """Read the names and make the packets; raises InputError."""
+    """Read the names and make the packets of the queries; raises InputError."""
     known = read_records(settings.records) if settings.records else None
     questions: list[Question] = []
     if settings.names_file is not None:
@@ -139,7 +143,7 @@ def _say(row: Row) -> None:
 
 
 def _silent(row: Row) -> None:
-    """Say nothing of *row*."""
+    """Print nothing about *row*."""
 
 
 def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[Sequence[Asker], bool]:
@@ -151,7 +155,7 @@ def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[
 
 
 def client_load(settings: Settings) -> Load:
-    """Return the load of all compiled clients together, but with the sockets and connections of each."""
+    """Return the load of all compiled clients together, but with the number of sockets and connections of each one."""
     speed, tcp = settings.speed, settings.tcp
     sockets = max(1, settings.sockets // settings.workers)
     if settings.new_connections:
@@ -172,7 +176,10 @@ def client_load(settings: Settings) -> Load:
 
 @contextlib.contextmanager
 def _on_signals(act: Callable[[], object]) -> Iterator[None]:
-    """Call *act* for each signal that ends a run, but for ignored ones: a script ignores SIGINT in the background."""
+    """Call *act* for each signal that ends a run, except for ignored signals.
+
+    A shell script, for example, starts programs in the background with SIGINT ignored.
+    """
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda *_: act()) for number in heeded}
     try:
@@ -190,10 +197,10 @@ def _run_looped(session: Session, settings: Settings) -> tuple[Sequence[Asker], 
 
 
 async def _until_signal(engine: LoopedEngine) -> bool:
-    """Run the engine; returns whether a signal ended it."""
+    """Run the engine, and return True if a signal has ended it."""
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(engine.run())
-    # A handler of the loop would leave SIGINT with Python's default handler at the end, whatever it had before.
+    # At its end, a handler of the loop would give SIGINT Python's default handler, not the one from before.
     with _on_signals(lambda: loop.call_soon_threadsafe(running.cancel)):
         await asyncio.wait([running])
     if running.cancelled():

@@ -1,4 +1,4 @@
-"""What the asyncio engine sends on: UDP by asyncio-dgram, and TCP connections, reused and pipelined or one a query."""
+"""The channels of the asyncio engine: UDP sockets (asyncio-dgram), and TCP connections for one query or for many."""
 
 import asyncio
 import contextlib
@@ -18,24 +18,24 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 class Channel(Protocol):
-    """A way to one target."""
+    """A socket, or TCP connections, on which the engine sends queries to one target."""
 
     exchange: Exchange
     ready: asyncio.Event
-    """Set while queries can be sent."""
+    """Set while the channel can send queries."""
 
     async def serve(self) -> None:
-        """Open it and take answers, until cancelled."""
+        """Open the channel and receive answers, until cancelled."""
 
     async def send(self, message: bytes) -> None:
-        """Send one query; what goes wrong shows in the counts."""
+        """Send one query; a failure shows in the counts."""
 
     def new_drops(self) -> int:
         """Return how many answers the kernel has dropped since the last call."""
 
 
 class Alone:
-    """TCP connections of which each is for one query."""
+    """Opens a new TCP connection for each query."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self.exchange = session.exchange(target)
@@ -45,7 +45,7 @@ class Alone:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Let queries be sent, until cancelled."""
+        """Allow queries until cancelled, then give up those without an answer."""
         self.ready.set()
         try:
             await asyncio.Event().wait()
@@ -53,17 +53,17 @@ class Alone:
             await self.end_all()
 
     async def end_all(self) -> None:
-        """Give up the queries that are being asked."""
+        """Give up the queries that wait for an answer."""
         for asking in self._asking:
             asking.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
 
     async def send(self, message: bytes) -> None:
-        """Begin to ask one query."""
+        """Begin to send one query on a new connection."""
         self.ask(message, again=False)
 
     def ask(self, message: bytes, *, again: bool) -> None:
-        """Begin to ask by a connection of its own; *again* if it was asked by UDP before."""
+        """Begin to send a query on a new connection; *again* means that it was sent by UDP before."""
         asking = asyncio.create_task(self._ask(message, again))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -88,7 +88,7 @@ class Alone:
 
 
 async def _asked(target: Target, message: bytes) -> bytes:
-    """Ask by a connection of its own; raises OSError and IncompleteReadError."""
+    """Send the query *message* on a new connection and return its answer; raises OSError and IncompleteReadError."""
     reader, writer = await asyncio.open_connection(*target)
     try:
         writer.write(_ID.pack(len(message)) + message)
@@ -99,7 +99,7 @@ async def _asked(target: Target, message: bytes) -> bytes:
 
 
 class Datagrams:
-    """A connected UDP socket; truncated answers are asked for again by TCP, if they are to be."""
+    """A connected UDP socket; with `Session.retry`, it sends a query with a truncated answer again by TCP."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self._alone = Alone(session, target, wake)
@@ -114,7 +114,7 @@ class Datagrams:
         self._drops = 0
 
     async def serve(self) -> None:
-        """Take answers, until cancelled."""
+        """Receive answers, until cancelled."""
         self._stream = await asyncio_dgram.from_socket(self._socket)
         self.ready.set()
         try:
@@ -128,7 +128,7 @@ class Datagrams:
         finally:
             self._stream.close()
             await self._alone.end_all()
-            await asyncio.sleep(0)  # the socket is closed by the loop's next turn
+            await asyncio.sleep(0)  # the event loop closes the socket in its next turn
 
     def _take(self, answer: bytes) -> None:
         if len(answer) >= 2:
@@ -139,9 +139,9 @@ class Datagrams:
         """Send one query."""
         try:
             await self._stream.send(message)
-        except OSError:  # what an earlier query met; now that it is told, this one can go
+        except OSError:  # the error of an earlier query; after this report, the query can be sent
             self._recording.tally.refused += 1
-            with contextlib.suppress(OSError):  # it can't: it is lost
+            with contextlib.suppress(OSError):  # the query is lost
                 await self._stream.send(message)
 
     def new_drops(self) -> int:
@@ -151,7 +151,7 @@ class Datagrams:
 
 
 class Connection:
-    """A TCP connection, made again when it ends."""
+    """A TCP connection for many queries; when it ends, a new one replaces it."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self.exchange = session.exchange(target)
@@ -163,13 +163,13 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def serve(self) -> None:
-        """Connect and take answers, again and again, until cancelled."""
+        """Connect and receive answers, again and again, until cancelled."""
         pause = _FIRST_PAUSE
         while True:
             try:
                 async with asyncio.timeout(self._timeout):
                     reader, self._writer = await asyncio.open_connection(*self._target)
-            except OSError:  # refused, unreachable, or not in time
+            except OSError:  # the target refuses, is unreachable, or is too slow
                 self._recording.tally.connections_failed += 1
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -188,7 +188,7 @@ class Connection:
                 await asyncio.sleep(pause)
 
     async def _take_answers(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the other side has closed
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the server has closed the connection
             while True:
                 (length,) = _ID.unpack(await reader.readexactly(2))
                 answer = await reader.readexactly(length)
@@ -198,15 +198,15 @@ class Connection:
 
     async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
         writer.close()
-        with contextlib.suppress(OSError):  # it was broken off
+        with contextlib.suppress(OSError):  # the connection broke
             async with asyncio.timeout(self._timeout):
                 await writer.wait_closed()
 
     async def send(self, message: bytes) -> None:
-        """Send one query; raises nothing, for a broken connection gives up all its queries."""
+        """Send one query; a failure raises nothing, because `serve` gives up all queries of a broken connection."""
         if self._writer is None:
             return
-        with contextlib.suppress(OSError):  # `serve` sees it too
+        with contextlib.suppress(OSError):  # `serve` gets the error too
             self._writer.write(_ID.pack(len(message)) + message)
             await self._writer.drain()
 

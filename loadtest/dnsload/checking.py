@@ -1,6 +1,7 @@
-"""Are answers right? Each different answer is read by dnspython once, and known by its bytes from then on.
+"""Checks answers. dnspython reads each different right answer once; afterwards its bytes are recognized.
 
-An answer is without its ID here, as packets are. TTLs that count down, as caches make them, don't make it another one.
+Answers and packets are without their IDs here. Answers that differ only in their TTLs, which caches count down, count
+as the same.
 """
 
 from collections import Counter
@@ -18,28 +19,28 @@ from dnsload.expectations import ABSENT, NOERROR, NXDOMAIN
 from dnsload.workload import MISS_LABEL_BYTES, Asked, Question
 
 _QUESTION = 10
-"""Where the question starts: after flags and counts."""
+"""The offset of the question in a packet without its ID: it follows the flags and counts."""
 _MAX_KNOWN = 1 << 16
-"""Answers that are remembered, besides two for each packet of the pool."""
+"""The number of answers that are remembered, besides two for each packet of the pool."""
 _MAX_EXAMPLES = 10
 _OPT = 41
 
 
 class Fate(Enum):
-    """What an answer is to its query."""
+    """The result of checking an answer."""
 
     RIGHT = auto()
     WRONG = auto()
     TRUNCATED = auto()
     FOREIGN = auto()
-    """It answers another question of ours: too late, and its ID has been given to the next."""
+    """A late answer to another question of the pool, whose ID has a new query by now."""
 
 
 _KEPT = (Fate.RIGHT, Fate.TRUNCATED)
 
 
 class Verdict(NamedTuple):
-    """What an answer to the query at *place* in the pool is; the rcode lacks the EDNS part."""
+    """The result for an answer to the query at *place* in the pool; *rcode* is without the EDNS part."""
 
     place: int
     fate: Fate
@@ -47,7 +48,7 @@ class Verdict(NamedTuple):
 
 
 class Checker:
-    """Judges answers, and remembers the right ones."""
+    """Checks answers, and remembers the right ones."""
 
     def __init__(self, pool: Sequence[Asked], *, stream: bool = False, authoritative: bool = True) -> None:
         self._pool = pool
@@ -58,12 +59,12 @@ class Checker:
         self._absent: dict[bytes, Verdict] = {}
         self._ours: set[bytes] | None = None
         self.reasons: Counter[str] = Counter()
-        """Why answers were wrong."""
+        """The number of wrong answers, by reason."""
         self.examples: list[str] = []
-        """The first few of them, in words."""
+        """Descriptions of the first few wrong answers."""
 
     def judge(self, place: int, answer: bytes) -> Verdict:
-        """Return what *answer* is to the query at *place*."""
+        """Check *answer*, which came for the query at *place* in the pool."""
         if self._pool[place].expected is ABSENT:
             return self._judge_absent(place, answer)
         verdict = self._known.get(answer)
@@ -75,7 +76,10 @@ class Checker:
         return verdict if verdict.place == place else Verdict(place, Fate.FOREIGN, verdict.rcode)
 
     def _judge_absent(self, place: int, answer: bytes) -> Verdict:
-        """Judge by what follows the first label: that one is random, and all else the same for many names."""
+        """Check an answer for an absent name.
+
+        The first label of such a name is random. The rest of the answer is the same for many names, and remembered.
+        """
         if not answer.startswith(self._pool[place].wire, _QUESTION):
             return self._examine(place, answer)
         after = _QUESTION + MISS_LABEL_BYTES
@@ -107,7 +111,7 @@ class Checker:
         return Verdict(place, Fate.TRUNCATED if truncated else Fate.RIGHT, rcode)
 
     def _fault(self, asked: Asked, message: dns.message.Message) -> tuple[str, str] | None:
-        """Return what is wrong with *message*, as a kind and in words; None where nothing is."""
+        """Return the fault of *message*, as a reason to count and in words; None if *message* is right."""
         rcode, text = message.rcode(), dns.rcode.to_text(message.rcode())
         expected = asked.expected
         if not message.flags & dns.flags.QR:
@@ -148,7 +152,7 @@ def _keep(known: dict[bytes, Verdict], most: int, answer: bytes, masked: bytes, 
 
 
 def _question_end(message: bytes) -> int:
-    """Return where the first question of *message* ends, or the end of the message where it is cut short."""
+    """Return where the first question of *message* ends, or the end of the message if it is cut short."""
     place = _QUESTION
     while place < len(message) and 0 < message[place] < 64:
         place += message[place] + 1
@@ -156,7 +160,7 @@ def _question_end(message: bytes) -> int:
 
 
 def _addresses(message: dns.message.Message, question: Question) -> frozenset[str]:
-    """Return the addresses that *message* gives for *question*, through aliases too; other types count as none."""
+    """Return the texts of the records that answer *question* in *message*, directly or through CNAME records."""
     qtype = dns.rdatatype.from_text(question.qtype)
     if not isinstance(message, dns.message.QueryMessage) or not message.answer:
         return frozenset()
@@ -174,7 +178,7 @@ def _listed(addresses: frozenset[str]) -> str:
 
 
 def without_ttls(answer: bytes) -> bytes:
-    """Return *answer* with its TTLs zeroed, or as it is where it can't be followed; an OPT record has none."""
+    """Return *answer* with zeroed TTLs, as far as its records can be read; an OPT record has no TTL."""
     masked = bytearray(answer)
     place = _question_end(answer)
     end = len(answer)

@@ -1,4 +1,4 @@
-"""The compiled client (its sources are in cclient): what it is told, what it says, and how it is found or compiled."""
+"""The compiled client, whose sources are in cclient: its input, its reports, and how it is found or compiled."""
 
 import os
 import shutil
@@ -18,12 +18,15 @@ from dnsload.tally import Tally
 
 SOURCES = Path(__file__).with_name("cclient")
 BUILT = SOURCES / "client"
-"""The program, where an image has it."""
+"""The path of the compiled program in an image."""
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 ASKED, JUNK, PORTLESS = range(3)
-"""Kinds of packets: queries; what no answer is awaited to; and such packets from source port 0, by a raw socket."""
+"""The kinds of packets: queries, packets without an awaited answer, and such packets from the source port 0.
+
+A raw socket sends the packets from port 0.
+"""
 IDS = 1023 * 64
-"""Queries that a socket can have under way."""
+"""The number of queries that a socket can have under way."""
 _ANY = 255
 _COMPILE_SECONDS = 60
 
@@ -32,7 +35,7 @@ Rates = tuple[tuple[float, float], ...]
 
 
 class Query(NamedTuple):
-    """A packet, whose ID the client sets, and what is to come back."""
+    """A packet, whose ID the client sets, and the expected answer."""
 
     packet: bytes
     kind: int = ASKED
@@ -57,35 +60,35 @@ def encoded(queries: Iterable[Query]) -> Iterator[bytes]:
 
 
 def steady(rate: float) -> Rates:
-    """Return one rate from the start to the end."""
+    """Return a constant rate for the whole run."""
     return ((rate, rate),)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How queries are sent; by UDP unless there are connections."""
+    """How the client sends queries; by UDP if *connections* is 0."""
 
     seconds: float
     rates: Rates = ()
-    """Queries a second, whatever the answers do, in stretches of equal length; without them as many as are answered."""
+    """Queries a second in stretches of equal length. Without rates, each answer lets the client send another query."""
     outstanding: int = 100
-    """Queries under way at any time where there are no rates."""
+    """The number of queries under way at any time, if there are no rates."""
     sockets: int = 1
     connections: int = 0
-    """TCP connections at a time."""
+    """The number of TCP connections at any time."""
     each: int = 0
-    """Queries of a connection, after which it is made anew; 0 is no end."""
+    """The number of queries after which a connection is replaced by a new one; 0 means never."""
     patience: float = 1.0
-    """Seconds; a query that isn't answered by then is lost."""
+    """Seconds after which a query without an answer is lost."""
     every: float = 0.0
-    """Seconds between reports; 0 is one at the end."""
+    """Seconds between reports; 0 means only one report, at the end."""
     authoritative: bool = False
-    """Whether an answer without AA is wrong."""
+    """True if an answer without the flag AA is wrong."""
     retry: bool = False
-    """Whether truncated answers are asked for again by TCP."""
+    """True if the client repeats a query by TCP after a truncated answer."""
 
     def words(self, host: str, port: int) -> list[str]:
-        """Return the client's arguments."""
+        """Return the client's command-line arguments."""
         numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rates"}
         rates = ",".join(f"{first:g}-{last:g}" for first, last in self.rates)
         return [f"host={host}", f"port={port}", f"rates={rates}"] + [
@@ -94,7 +97,7 @@ class Load:
 
 
 class _Line(BaseModel):
-    """A line that the client prints: what was counted since the one before."""
+    """A line that the client prints, with the counts since the line before."""
 
     last: bool
     elapsed: float
@@ -113,30 +116,30 @@ class _Line(BaseModel):
 
 @dataclass(slots=True)
 class Seen:
-    """What a client saw from one report to the next, or in several of them."""
+    """The contents of one report of a client, or the sum of several reports."""
 
     last: bool = False
-    """Whether the client ends with it."""
+    """True for the client's last report."""
     elapsed: float = 0.0
     """Seconds since the start."""
     seconds: float = 0.0
-    """Seconds since the start in which queries were sent."""
+    """Seconds since the start during which the client sent queries."""
     cpu_seconds: float = 0.0
     idle_seconds: float = 0.0
-    """How long the client found nothing to do: what it had in reserve."""
+    """How many seconds the client had nothing to do: its reserve."""
     gap_ns: int = 0
-    """The longest time without an answer."""
+    """The longest time without an answer, in nanoseconds."""
     own_gap_ns: int = 0
-    """The longest time that the client itself didn't run: what it can't tell apart from a slow server."""
+    """The longest time that the client itself didn't run, which it can't tell apart from a slow server."""
     tally: Tally = field(default_factory=Tally)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why answers were wrong."""
+    """The number of wrong answers, by reason."""
     examples: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first few wrong answers: the number of the query, and the answer."""
+    """The first few wrong answers, each with the number of its query."""
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Read a line of the client."""
+        """Read a line that the client has printed."""
         line = _Line.model_validate_json(text)
         tally = Tally(rcodes=Counter(line.rcodes))
         for name, count in line.counts.items():
@@ -148,7 +151,7 @@ class Seen:
         return cls(line.last, line.elapsed, *times, tally, Counter(line.reasons), examples)
 
     def add(self, later: "Seen") -> None:
-        """Add what the same client saw afterwards."""
+        """Add a *later* report of the same client."""
         self.last, self.elapsed, self.seconds = later.last, later.elapsed, later.seconds
         self.cpu_seconds += later.cpu_seconds
         self.idle_seconds += later.idle_seconds
@@ -166,7 +169,7 @@ def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
 
 
 def compile_c(program: Path, sources: Iterable[Path]) -> None:
-    """Make *program* of *sources*; raises ClientError."""
+    """Compile *sources* to *program*; raises ClientError."""
     if sys.platform != "linux":
         raise ClientError(f"the {program.name} in C is for Linux")
     compiler = shutil.which("cc")

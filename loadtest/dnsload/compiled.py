@@ -1,4 +1,4 @@
-"""The engine for high rates: compiled clients, each a process of its own, whose reports are gathered every second."""
+"""The engine for high rates: it runs compiled clients as processes, and adds up their reports every second."""
 
 import signal
 import subprocess
@@ -19,13 +19,13 @@ from dnsload.workload import Asked
 
 _FEWEST = 1 << 14
 _ROUNDS = 3
-"""A client asks as many queries as are in the pool so many times, chosen at random; then it begins anew."""
+"""A client gets a random list of queries, so many times as long as the pool. At its end, it begins with it again."""
 _FULL = 0.75
-"""The share of a socket's IDs that may be in use at a time."""
+"""The share of a socket's IDs that may be in use at the same time."""
 
 
 def query(asked: Asked) -> Query:
-    """Return what a client is told of *asked*."""
+    """Return *asked* as a client reads it."""
     if asked.question is None:
         return Query(b"\xff\xff" + asked.packet, JUNK)
     addresses = asked.expected.addresses
@@ -34,7 +34,7 @@ def query(asked: Asked) -> Query:
 
 
 def shared(load: Load, count: int) -> list[Load]:
-    """Return the shares of *count* clients in *load*, with as many sockets as IDs are needed."""
+    """Divide *load* among *count* clients, and give each client enough sockets for its number of IDs."""
     rates = tuple((first / count, last / count) for first, last in load.rates)
     fastest = max((max(pair) for pair in rates), default=0.0)
     shares = []
@@ -53,13 +53,13 @@ class _Worker:
 
     target: Target
     places: Sequence[int]
-    """The places in the pool of the queries that the client was given."""
+    """The places in the pool of the client's queries."""
     process: "subprocess.Popen[bytes]"
     totals: Counts = field(default_factory=Counts)
     ended: bool = False
     sending_seconds: float = 0.0
     busy_seconds: float = 0.0
-    """How long the client was busy, as its last report says."""
+    """How long the client was busy in the time of its last report."""
 
     def report(self) -> Seen:
         """Wait for the next report; raises ClientError."""
@@ -76,10 +76,10 @@ class _Worker:
 
 
 class CompiledEngine:
-    """Runs clients until all is over, or until it is told to stop."""
+    """Runs clients until all of them have ended, or until `stop`."""
 
     def __init__(self, session: Session, targets: Sequence[Target], loads: Sequence[Load], program: Path) -> None:
-        """Give each of *loads* to a client of the next of *targets*."""
+        """Give each of *loads* to one client; the clients send to the *targets* in turn."""
         self._session = session
         self._recording = session.recording
         self._queries = [query(asked).encode() for asked in session.workload.pool]
@@ -91,7 +91,7 @@ class CompiledEngine:
         self._reasons: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Do it; this takes as long as the run; raises ClientError."""
+        """Do the whole run; raises ClientError."""
         with ExitStack() as stack:
             self.exchanges += [stack.enter_context(self._client(target, load)) for target, load in self._asked]
             start = now = clock()
@@ -109,14 +109,14 @@ class CompiledEngine:
         self._session.checker.reasons = self._reasons
 
     def stop(self) -> None:
-        """End the run early; what came before is recorded."""
+        """End the run early; the recording has the results until then."""
         self.stopped = True
         for worker in self.exchanges:
             worker.process.send_signal(signal.SIGTERM)
 
     @contextmanager
     def _client(self, target: Target, load: Load) -> Iterator[_Worker]:
-        """Run a client; it begins once it has its queries."""
+        """Run a client, which begins once it has read its queries."""
         places = self._session.workload.choose(max(_FEWEST, _ROUNDS * len(self._queries)))
         pipe = subprocess.PIPE
         words = [str(self._program), *load.words(*target)]
@@ -128,7 +128,7 @@ class CompiledEngine:
                 process.kill()
 
     def _gather(self, workers: Sequence[_Worker], reports: Sequence[Seen]) -> None:
-        """Add up what *workers* report of a second; the busiest of them tells how much was in reserve."""
+        """Add up the *reports* of *workers* about a second; the CPU time of the busiest one is recorded."""
         for worker, seen in zip(workers, reports, strict=True):
             self._recording.tally.add(seen.tally)
             self._reasons.update(seen.reasons)
@@ -138,7 +138,7 @@ class CompiledEngine:
 
 
 def _tell(process: "subprocess.Popen[bytes]", queries: bytes) -> None:
-    """Write *queries*, which *process* reads to the end before it begins."""
+    """Write *queries* to *process*, which reads all of them before it begins."""
     if process.stdin:
-        with suppress(BrokenPipeError), process.stdin:  # it has ended, and its report says why
+        with suppress(BrokenPipeError), process.stdin:  # the process has ended, and its report says why
             process.stdin.write(queries)

@@ -1,4 +1,4 @@
-"""What can go wrong before a run starts."""
+"""The errors that dnsload raises."""
 
 
 class DnsloadError(Exception):
@@ -6,8 +6,8 @@ class DnsloadError(Exception):
 
 
 class InputError(DnsloadError):
-    """What was asked for can't be run; the text says why."""
+    """The run that the user asked for is impossible; the text says why."""
 
 
 class ClientError(DnsloadError):
-    """The compiled client can't be built, or it failed; the text says why."""
+    """The compiled client can't be compiled, or it has failed; the text says why."""

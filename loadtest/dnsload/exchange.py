@@ -1,7 +1,7 @@
-"""The queries of one socket or connection, by ID: what was asked, when, and what became of it.
+"""The queries of one socket or connection, by ID: the packet of each, its times and its result.
 
-IDs are handed out in turn, and one is used again only after all others, so that no two queries outstanding share one.
-Each is freed by its answer or its time-out; from the oldest on, so the IDs in use are always one stretch of the ring.
+IDs are given to queries in turn. An ID is used again only after all others, so that no two outstanding queries share
+one. The IDs in use are always one stretch of the ring: an ID can be used again only after all older ones are free.
 """
 
 from array import array
@@ -18,14 +18,14 @@ _FREE, _WAITING, _EXPIRED = 0, 1, 2
 
 
 class Exchange:
-    """Gives IDs to queries, and answers to queries."""
+    """Gives each query an ID, and finds the query of each answer by its ID."""
 
     def __init__(self, target: Target, pool: Sequence[Asked], checker: Checker, timeout_ns: int) -> None:
         self.target = target
         self.totals = Counts()
         self.outstanding = 0
         self.retry: Callable[[int, bytes], None] | None = None
-        """Asks again by TCP where an answer is truncated: the ID, and the query without it."""
+        """Repeats a query by TCP after a truncated answer. The arguments are the ID, and the query without the ID."""
         self._pool = pool
         self._checker = checker
         self._timeout = timeout_ns
@@ -37,12 +37,12 @@ class Exchange:
 
     @property
     def room(self) -> int:
-        """Return how many queries can be opened."""
+        """The number of queries that can be opened."""
         return IDS - (self._head - self._tail)
 
     @property
     def next_id(self) -> int:
-        """Return the ID of the next query that is opened."""
+        """The ID of the query that will be opened next."""
         return self._head & _MASK
 
     def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
@@ -63,7 +63,10 @@ class Exchange:
             counts.sent += len(places) - malformed
 
     def close(self, tally: Tally, number: int, answer: bytes, received: int, *, again: bool = False) -> None:
-        """Take the *answer* to query *number*, without its ID, *received* at that time; *again* if it was a retry."""
+        """Record the *answer*, without its ID, to the query with the ID *number*.
+
+        It was *received* at that time. *again* means that the query was repeated by TCP.
+        """
         state = self._states[number]
         place = self._places[number]
         if state == _FREE:
@@ -111,7 +114,7 @@ class Exchange:
         self._states[number] = _FREE
 
     def expire(self, now: int, tally: Tally) -> None:
-        """Give up the queries whose time is over."""
+        """Give up the queries whose time-out is over."""
         before = now - self._timeout
         while self._tail < self._head:
             number = self._tail & _MASK
@@ -123,7 +126,7 @@ class Exchange:
             self._tail += 1
 
     def abandon(self, tally: Tally) -> None:
-        """Give up all queries: the connection they were sent on has ended."""
+        """Give up all queries, because their connection has ended."""
         while self._tail < self._head:
             number = self._tail & _MASK
             if self._states[number] == _WAITING:

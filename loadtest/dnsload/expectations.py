@@ -1,4 +1,4 @@
-"""What a right answer is, by the records that the server was given."""
+"""The right answers, according to the records files that the server has."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ _RECORDS = Path(RECORDS_KEY)
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A right answer; None where it isn't known."""
+    """The right answer to a query; None means that the right value isn't known."""
 
     rcode: int | None = None
     addresses: frozenset[str] | None = None
@@ -30,12 +30,12 @@ ABSENT = Expectation(NXDOMAIN, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """Names, folded and without the final dot, to their addresses by type."""
+    """The addresses of each name, by type. Names are in lower case and without the final dot."""
 
     addresses: Mapping[str, Mapping[str, frozenset[str]]]
 
     def expectation(self, name: str, qtype: str) -> Expectation:
-        """Return what a query for *name* and *qtype* should be answered."""
+        """Return the right answer to a query for *name* and *qtype*."""
         found = self.addresses.get(name)
         if found is None or qtype == "ANY":
             return UNKNOWN
@@ -68,7 +68,7 @@ def read_records(paths: Iterable[Path]) -> KnownNames:
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield *paths*, and of a folder what it has of `records.json`, `records-1.json`, …."""
+    """Yield the files among *paths*, and for a folder its files `records.json`, `records-1.json`, …."""
     for path in paths:
         if not path.is_dir():
             yield path

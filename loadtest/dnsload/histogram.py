@@ -1,7 +1,8 @@
-"""A histogram of durations: fixed memory, whatever is recorded.
+"""A histogram of durations that needs the same memory however much is recorded.
 
-Log-linear, as HdrHistogram's: below 512 ns each value has its bucket, above it every doubling has 256, so that a
-percentile is within 0.2 % of what was recorded. The compiled client (cclient/report.c) has the same buckets.
+The buckets are log-linear, as in HdrHistogram: below 512 ns, each value has its own bucket. Above, each doubling has
+256 buckets, so that a percentile is within 0.2 % of a recorded value. The compiled client (cclient/report.c) has the
+same buckets.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ _LINEAR_BITS = 9
 _HALF = 1 << (_LINEAR_BITS - 1)
 _MAX_BITS = 40
 _LARGEST = (1 << _MAX_BITS) - 1
-"""Nanoseconds, about 18 minutes; what is longer counts as this."""
+"""The longest duration in nanoseconds, about 18 minutes; a longer one counts as this."""
 _BUCKETS = (_MAX_BITS - _LINEAR_BITS + 2) * _HALF
 
 Durations = Sequence[int] | npt.NDArray[np.int64]
@@ -44,7 +45,7 @@ class Histogram:
         self.largest = max(self.largest, int(values.max()))
 
     def record_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
-        """Count durations that are known by their bucket: its number, and how many there were."""
+        """Count durations whose buckets are known; each pair is the number of a bucket and a count of durations."""
         for bucket, count in buckets:
             middle = _middle(bucket)
             self._counts[bucket] += count
@@ -53,7 +54,7 @@ class Histogram:
             self.largest = max(self.largest, ceil(middle))
 
     def add(self, other: "Histogram") -> None:
-        """Count all that *other* has counted."""
+        """Add the counts of *other*."""
         self._counts += other._counts
         self._sum += other._sum
         self.count += other.count
@@ -61,11 +62,14 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Return the mean in nanoseconds, 0 where nothing was recorded."""
+        """The mean in nanoseconds; 0 if nothing was recorded."""
         return self._sum / self.count if self.count else 0.0
 
     def percentiles(self, percents: Sequence[float]) -> list[float]:
-        """Return, for each of *percents*, the duration that so many don't exceed; 0 where nothing was recorded."""
+        """Return, for each of *percents*, the duration that this percentage of durations doesn't exceed.
+
+        If nothing was recorded, all are 0.
+        """
         if not self.count:
             return [0.0] * len(percents)
         cumulative = np.cumsum(self._counts)
@@ -75,7 +79,7 @@ class Histogram:
 
 
 def _middle(bucket: int) -> float:
-    """Return the middle of the values that count in *bucket*."""
+    """Return the middle of the values that *bucket* counts."""
     shift = max(bucket // _HALF - 1, 0)
     lowest = (bucket - shift * _HALF) << shift
     return lowest + ((1 << shift) - 1) / 2

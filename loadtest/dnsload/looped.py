@@ -13,7 +13,10 @@ from dnsload.targets import Target
 
 _LONGEST_SLEEP = 0.02
 _SENDS_A_TURN = 4
-"""So that a client that lags behind its schedule reads too: in a turn of the loop it reads an answer of each socket."""
+"""The queries that are sent in one turn of the event loop, in which each socket reads only one answer.
+
+With a small number, a client that lags behind its schedule still reads its answers.
+"""
 MakeChannel = Callable[[Session, Target, Callable[[], None]], Channel]
 
 
@@ -23,7 +26,7 @@ def fine_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopedEngine:
-    """Sends and receives until all is over; a cancelled run has recorded what came before."""
+    """Sends and receives until the run is over; if it is cancelled, the recording has the results until then."""
 
     def __init__(self, session: Session, targets: Sequence[Target], make_channel: MakeChannel) -> None:
         self._session = session
@@ -38,7 +41,7 @@ class LoopedEngine:
         self.exchanges: list[Exchange] = []
 
     async def run(self) -> None:
-        """Do it; this takes as long as the run."""
+        """Do the whole run."""
         self._make_channels()
         async with asyncio.TaskGroup() as group:
             serving = [group.create_task(channel.serve()) for channel in self._every_channel]
@@ -71,8 +74,8 @@ class LoopedEngine:
         return self._channels + self._apart
 
     async def _connect(self) -> None:
-        """Wait for all channels, as long as an answer is waited for."""
-        with contextlib.suppress(TimeoutError):  # what isn't there by then counts as it fails
+        """Wait until all channels are open, at most as long as for an answer."""
+        with contextlib.suppress(TimeoutError):  # a query on a channel that isn't open yet is lost
             async with asyncio.timeout(self._session.timeout):
                 for channel in self._every_channel:
                     await channel.ready.wait()
@@ -102,11 +105,11 @@ class LoopedEngine:
                 exchange.abandon(self._recording.tally)
 
     def _room(self) -> int:
-        """Return how many queries can be opened now, wherever they go."""
+        """Return the number of queries that can be opened now on any channel."""
         return min(_SENDS_A_TURN, *(exchange.room for exchange in self.exchanges))
 
     def _next_channel(self, channels: Sequence[Channel]) -> Channel:
-        """Return *channels* in turn, those that are ready first."""
+        """Return the next of *channels* in turn, of the ready ones if there are any."""
         ready = [channel for channel in channels if channel.ready.is_set()] or channels
         self._turn += 1
         return ready[self._turn % len(ready)]
@@ -130,7 +133,7 @@ class LoopedEngine:
         self._recording.tally.flush_some()
 
     async def _housekeep(self) -> None:
-        """End each second."""
+        """Close the recording's current second once a second."""
         while True:
             await asyncio.sleep(max(self._recording.next_turn - clock(), 0) / SECOND)
             self._count_drops()

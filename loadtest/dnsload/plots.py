@@ -28,7 +28,7 @@ _MARKS = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
 def latency_over_time(report: Report) -> str:
-    """Return how percentiles of the latency went."""
+    """Return a plot of percentiles of the latency over time."""
     windows = [window for window in report.windows if window.answered_rate]
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("Latency over the run", "time (s)", "latency (ms)")
@@ -44,7 +44,7 @@ def latency_over_time(report: Report) -> str:
 
 
 def latency_curve(report: Report) -> str:
-    """Return the latency that each share of the queries stayed below."""
+    """Return a plot of the latency by percentile."""
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("Latency by percentile", "percentile of all answers", "latency (ms)")
         points = [(100 / (100 - percent), value) for percent, value in report.curve]
@@ -58,7 +58,7 @@ def latency_curve(report: Report) -> str:
 
 
 def rate_over_time(report: Report) -> str:
-    """Return what was meant to be sent, was sent, and was answered."""
+    """Return a plot of the rates of intended, sent and answered queries over time."""
     windows, times = report.windows, _middles(report.windows)
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("Queries and answers", "time (s)", "queries a second")
@@ -72,7 +72,7 @@ def rate_over_time(report: Report) -> str:
 
 
 def errors_over_time(report: Report) -> str:
-    """Return how many queries went wrong in which way."""
+    """Return a plot of the number of failed queries over time, by the sort of failure."""
     windows, times = report.windows, _middles(report.windows)
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("Errors", "time (s)", f"queries {_in_a_window(windows)}")
@@ -94,7 +94,7 @@ def errors_over_time(report: Report) -> str:
 
 
 def client_over_time(report: Report) -> str:
-    """Return how busy and how late the client itself was."""
+    """Return a plot of the client's own CPU use and lag over time."""
     windows, times = report.windows, _middles(report.windows)
     with mpl.rc_context(_STYLE):
         figure, axes = _figure("The client itself", "time (s)", "CPU (cores)")
@@ -154,7 +154,7 @@ def _logarithmic(axes: Axes) -> None:
 
 
 def _minor_label(value: float, _: int | None) -> str:
-    """Label 2 and 5 of each decade."""
+    """Return the label of a minor tick: only 2 and 5 of each decade have one."""
     return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 

@@ -1,4 +1,4 @@
-"""What happened, by second, window, step and in all: memory is a row a window, however fast the queries."""
+"""The results of a run by second, window and step, and in total. Each window needs one row, at any rate of queries."""
 
 import resource
 import time
@@ -16,25 +16,25 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A stretch of the run, from *start* to *end* seconds after its beginning."""
+    """The results of one stretch of the run, from *start* to *end* in seconds after the run's beginning."""
 
     start: float
     end: float
     counts: Counts
     percentiles: tuple[float, ...]
-    """The latencies at PERCENTS, in nanoseconds."""
+    """The latencies at the percentiles PERCENTS, in nanoseconds."""
     largest: float
     lag: float
-    """The 99th percentile, in nanoseconds."""
+    """The 99th percentile of the time by which queries were sent late, in nanoseconds."""
     cpu: float
-    """Cores that the client used."""
+    """The number of cores that the client used."""
     memory: int
-    """Bytes that the client holds."""
+    """The resident memory of the client, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How many steps a run has, how long each is, and how long after its sending a query is lost; in seconds."""
+    """The number of a run's steps, the length of each in seconds, and the time-out of a query in seconds."""
 
     count: int
     seconds: int
@@ -49,14 +49,14 @@ class _Stretch:
 
 
 class Recording:
-    """Collects a run: engines write to *tally* and call `turn` at least each second."""
+    """Collects the results of a run: engines count in *tally*, and call `turn` every second."""
 
     def __init__(self, window_seconds: int, watch: Callable[[Row], None], layout: Steps) -> None:
         self._window_seconds = window_seconds
         self._layout = layout
         self._watch = watch
         self.cpu_seconds: Callable[[], float] = time.process_time
-        """What the client has used so far."""
+        """Returns the CPU time that the client has used so far."""
         self._cpu_began = 0.0
         self._start = 0
         self._second = self._window = _Stretch(0, 0.0, Tally())
@@ -76,11 +76,11 @@ class Recording:
 
     @property
     def next_turn(self) -> int:
-        """Return when `turn` is to be called."""
+        """The time at which the engine has to call `turn`."""
         return self._start + (self.seconds + 1) * SECOND
 
     def turn(self, now: int) -> None:
-        """End the second that runs, and the window if it is full."""
+        """End the current second, and the current window if it is full."""
         row = self._row(self._second, now)
         self._watch(row)
         self.busy_seconds += row.cpu >= _BUSY
@@ -100,14 +100,17 @@ class Recording:
         """End the run."""
         self._end_second(now)
         short = now - self._window.start < self._window_seconds * SECOND // 2
-        if short and self.rows:  # too short to be a window: its rates would mean nothing
+        if short and self.rows:  # so short a window would have meaningless rates
             self.rows[-1].counts.accumulate(self._window.tally)
             self.total.add(self._window.tally)
         else:
             self._end_window(now)
 
     def _add_to_steps(self, tally: Tally) -> None:
-        """Add a second to its step, but what was lost or late in it to the step of a time-out before."""
+        """Add the counts of a second to its step.
+
+        Lost and late queries were sent a time-out earlier, so they are added to the step of that time.
+        """
         now, before = self._step(self.seconds), self._step(self.seconds - self._layout.timeout)
         now.add(tally)
         for count in ("lost", "late"):
@@ -120,12 +123,12 @@ class Recording:
 
     @property
     def elapsed(self) -> float:
-        """Return how many seconds were recorded."""
+        """The number of recorded seconds."""
         return self.rows[-1].end if self.rows else 0.0
 
     @property
     def cpu(self) -> float:
-        """Return the cores that the client used on average."""
+        """The number of cores that the client used on average."""
         return (self.cpu_seconds() - self._cpu_began) / self.elapsed if self.elapsed else 0.0
 
     def _end_window(self, now: int) -> None:
@@ -151,7 +154,7 @@ class Recording:
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process holds; where the system can't tell, the most it ever held."""
+    """Return this process's resident memory, or its highest so far if the system doesn't tell the present one."""
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a run found, as data: the table, the JSON and the page are made from it."""
+"""The results of a run as data, from which the table, the JSON and the page are made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _BUSY_SHARE = 0.1
 _UNSENT_SHARE = 0.001
 _SOAK_SHARE = 0.1
 CURVE = tuple(float(each) for each in 100 - np.logspace(2, -3, 200))
-"""Percents of the percentile curve, 0 to 99.999."""
+"""The percentages on the percentile curve, from 0 to 99.999."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """When a run started (UTC, ISO 8601), by which engine, and whether it was interrupted."""
+    """The start of a run (UTC, ISO 8601), the name of its engine, and whether the run was interrupted."""
 
     started: str
     engine: str
@@ -36,15 +36,15 @@ class About:
 
 
 class Asker(Protocol):
-    """What asked a target: a socket, a connection or a compiled client."""
+    """A socket, a connection or a compiled client, which has sent queries to one target."""
 
     @property
     def target(self) -> Target:
-        """Whom."""
+        """The target of the queries."""
 
     @property
     def totals(self) -> Counts:
-        """What came of it."""
+        """The counts of the queries and answers."""
 
 
 class _Model(BaseModel):
@@ -52,7 +52,7 @@ class _Model(BaseModel):
 
 
 class Latency(_Model):
-    """Milliseconds."""
+    """The mean, some percentiles and the maximum of a time, in milliseconds."""
 
     mean: float
     p50: float
@@ -64,14 +64,14 @@ class Latency(_Model):
 
 
 class Totals(_Model):
-    """Counts of queries, and shares of them."""
+    """Counts of queries and answers, and the share of lost queries."""
 
     sent: int
     answered: int
     wrong: int
     lost: int
     loss: float
-    """The share of queries without an answer in time, less what the client itself dropped."""
+    """The share of queries without an answer in time, without the answers that the client itself dropped."""
     late: int
     """How many of the lost queries got an answer after the time-out."""
     truncated: int
@@ -87,7 +87,10 @@ class Totals(_Model):
 
 
 class Window(_Model):
-    """A stretch of the run, in seconds from its start; rates in queries a second, latencies in milliseconds."""
+    """The results of one stretch of the run.
+
+    *start* and *end* are in seconds from the start of the run, rates in queries a second, latencies in milliseconds.
+    """
 
     start: float
     end: float
@@ -110,7 +113,7 @@ class Window(_Model):
 
 
 class Step(_Model):
-    """One rate of `--steps`."""
+    """The results for one rate of `--steps`."""
 
     rate: float
     totals: Totals
@@ -118,7 +121,7 @@ class Step(_Model):
 
 
 class TargetTotals(_Model):
-    """What one target did."""
+    """The counts for one target."""
 
     target: str
     sent: int
@@ -129,10 +132,10 @@ class TargetTotals(_Model):
 
 
 class Soak(_Model):
-    """Medians over the first and the last windows; latencies in milliseconds."""
+    """A comparison of the first with the last windows: median latencies (milliseconds) and memory, and lost queries."""
 
     windows: int
-    """So many at each end."""
+    """The number of windows at each end."""
     first_p50: float
     last_p50: float
     first_p99: float
@@ -144,24 +147,24 @@ class Soak(_Model):
 
 
 class Report(_Model):
-    """All that a run found."""
+    """All results of a run."""
 
     version: int = 1
     started: str
-    """UTC, ISO 8601."""
+    """The start of the run (UTC, ISO 8601)."""
     settings: dict[str, str]
     engine: str
     seconds: float
     sending_seconds: float
-    """The seconds until the last query was due."""
+    """The number of seconds until the last query was due."""
     interrupted: bool
     totals: Totals
     latency: Latency
     """The time from when a query was meant to be sent to its answer."""
     send_lag: Latency
-    """The part of it before the query was sent: the client's own."""
+    """The part of the latency before the query was sent, which the client causes."""
     curve: list[tuple[float, float]]
-    """Percents and milliseconds."""
+    """The percentile curve of the latency: pairs of a percentage and milliseconds."""
     windows: list[Window]
     steps: list[Step]
     targets: list[TargetTotals]
@@ -169,15 +172,15 @@ class Report(_Model):
     wrong_reasons: dict[str, int]
     wrong_examples: list[str]
     client_cpu: float
-    """Cores, on average; of several compiled clients, of the busiest."""
+    """The number of cores that the client used on average; of several compiled clients, by the busiest one."""
     client_limits: list[str]
-    """Why the client, not the server, may be what was measured; empty if it isn't."""
+    """The reasons why the client, not the server, may have limited the results; empty if there are none."""
     failures: list[str]
-    """Why the exit code is 1; empty if it is 0."""
+    """The reasons for the exit code 1; empty if it is 0."""
 
 
 def make_report(settings: Settings, session: Session, askers: Sequence[Asker], about: About) -> Report:
-    """Put the report together."""
+    """Return the report on the run of *session*."""
     recording, checker = session.recording, session.checker
     total = recording.total
     windows = [_window(row, Schedule(settings.speed.segments)) for row in recording.rows]
@@ -206,7 +209,7 @@ def make_report(settings: Settings, session: Session, askers: Sequence[Asker], a
 
 
 def described(settings: Settings) -> dict[str, str]:
-    """Return the settings in words."""
+    """Return a description of each setting, by name."""
     mix, form = settings.mix, settings.form
     transport = f"{settings.sockets} {'TCP connections' if settings.tcp else 'UDP sockets'} for each target"
     if settings.new_connections:
@@ -247,7 +250,7 @@ def _latency(histogram: Histogram) -> Latency:
 
 
 def _curve(histogram: Histogram) -> list[tuple[float, float]]:
-    """Return percentiles as far as there are answers to tell them apart."""
+    """Return the percentile curve up to the highest percentage for which there are enough answers."""
     percents = [percent for percent in CURVE if histogram.count * (100 - percent) >= 99]
     return [(at, each / _MS) for at, each in zip(percents, histogram.percentiles(percents), strict=True)]
 
@@ -274,7 +277,7 @@ def _totals(counts: Counts) -> Totals:
 
 
 def rcode_text(rcode: int) -> str:
-    """Return the name of *rcode*; -1 is that of an answer that has none."""
+    """Return the name of *rcode*, which is -1 for an answer without an rcode."""
     return "none" if rcode < 0 else dns.rcode.to_text(dns.rcode.Rcode.make(rcode))
 
 
@@ -331,7 +334,10 @@ def _targets(askers: Sequence[Asker]) -> list[TargetTotals]:
 
 
 def _soak(windows: Sequence[Window]) -> Soak | None:
-    """Compare the ends; the first window is left out where there are enough, for caches fill in it."""
+    """Compare the first with the last windows.
+
+    If there are enough windows, the first one is left out, because caches fill in it.
+    """
     full = [window for window in windows if window.sent_rate]
     count = max(1, int(len(full) * _SOAK_SHARE))
     if len(full) < 2:

@@ -1,4 +1,4 @@
-"""How fast: the times at which queries are due (open loop), or how many are outstanding (closed loop)."""
+"""The pace of a run: the due times of queries (open loop), or the number of outstanding queries (closed loop)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from typing import Protocol
 import numpy as np
 
 SECOND = 1_000_000_000
-"""Nanoseconds."""
+"""The number of nanoseconds in a second."""
 _AHEAD = 4096
-"""So many due times are computed at once."""
+"""The number of due times that are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of time in which the rate goes evenly from *first* to *last* queries a second."""
+    """A stretch of time in which the rate changes evenly from *first* to *last* queries a second."""
 
     seconds: float
     first: float
@@ -24,12 +24,12 @@ class Segment:
 
     @property
     def queries(self) -> float:
-        """Return how many queries are due in it."""
+        """The number of queries that are due in the segment."""
         return self.seconds * (self.first + self.last) / 2
 
 
 class Schedule:
-    """Due times of all queries of an open loop, in nanoseconds from its start."""
+    """The due times of all queries of an open loop, in nanoseconds from its start."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = tuple(segments)
@@ -51,7 +51,7 @@ class Schedule:
         return min(bisect_right(self._starts, seconds) - 1, len(self.segments) - 1)
 
     def due_times(self, first: int, count: int) -> list[int]:
-        """Return when query *first* and those after it are due, at most *count* of them."""
+        """Return the due times of *count* queries from number *first* on, or of fewer at the end of the schedule."""
         numbers = np.arange(first, min(first + count, self.total), dtype=np.float64)
         which = np.clip(np.searchsorted(self._counts, numbers, side="right") - 1, 0, len(self.segments) - 1)
         seconds = np.empty_like(numbers)
@@ -65,7 +65,10 @@ class Schedule:
 
 
 def _within(segment: Segment, numbers: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> np.ndarray:
-    """Return the seconds after which so many queries of *segment* are over: the inverse of the rate's integral."""
+    """Return how long after the start of *segment* each of *numbers* queries have been due, in seconds.
+
+    This is the inverse of the integral of the rate.
+    """
     slope = (segment.last - segment.first) / segment.seconds
     root = np.sqrt(np.maximum(segment.first**2 + 2 * slope * numbers, 0))
     result: np.ndarray = 2 * numbers / np.maximum(segment.first + root, 1e-12)
@@ -73,23 +76,23 @@ def _within(segment: Segment, numbers: "np.ndarray[tuple[int], np.dtype[np.float
 
 
 class Pacing(Protocol):
-    """Tells an engine what to send now, and when to look again. Times are those of the monotonic clock."""
+    """Tells an engine how many queries to send now, and when the next is due. Times are of the monotonic clock."""
 
     ends: int
-    """Nothing is due after this, nor sent much later."""
+    """The end of the run: no query is due later, and none is sent much later."""
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
-        """Return when the next queries were meant to be sent: those for which the time has come, up to *limit*."""
+        """Return the due times of the queries to send now, at most *limit*."""
 
     def next_due(self) -> int | None:
-        """Return when the next query is due; None when none ever is, or when it waits for an answer."""
+        """Return the due time of the next query; None if there is no more, or if it has to wait for an answer."""
 
     def unsent(self, now: int) -> int:
-        """Return how many queries were due by *now* and have not been handed out."""
+        """Return the number of queries that were due by *now* but that `due` hasn't returned."""
 
 
 class OpenLoop:
-    """Queries at their due times, whatever the answers do."""
+    """Sends queries at their due times, even if the answers are slow or missing."""
 
     def __init__(self, schedule: Schedule, start: int) -> None:
         self._schedule = schedule
@@ -101,7 +104,7 @@ class OpenLoop:
         self._look_ahead()
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
-        """Return the due times that have come."""
+        """Return the due times of the queries to send now, at most *limit*."""
         end = bisect_right(self._ahead, now, self._used, min(self._used + limit, len(self._ahead)))
         times = self._ahead[self._used : end]
         self._used = end
@@ -110,16 +113,16 @@ class OpenLoop:
         return times
 
     def next_due(self) -> int | None:
-        """Return when the next query is due."""
+        """Return the due time of the next query; None at the end of the schedule."""
         return self._ahead[self._used] if self._used < len(self._ahead) else None
 
     def unsent(self, now: int) -> int:
-        """Return how many due queries have not been handed out."""
+        """Return the number of queries that were due by *now* but that `due` hasn't returned."""
         handed_out = self._next - len(self._ahead) + self._used
         return self._due_before(now) - handed_out
 
     def _due_before(self, now: int) -> int:
-        """Return how many queries of the schedule are due by *now*."""
+        """Return the number of queries in the schedule that are due by *now*."""
         low, high = 0, self._schedule.total
         while low < high:
             middle = (low + high) // 2
@@ -136,7 +139,7 @@ class OpenLoop:
 
 
 class ClosedLoop:
-    """A fixed number of queries outstanding: the next is sent when one is answered or lost."""
+    """Keeps a fixed number of queries outstanding: it sends the next query when another one is answered or lost."""
 
     def __init__(self, concurrency: int, seconds: float, start: int) -> None:
         self._concurrency = concurrency
@@ -149,9 +152,9 @@ class ClosedLoop:
         return [now] * min(limit, self._concurrency - outstanding)
 
     def next_due(self) -> int | None:
-        """Return None: it is an answer that is waited for."""
+        """Return None, because the next query has to wait for an answer."""
         return None
 
     def unsent(self, now: int) -> int:
-        """Return 0: nothing is due by the clock."""
+        """Return 0, because no query is due at a fixed time."""
         return 0

@@ -1,4 +1,4 @@
-"""What both engines share: what to ask, when, whom, and where results go."""
+"""A run as both engines see it: its queries, its pace, and the recording of its results."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -13,26 +13,26 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""A client that lags at the end of the schedule may still send for so long."""
+"""How long after the end of the schedule a client that lags may still send, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run, of either engine."""
+    """One run, with either engine."""
 
     workload: Workload
     checker: Checker
     pacing: Callable[[int], Pacing]
-    """Makes the pacing that starts at a time of the monotonic clock."""
+    """Returns a pacing that starts at the given time of the monotonic clock."""
     recording: Recording
     timeout: float
-    """Seconds."""
+    """Seconds after which a query without an answer is lost."""
     retry: bool = False
-    """Whether truncated answers are asked for again by TCP."""
+    """True if a query is repeated by TCP after a truncated answer."""
 
     @property
     def timeout_ns(self) -> int:
-        """Return the time-out in nanoseconds."""
+        """The time-out in nanoseconds."""
         return round(self.timeout * SECOND)
 
     def exchange(self, target: Target) -> Exchange:
@@ -41,10 +41,10 @@ class Session:
 
 
 def over(pacing: Pacing, exchanges: Iterable[Exchange], now: int) -> bool:
-    """Tell whether all has been sent, and answered or given up."""
+    """Tell whether all queries have been sent, and each has been answered or given up."""
     return sending_over(pacing, now) and not any(exchange.outstanding for exchange in exchanges)
 
 
 def sending_over(pacing: Pacing, now: int) -> bool:
-    """Tell whether nothing will be sent any more."""
+    """Tell whether no more queries will be sent."""
     return now >= pacing.ends + _GRACE or (now >= pacing.ends and pacing.next_due() is None)

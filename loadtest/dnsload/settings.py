@@ -1,4 +1,4 @@
-"""The command line, turned into frozen Settings."""
+"""Reads the command line into Settings."""
 
 import argparse
 import re
@@ -57,17 +57,17 @@ exit codes: 0 all is well; 1 wrong answers, or more lost than --max-loss; 2 it c
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast: the segments of an open loop, or the concurrency of a closed one."""
+    """The speed of a run: the segments of an open loop, or the concurrency of a closed loop."""
 
     segments: tuple[Segment, ...]
     concurrency: int | None
     seconds: float
     step_seconds: int | None
-    """The length of a step; None without steps."""
+    """The length of each step in seconds; None if there are no steps."""
 
     @property
     def fastest(self) -> float:
-        """Return the highest rate that is meant to be reached; infinite in a closed loop."""
+        """The highest rate of the schedule; infinite in a closed loop."""
         if self.concurrency is not None:
             return float("inf")
         return max(max(segment.first, segment.last) for segment in self.segments)
@@ -86,7 +86,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is asked for."""
+    """The settings of a run, from the command line."""
 
     targets: tuple[Target, ...]
     records: tuple[Path, ...]
@@ -98,15 +98,15 @@ class Settings:
     speed: Speed
     tcp: bool
     sockets: int
-    """UDP sockets or TCP connections for each target."""
+    """The number of UDP sockets or TCP connections for each target."""
     new_connections: bool
-    """A TCP connection for each query."""
+    """True if each query has its own TCP connection."""
     retry: bool
-    """Truncated answers are asked for again by TCP."""
+    """True if a query is repeated by TCP after a truncated answer."""
     engine: str
     workers: int
     timeout: float
-    """Seconds."""
+    """Seconds after which a query without an answer is lost."""
     soak: bool
     max_loss: float
     json: Path | None
@@ -115,14 +115,14 @@ class Settings:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """An argument parser that raises InputError, whose text is one line, for wrong arguments."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(message.removeprefix("argument "))
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Return the settings on a command line; raises InputError. `--help` prints, and ends the program."""
+    """Return the settings on a command line; raises InputError. `--help` prints the help and ends the program."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not (options.records or options.names or options.name):
@@ -190,7 +190,7 @@ def _at_most_a_day(seconds: float) -> float:
 
 
 def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make argparse pass the words of a ValueError on."""
+    """Wrap *parse* so that argparse shows the text of its ValueError to the user."""
 
     def parsed(text: str) -> Any:
         try:
@@ -213,7 +213,7 @@ def _number(text: str, what: str) -> float:
 
 def parse_duration(text: str) -> float:
     """Read seconds, or a number with a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
-    number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # it always matches
+    number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # the pattern matches any text
     seconds = _number(number, "a duration such as 90, 90s, 10m or 24h") * _UNITS[unit]
     if not 0 < seconds <= MAX_SECONDS:
         raise ValueError("a run takes more than 0 seconds and at most 24 hours")

@@ -1,4 +1,4 @@
-"""What happened in a stretch of time, as counts and histograms that can be added up."""
+"""The results of a stretch of time, as counts and histograms that can be added up."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -14,46 +14,46 @@ class Counts:
     """Counts of queries and answers."""
 
     sent: int = 0
-    """Queries that were sent; malformed packets don't count."""
+    """The number of queries that were sent, without malformed packets."""
     right: int = 0
     truncated: int = 0
     wrong: int = 0
     lost: int = 0
-    """Queries without an answer within the time-out, whether or not one came later."""
+    """Queries without an answer within the time-out, even if an answer came later."""
     late: int = 0
-    """Answered after the time-out; each is in *lost* too."""
+    """Queries that were answered after the time-out; *lost* counts them too."""
     unexpected: int = 0
-    """Answers to nothing that was outstanding: duplicates, or to another question."""
+    """Answers to no outstanding query: duplicates, or answers to another question."""
     malformed_sent: int = 0
     malformed_answered: int = 0
     refused: int = 0
-    """Times that the port was said to be unreachable (ICMP)."""
+    """How often ICMP reported the port as unreachable."""
     connections_failed: int = 0
     """TCP connections that couldn't be made, or that ended with queries outstanding."""
     client_drops: int = 0
     """Answers that the client's kernel dropped because the client read too slowly."""
     unsent: int = 0
-    """Queries that were due and that the client never got to send."""
+    """Queries that were due but that the client did not send in time."""
     retried: int = 0
-    """Truncated answers that were asked for again by TCP; the answer to that is the one that counts."""
+    """Queries that were repeated by TCP after a truncated answer. Only the answer by TCP is counted."""
     rcodes: Counter[int] = field(default_factory=Counter)
 
     @property
     def answered(self) -> int:
-        """Return how many queries were answered in time."""
+        """The number of queries that were answered in time."""
         return self.right + self.truncated + self.wrong
 
     @property
     def loss(self) -> float:
-        """Return the share of queries that were lost, without the answers that the client itself dropped."""
+        """The share of queries that were lost, without the answers that the client itself dropped."""
         return max(self.lost - self.client_drops, 0) / self.sent if self.sent else 0.0
 
     def counted(self) -> dict[str, int]:
-        """Return the counts by name, without the rcodes."""
+        """Return the counts by name, without those of the rcodes."""
         return {count: getattr(self, count) for count in _COUNTS}
 
     def accumulate(self, other: "Counts") -> Self:
-        """Add the counts of *other*; returns itself."""
+        """Add the counts of *other*, and return this object."""
         for count in _COUNTS:
             setattr(self, count, getattr(self, count) + getattr(other, count))
         self.rcodes.update(other.rcodes)
@@ -65,18 +65,18 @@ _COUNTS = tuple(each.name for each in fields(Counts) if each.type is int)
 
 @dataclass(slots=True)
 class Tally(Counts):
-    """Counts and durations."""
+    """Counts and durations of a stretch of time."""
 
     latency: Histogram = field(default_factory=Histogram)
     """The times from when a query was meant to be sent to its answer."""
     lag: Histogram = field(default_factory=Histogram)
     """The times from when a query was meant to be sent to when it was sent."""
     latencies: list[int] = field(default_factory=list)
-    """Nanoseconds that are not yet in the histogram."""
+    """Latencies in nanoseconds that are not in the histogram yet."""
     lags: list[int] = field(default_factory=list)
 
     def flush(self, least: int = 1) -> None:
-        """Move what waits into the histograms, where there are at least so many."""
+        """Move the latencies and the lags into their histograms, each list only if it has at least *least* values."""
         if len(self.latencies) >= least:
             self.latency.record(self.latencies)
             self.latencies.clear()
@@ -85,11 +85,11 @@ class Tally(Counts):
             self.lags.clear()
 
     def flush_some(self) -> None:
-        """Do so when enough waits to be worth it."""
+        """Move the latencies and the lags into their histograms if there are enough of them to be worth the time."""
         self.flush(_FLUSH)
 
     def add(self, other: "Tally") -> None:
-        """Add *other*, which must be flushed."""
+        """Add the counts and durations of *other*, which must be flushed."""
         self.accumulate(other)
         self.latency.add(other.latency)
         self.lag.add(other.lag)

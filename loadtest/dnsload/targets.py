@@ -1,4 +1,4 @@
-"""Where queries go: addresses as people write them, and the cluster's own resolver."""
+"""The targets of queries: addresses as people write them, and the cluster's own resolver."""
 
 import socket
 from pathlib import Path
@@ -8,14 +8,14 @@ from dnsload.errors import InputError
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _RECEIVE_BUFFER = 4 << 20
-"""Bytes; the kernel grants up to net.core.rmem_max, or all of it to root."""
+"""The receive buffer that a socket asks for, in bytes. Only root gets more than net.core.rmem_max."""
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
 _MEMINFO_DROPS = 8
 
 
 class Target(NamedTuple):
-    """An address and a port that is asked."""
+    """An address and a port to which queries go."""
 
     host: str
     port: int
@@ -98,7 +98,10 @@ def _enlarge(made: socket.socket) -> None:
 
 
 def receive_drops(bound: socket.socket) -> int:
-    """Return how many packets the kernel has dropped for *bound*'s receive queue was full; 0 where it can't tell."""
+    """Return how many packets the kernel has dropped because the receive queue of *bound* was full.
+
+    Return 0 if the system doesn't tell.
+    """
     try:
         answer = bound.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36)
     except OSError:

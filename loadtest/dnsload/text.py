@@ -1,4 +1,4 @@
-"""The report for a terminal: a line a second while it runs, and a table at the end."""
+"""The report for a terminal: a line every second during the run, and a table at its end."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ _MS = 1e6
 
 
 def progress_line(row: Row) -> str:
-    """Return a line on the second *row*."""
+    """Return the line about the second that *row* describes."""
     counts, seconds = row.counts, row.end - row.start
     sent = (counts.sent + counts.malformed_sent) / seconds
     answered = (counts.answered + counts.malformed_answered) / seconds
@@ -107,7 +107,10 @@ def _soak(soak: Soak) -> list[str]:
 
 
 def _lined(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Line the columns up: the first to the left, all others to the right, a note in a third of three as it is."""
+    """Return *rows* as lines with aligned columns: the first to the left, all others to the right.
+
+    The third cell of a row with three cells is a note, which is not aligned.
+    """
     cells = [list(row) for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     lines = []

@@ -1,6 +1,6 @@
-"""What to ask: a pool of packets made beforehand, and an endless random choice from it.
+"""The queries of a run: a pool of packets made beforehand, and an endless random choice from the pool.
 
-A packet is a query without its ID, which is given to it when it is sent.
+A packet is a query without its ID. It gets its ID when it is sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from dnsload.expectations import ABSENT, UNKNOWN, Expectation, KnownNames, fold
 _CHOSEN_AHEAD = 8192
 _MISS_PREFIX = "dnsload-"
 MISS_LABEL_BYTES = 1 + len(_MISS_PREFIX) + 16
-"""The length of the first label of an absent name in a packet, with its length byte."""
+"""The number of bytes of the first label of an absent name in a packet, including the label's length byte."""
 _MALFORMED = 2048
 _FLAGS_RECURSE = b"\x01\x00"
 _FLAGS_PLAIN = b"\x00\x00"
@@ -27,7 +27,7 @@ _CLASS_IN = b"\x00\x01"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A name, folded, and the name of a type."""
+    """A name, which `fold` has normalized, and the name of a record type."""
 
     name: str
     qtype: str
@@ -38,22 +38,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A packet of the pool: what it asks and what should come back."""
+    """A packet of the pool, with its question and the expected answer."""
 
     packet: bytes
     question: Question | None
     """The question; None if the packet is malformed."""
     wire: bytes
-    """The question as it travels."""
+    """The question in wire format."""
     expected: Expectation
 
 
 @dataclass(frozen=True, slots=True)
 class QueryForm:
-    """How a query is written, besides its question."""
+    """The properties of a query besides its question."""
 
     edns: int | None = None
-    """The UDP size that is offered, in bytes; None is no EDNS."""
+    """The UDP payload size to offer by EDNS, in bytes; None means no EDNS."""
     dnssec_ok: bool = False
     recursion_desired: bool = False
 
@@ -73,17 +73,20 @@ class QueryForm:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Which shares of the queries are for absent names, and malformed; and what chance starts from."""
+    """The share of queries for absent names, the share of malformed packets, and the seed of the random choice."""
 
     miss: float = 0.0
     malformed: float = 0.0
     seed: int = 0
     absent_names: int = 1 << 16
-    """So many are asked before one is asked again: by then a cache has forgotten its negative answer."""
+    """The number of different absent names.
+
+    Before a name is asked for again, a cache should have forgotten the negative answer.
+    """
 
 
 class Workload:
-    """The pool, and what is chosen from it."""
+    """The pool of packets, and the random choice from it."""
 
     def __init__(self, questions: Sequence[Question], known: KnownNames | None, form: QueryForm, mix: Mix) -> None:
         self._random = np.random.default_rng(mix.seed)
@@ -99,11 +102,11 @@ class Workload:
 
     @property
     def has_malformed(self) -> bool:
-        """Tell whether malformed packets are among what is chosen."""
+        """True if some of the chosen packets are malformed."""
         return bool(len(self._malformed))
 
     def choose(self, count: int) -> list[int]:
-        """Return *count* places in the pool."""
+        """Return *count* random places in the pool."""
         end = self._used + count
         if end > len(self._chosen):
             self._chosen = self._chosen[self._used :] + self._draw(max(_CHOSEN_AHEAD, count))
@@ -131,7 +134,7 @@ class Workload:
         return np.arange(start, len(self.pool))
 
     def _absent(self, questions: Sequence[Question], form: QueryForm) -> Iterable[Asked]:
-        """Make names that don't exist beside those that do: random labels under the same parents."""
+        """Yield queries for absent names: each has a random first label, under the parent of an existing name."""
         labels = self._random.integers(1 << 62, size=self._mix.absent_names).tolist()
         for number, label in enumerate(labels):
             like = questions[number % len(questions)]
@@ -140,7 +143,7 @@ class Workload:
             yield form.asked(question, ABSENT)
 
     def _mutated(self) -> Iterable[Asked]:
-        """Damage packets of the pool: bytes overwritten, and half of them cut short."""
+        """Yield damaged packets of the pool: with some bytes overwritten, and half of the packets also cut short."""
         for number in range(_MALFORMED):
             packet = bytearray(self.pool[int(self._random.choice(self._hits))].packet)
             for place in self._random.integers(len(packet), size=1 + number % 4):
@@ -155,7 +158,7 @@ def _expectation(question: Question, known: KnownNames | None) -> Expectation:
 
 
 def question_wire(question: Question) -> bytes:
-    """Return *question* as it travels; raises InputError."""
+    """Return *question* in wire format; raises InputError."""
     try:
         name = dns.name.from_text(question.name).to_wire() or b""
         qtype = dns.rdatatype.from_text(question.qtype)

@@ -1,1 +1,1 @@
-"""The operator beside the Go one on a real API server: `make bench-operator ARGS=--help`."""
+"""A comparison of our operator with the Go operator on a real API server: `make bench-operator ARGS=--help`."""

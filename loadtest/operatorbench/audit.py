@@ -1,4 +1,4 @@
-"""What users asked of a real API server, read from its audit log."""
+"""The requests of users to a real API server, read from its audit log."""
 
 import json
 from collections import Counter
@@ -11,19 +11,19 @@ from typing import Any
 from clustersim.traffic import MUTATING, Request
 
 Entry = dict[str, Any]
-"""One request, as audit.k8s.io/v1 has it."""
+"""One request, in the format of audit.k8s.io/v1."""
 
 
 def entries(path: Path) -> Iterator[Entry]:
-    """Yield every request in the log, one at a time: the log is long."""
+    """Yield every request in the log, one at a time, because the log is long."""
     with path.open("rb") as lines:
         for line in lines:
-            with suppress(ValueError):  # a line that is being written, or was when the API server was killed
+            with suppress(ValueError):  # an incomplete line: the API server still writes it, or was killed
                 yield json.loads(line)
 
 
 class AuditLog:
-    """The requests of one user since the log was opened, refused ones too."""
+    """The requests of one user since this object was made, including refused ones."""
 
     def __init__(self, path: Path, user: str) -> None:
         self._file = path.open("rb")
@@ -31,10 +31,10 @@ class AuditLog:
         self._user = user
         self._requests: Counter[Request] = Counter()
         self.denied: list[str] = []
-        """What the user had no permission for, in the API server's words; up to the last look."""
+        """The requests for which the user had no permission, in the API server's words, as of the last `requests`."""
 
     def requests(self) -> Counter[Request]:
-        """Return all of them by user agent, verb and plural."""
+        """Return the number of requests by user agent, verb and plural."""
         while (line := self._file.readline()).endswith(b"\n"):
             entry = json.loads(line)
             if entry["user"]["username"] == self._user:
@@ -42,14 +42,14 @@ class AuditLog:
                 self._requests[entry.get("userAgent", "-"), entry["verb"], plural] += 1
                 if (entry.get("annotations") or {}).get("authorization.k8s.io/decision") == "forbid":
                     self.denied.append(entry["responseStatus"]["message"])
-        self._file.seek(-len(line), SEEK_CUR)  # what is only half written
+        self._file.seek(-len(line), SEEK_CUR)  # read an incomplete line again next time
         return Counter(self._requests)
 
     def writes(self) -> Counter[tuple[str, str]]:
-        """Return the mutating ones by verb and plural."""
+        """Return the number of mutating requests by verb and plural."""
         counts = ((verb, plural, count) for (_, verb, plural), count in self.requests().items())
         return Counter({(verb, plural): count for verb, plural, count in counts if verb in MUTATING})
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the log file."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""What the scenarios share: a fresh cluster with an operator in it, and measuring what that does and spends."""
+"""The parts that all scenarios share: a fresh cluster with an operator, and the measurement of that operator."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ LIMIT = 600.0  # s that a step may take
 _START = 60.0  # s that an operator may take to serve its first Service
 _QUIET = 2.0  # s without a write after which an operator has settled
 _LOOK = 0.25  # s between two looks into the audit log
-_STOP = 10.0  # s that it may take to stop by itself
+_STOP = 10.0  # s that an operator may take to stop by itself
 _TAIL = 25  # lines of a log that a failure shows
 
 Figures = TypeVar("Figures")
@@ -35,7 +35,7 @@ Figures = TypeVar("Figures")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many Services, and for how many seconds they are left alone."""
+    """The number of Services, and the number of seconds for which they are left alone."""
 
     services: int
     idle_seconds: float
@@ -43,14 +43,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """An operator at work: what it does to the cluster, what it spends, and what it asks of the API server."""
+    """A running operator, with its cluster, the CPU and memory that it uses, and its requests to the API server."""
 
     cluster: Cluster
     spending: Spending
     log: AuditLog
 
     async def warm(self) -> None:
-        """See one Service through, so that neither the operator's start nor its first connections are measured."""
+        """Make and remove one Service, so that the operator's start and its first connections are not measured."""
         await self.cluster.create(["first"])
         await self.cluster.until(
             lambda: self.cluster.reported(1), _START, "the first Service says that its proxy is made"
@@ -60,7 +60,7 @@ class Watched:
         await self.settle()
 
     async def step(self, act: Callable[[], Awaitable[float]], settle: bool = True) -> Step:
-        """Measure *act*, which returns how many seconds of it count."""
+        """Measure the operator during *act*, which returns the number of seconds that the step took."""
         requests, spent = self.log.requests(), self.spending.cpu_seconds
         started, others = time.monotonic(), self.spending.others_seconds
         seconds = await act()
@@ -82,7 +82,7 @@ class Watched:
         )
 
     async def leave_alone(self, seconds: float) -> Step:
-        """Measure what the operator does by itself."""
+        """Measure what the operator does without any change in the cluster."""
 
         async def wait() -> float:
             await asyncio.sleep(seconds)
@@ -91,13 +91,13 @@ class Watched:
         return await self.step(wait, settle=False)
 
     async def settle(self) -> None:
-        """Wait until the operator has written nothing for a while, but its lease."""
+        """Wait until the operator has written nothing but its Lease for a while."""
         deadline = time.monotonic() + LIMIT
         last, since = self._written(), time.monotonic()
         while time.monotonic() - since < _QUIET:
             if time.monotonic() > deadline:
                 raise BenchError(f"the operator still writes after {LIMIT:g} s")
-            await asyncio.sleep(_LOOK)  # the log tells nobody that it grows
+            await asyncio.sleep(_LOOK)  # nothing announces new lines of the log
             if (now := self._written()) != last:
                 last, since = now, time.monotonic()
 
@@ -107,7 +107,7 @@ class Watched:
 
 @contextmanager
 def prepared(ground: Ground, operator: Operator) -> Iterator[str]:
-    """Bring *ground* up, with all that *operator* needs there before it starts; yield the URL of its control server."""
+    """Start *ground*, and create all that *operator* needs there; yield the URL of the control server."""
     with ground.up() as login_server:
         operator.install(ground)
         ground.kubectl("create", "namespace", USERS)
@@ -117,7 +117,7 @@ def prepared(ground: Ground, operator: Operator) -> Iterator[str]:
 
 @contextmanager
 def running(ground: Ground, operator: Operator, login_server: str) -> Iterator[Program]:
-    """Have *operator* running meanwhile."""
+    """Run *operator* until the end of the block."""
     program = operator.start(ground, login_server)
     try:
         yield program
@@ -131,12 +131,12 @@ def measured(
     measure: Callable[[Watched], Awaitable[Figures]],
     followed: Sequence[Selection] = FOLLOWED,
 ) -> Figures:
-    """Return what *measure* makes of the first of *programs*, all of which have to stay alive.
+    """Run *measure* on the first of *programs* and return its result; all *programs* have to keep running.
 
-    *followed* are the objects that the benchmark sees.
+    *followed* are the objects that the benchmark watches.
 
     Raises:
-        BenchError: the operator didn't do its work: says what, with the end of its log.
+        BenchError: the operator didn't do its work; the text says what went wrong, with the end of the log.
     """
 
     def alive() -> bool:
@@ -157,12 +157,12 @@ def measured(
 
 
 def _tail(log: Path) -> str:
-    """Return the end of a log."""
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])
 
 
 def _words(group: ExceptionGroup[Exception]) -> str:
-    """Return what the first error of *group* says."""
+    """Return the text of the first error in *group*."""
     first: Exception = group
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]

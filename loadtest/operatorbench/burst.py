@@ -1,4 +1,4 @@
-"""The first scenario: all Services made at once, left alone, and removed at once."""
+"""The first scenario: all Services are made at once, left alone, and removed at once."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from operatorbench.operators import Operator
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The scenario with one operator at work."""
+    """The scenario with one running operator."""
 
     watched: Watched
     load: Load
@@ -25,7 +25,7 @@ class Burst:
         return [f"db-{number}" for number in range(self.load.services)]
 
     async def measure(self, number: int, operator: Operator, progress: Progress) -> Sample:
-        """Measure all steps."""
+        """Measure all steps of the scenario."""
         await self.watched.warm()
         progress.say(f"  making {self.load.services} Services")
         made, reported_seconds = await self._make()
@@ -72,10 +72,10 @@ class Burst:
 
 
 def run(ground: Ground, operator: Operator, load: Load, number: int, progress: Progress) -> Sample:
-    """Run *operator* on a fresh cluster.
+    """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
     """
     progress.say(f"run {number}: {operator.kind}")
     with prepared(ground, operator) as login_server, running(ground, operator, login_server) as program:

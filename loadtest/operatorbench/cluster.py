@@ -1,4 +1,4 @@
-"""The cluster as the benchmark sees it: Services that it creates and deletes, and what an operator makes of them."""
+"""The benchmark's cluster: Services, which the benchmark creates, and the objects that an operator makes for them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from tsoperator.runtime.ownership import Owner, owner_of
 from operatorbench.ground import NAMESPACE
 from operatorbench.manifests import USERS, egress_service
 
-_LOOK = 1.0  # s between two looks whether the operator still runs
+_LOOK = 1.0  # s between two checks that the operator still runs
 _MANAGED = f"{LABEL_MANAGED}={MANAGED}"
 SERVICES = Selection(SERVICE, USERS)
 _STATEFULSETS = Selection(STATEFULSET, NAMESPACE, _MANAGED)
@@ -35,7 +35,7 @@ FOLLOWED = (SERVICES, _STATEFULSETS, _HEADLESS, Selection(SECRET, NAMESPACE, _MA
 
 
 class Cluster:
-    """Follows the Services and what was made for them."""
+    """Watches the Services and the objects that the operator makes for them."""
 
     def __init__(self, client: KubeClient, alive: Callable[[], bool], followed: Sequence[Selection] = FOLLOWED) -> None:
         """*alive* tells whether the operator still runs."""
@@ -45,7 +45,7 @@ class Cluster:
         self._changed = asyncio.Event()
 
     def objects(self, selection: Selection) -> Mapping[Key, Object]:
-        """Return what there is of *selection*, which has to be followed."""
+        """Return the present objects of *selection*, which has to be followed."""
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
@@ -83,11 +83,11 @@ class Cluster:
         return len(self._objects[_STATEFULSETS]) >= count
 
     def reported(self, count: int) -> bool:
-        """Tell whether *count* Services say that their proxies are made."""
+        """Tell whether the statuses of *count* Services say that their proxies are made."""
         return sum(map(is_reported, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
-        """Tell whether neither Services nor anything that was made for them is left; the nameserver's objects stay."""
+        """Tell whether all Services and the objects made for them are gone; the nameserver's objects stay."""
         owners = (owner_of(obj) for objects in self._objects.values() for obj in objects.values())
         return all(owner is not None and owner.type == PARENT_NAMESERVER for owner in owners)
 
@@ -96,7 +96,7 @@ class Cluster:
         return self._headless(name) is not None
 
     async def give_address(self, name: str, address: str) -> None:
-        """Give the proxy of the Service called *name* an EndpointSlice, as if its Pod were ready at *address*."""
+        """Create an EndpointSlice for the proxy of the Service called *name*, as if its Pod were ready at *address*."""
         headless = self._headless(name)
         if headless is None:
             raise BenchError(f"the Service {name} has no proxy")
@@ -120,10 +120,10 @@ class Cluster:
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds*.
+        """Wait until *holds* returns True; *what* describes this for the error.
 
         Raises:
-            BenchError: the operator has ended, or the time is over.
+            BenchError: the operator has ended, or *seconds* are over.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ class Cluster:
                     if not self._alive():
                         raise BenchError(f"the operator ended before: {what}")
                     self._changed.clear()
-                    with suppress(TimeoutError):  # time to look whether it lives
+                    with suppress(TimeoutError):  # check again whether the operator runs
                         await asyncio.wait_for(self._changed.wait(), _LOOK)
         except TimeoutError:
             counts = ", ".join(f"{len(objects)} {selection}" for selection, objects in self._objects.items())
@@ -141,7 +141,8 @@ class Cluster:
 def is_reported(service: Object) -> bool:
     """Tell whether the status of *service* says that its proxy was made.
 
-    The Go operator then says that the Service is ready. Ours says that it waits for the Pod, which never runs here.
+    The Go operator then reports that the Service is ready. Our operator reports that it waits for the Pod, which never
+    runs in this benchmark.
     """
     conditions = (service.get("status") or {}).get("conditions") or ()
     found = [each for each in conditions if each["type"] == CONDITION_PROXY_READY]
@@ -149,7 +150,7 @@ def is_reported(service: Object) -> bool:
 
 
 def addressed(configmap: Object) -> int:
-    """Return how many names of proxies have an address in a ConfigMap of records."""
+    """Return how many names, without the canaries, have an address in a ConfigMap of records."""
     found = parse(configmap["data"][RECORDS_KEY]).ip4
     return sum(bool(addresses) for name, addresses in found.items() if not name.startswith(CANARY_PREFIX))
 
@@ -158,7 +159,7 @@ def addressed(configmap: Object) -> int:
 async def following(
     kubeconfig: Path, alive: Callable[[], bool], followed: Sequence[Selection]
 ) -> AsyncIterator[Cluster]:
-    """Follow the cluster whose admin's kubeconfig this is; see `Cluster`."""
+    """Yield a `Cluster` that watches the cluster of the admin's *kubeconfig*."""
     async with KubeClient(await load_configuration(str(kubeconfig))) as client, asyncio.TaskGroup() as group:
         cluster = Cluster(client, alive, followed)
         tasks = [group.create_task(cluster.follow(selection)) for selection in followed]

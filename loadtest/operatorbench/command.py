@@ -35,7 +35,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Scenario(StrEnum):
-    """What the operators are given to do."""
+    """The work that the operators have to do."""
 
     BURST = "burst"
     GROUPS = "groups"
@@ -43,7 +43,7 @@ class Scenario(StrEnum):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         "operatorbench",
         description="Compare the operator with the Go one on a real API server, and measure it beside its standby.",
@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
-    """Return what reads names of *choices* with commas between them."""
+    """Return a function that reads names of *choices*, separated by commas."""
     known = {choice.lower(): choice for choice in choices}
 
     def read(text: str) -> list[Choice]:
@@ -87,10 +87,10 @@ def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
 
 
 def run(arguments: argparse.Namespace, ground: Ground, progress: Progress) -> list[Verdict]:
-    """Measure, print tables, and keep the result.
+    """Run the scenarios, print tables of the results, write the results to a file, and return the verdicts.
 
     Raises:
-        BenchError: an operator doesn't do its work.
+        BenchError: an operator didn't do its work.
     """
     runs = Runs()
     load = Load(arguments.services, arguments.idle)
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, ground: Ground, progress: Progress) -> li
 
 
 def _tables(runs: Runs, verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the tables of the scenarios that were run, and that of all goals."""
+    """Yield the tables of the scenarios that were run, and the table of all goals."""
     if runs.burst:
         yield report.runs(runs.burst)
         yield report.writes(runs.burst)
@@ -144,7 +144,7 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 
 
 def main(ground: Ground, words: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 where a goal is missed, 2 where nothing could be measured."""
+    """Run the benchmark and return the exit code: 1 if a goal is missed, 2 if the measurement failed."""
     arguments = parser().parse_args(words)
     progress = Progress()
     try:

@@ -1,4 +1,4 @@
-"""The goals, judged by all runs (pure): the least time and CPU of each operator, the most memory and writes."""
+"""The goals and their verdicts (pure), from the least times and the most memory and writes of each operator's runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from operatorbench.measure import AnyRun, Grouped, Kind, Sample, Steady, of
 
 @dataclass(frozen=True, slots=True)
 class Goal(Generic[AnyRun]):
-    """A figure of ours that mustn't be above *limit*: *relative*, divided by the Go operator's."""
+    """A figure of our operator that must not exceed *limit*.
+
+    If it is *relative*, our figure is divided by the Go operator's first.
+    """
 
     text: str
     unit: str
@@ -17,12 +20,12 @@ class Goal(Generic[AnyRun]):
     limit: float
     relative: bool = True
     worst: bool = False
-    """Take the highest of the runs: what others on the machine don't disturb."""
+    """True if the highest figure of all runs is judged, because other programs on the machine don't change it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, and the number of the run that gave it."""
+    """A figure, and the number of the run that it is from."""
 
     value: float
     run: int
@@ -30,7 +33,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a goal came to; None is what wasn't measured."""
+    """The result for a goal; a figure that wasn't measured is None."""
 
     goal: Goal[Any]
     ours: Measured | None
@@ -38,21 +41,21 @@ class Verdict:
 
     @property
     def ratio(self) -> float | None:
-        """Ours divided by theirs."""
+        """Our operator's figure divided by the Go operator's."""
         if self.ours is None or self.theirs is None or not self.theirs.value:
             return None
         return self.ours.value / self.theirs.value
 
     @property
     def judged(self) -> float | None:
-        """What the limit is held against."""
+        """The value that is compared with the limit."""
         if self.goal.relative:
             return self.ratio
         return self.ours.value if self.ours else None
 
     @property
     def missed(self) -> bool:
-        """Tell whether it was measured and is above the limit."""
+        """True if the goal was measured and the value is above the limit."""
         return self.judged is not None and self.judged > self.goal.limit
 
 
@@ -97,7 +100,7 @@ GROUP_GOALS: Sequence[Goal[Grouped]] = (
 
 
 def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
-    """Return the verdict on each of *goals*; none where the scenario was not run."""
+    """Return the verdict on each of *goals*; no verdicts if there are no *samples*."""
     if not samples:
         return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)

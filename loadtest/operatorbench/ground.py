@@ -1,6 +1,6 @@
-"""The machine as the benchmark needs it: a fresh API server for each run, a control server, and its programs.
+"""The interface to the machine: a fresh API server for each run, a control server, and the programs to measure.
 
-The testbed of the end-to-end tests is one, and `tests/e2e/benchground.py` starts the benchmark on it.
+The testbed of the end-to-end tests implements it, and `tests/e2e/benchground.py` starts the benchmark on that testbed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-Word = str | Path  # of a command line
+Word = str | Path  # a word of a command line
 
-USER = "operatorbench"  # whom the API server takes an operator for
+USER = "operatorbench"  # the user as whom an operator makes requests
 NAMESPACE = "tailscale"
 """The operator's namespace."""
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
-"""The image that operators write into Pods, none of which runs."""
+"""The image that operators write into Pods. None of these Pods runs."""
 
 
 class Process(Protocol):
@@ -24,14 +24,14 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its pid."""
+        """The process ID."""
 
     @property
     def alive(self) -> bool:
-        """Tell whether it still runs."""
+        """True if the process still runs."""
 
     def end(self, grace: float) -> None:
-        """Ask it to stop, and kill it if it still runs after *grace* seconds."""
+        """Ask the process to stop, and kill it if it still runs after *grace* seconds."""
 
 
 class Program(Protocol):
@@ -39,15 +39,15 @@ class Program(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, unique on the machine."""
+        """The name of the program, unique on the machine."""
 
     @property
     def process(self) -> Process:
-        """Its first process."""
+        """The first process of the program."""
 
     @property
     def log(self) -> Path:
-        """The file of all that it prints."""
+        """The file with the output of the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class GoOperator:
 
 
 class Ground(Protocol):
-    """An API server with its controllers but no node, and a control server, both up while `up` lasts."""
+    """An API server with its controllers but no node, and a control server; both run during the block of `up`."""
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -68,19 +68,19 @@ class Ground(Protocol):
 
     @property
     def folder(self) -> Path:
-        """A folder for files that are gone when it is down."""
+        """A folder for files, which is deleted at the end of `up`."""
 
     @property
     def kubeconfig(self) -> Path:
-        """The admin's kubeconfig."""
+        """The path of the admin's kubeconfig."""
 
     @property
     def operator_kubeconfig(self) -> Path:
-        """The kubeconfig of `USER`."""
+        """The path of the kubeconfig of `USER`."""
 
     @property
     def audit_log(self) -> Path:
-        """The API server's audit log."""
+        """The path of the API server's audit log."""
 
     @property
     def credentials(self) -> tuple[str, str]:
@@ -95,19 +95,19 @@ class Ground(Protocol):
         """All programs that were started: servers and operators."""
 
     def go_operator(self) -> GoOperator:
-        """Build the Go operator if it isn't there."""
+        """Return the Go operator; build it if it doesn't exist yet."""
 
     def up(self) -> AbstractContextManager[str]:
-        """Bring it up, and take it down at the end; yield the URL of the control server."""
+        """Start the servers, and end them after the block; yield the URL of the control server."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
         """Run kubectl as admin and return its output."""
 
     def wait_for_namespace(self, name: str) -> None:
-        """Wait until a namespace has the objects that the controllers put into each."""
+        """Wait until a namespace has the objects that the controllers create in every namespace."""
 
     def start(self, name: str, argv: Sequence[Word], env: Mapping[str, str]) -> Program:
         """Start a program."""
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until *holds*, but not longer than the program called *name* lives."""
+        """Wait until *holds* returns something true; fail if the program called *name* ends before."""

@@ -1,4 +1,4 @@
-"""ProxyGroups in the benchmark's cluster: it plays their proxies, and sees what an operator makes of their Services."""
+"""ProxyGroups in the benchmark's cluster: the module simulates their proxies, and watches the operator's work."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from operatorbench.ground import DOMAIN, NAMESPACE, PROXY_IMAGE
 from operatorbench.manifests import USERS, egress_service, proxy_group
 
 GROUPS = ("even", "odd")
-"""The names of the groups; they serve Services in turn."""
+"""The names of the groups. Service 0 is for the first group, Service 1 for the second, and so on in turn."""
 
 _REPLICAS = 2
 _PATIENCE = 60.0  # s that a group may take to become available
@@ -42,19 +42,19 @@ FOLLOWED = (SERVICES, _PROXYGROUPS, _STATES, _CONFIGS, _CLUSTER_IPS, _SLICES)
 
 
 class Proxy(NamedTuple):
-    """A proxy of a group, which has no Pod on any node."""
+    """A simulated proxy of a group. Its Pod is on no node."""
 
     group: str
     ordinal: int
 
     @property
     def name(self) -> str:
-        """The name of its Pod and of its state Secret."""
+        """The name of the proxy's Pod and of its state Secret."""
         return f"{self.group}-{self.ordinal}"
 
     @property
     def address(self) -> str:
-        """The address of its Pod."""
+        """The address of the proxy's Pod."""
         return f"10.244.{GROUPS.index(self.group)}.{self.ordinal + 1}"
 
 
@@ -69,7 +69,7 @@ def service(number: int, name: str) -> Object:
 
 
 class GroupCluster:
-    """What there is of the groups and their Services."""
+    """The groups, their simulated proxies and their Services."""
 
     def __init__(self, cluster: Cluster) -> None:
         """*cluster* watches the kinds in `FOLLOWED`."""
@@ -77,7 +77,7 @@ class GroupCluster:
         self._read: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     async def start(self) -> None:
-        """Make the groups, and play their proxies until the groups are available."""
+        """Create the groups, log their simulated proxies in, and wait until the groups are available."""
         cluster = self._cluster
         for group in GROUPS:
             await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS))
@@ -100,13 +100,13 @@ class GroupCluster:
         return there.issuperset(entry_name(Key(USERS, name)) for name in names)
 
     async def all_report(self) -> None:
-        """Have all proxies `report` at once."""
+        """Write the `report` of all proxies at once."""
         async with asyncio.TaskGroup() as tasks:
             for proxy in proxies_of(*GROUPS):
                 tasks.create_task(self.report(proxy))
 
     async def report(self, proxy: Proxy) -> None:
-        """Write that *proxy* serves all that its group's ConfigMap says."""
+        """Write into the state Secret of *proxy* that it serves all entries of its group's ConfigMap."""
         data = encoded({EGRESS_SERVICES: json.dumps(report(proxy, self._entries(proxy.group)))})
         await self._cluster.client.patch(SECRET, Key(NAMESPACE, proxy.name), {"data": data})
 
@@ -117,7 +117,7 @@ class GroupCluster:
         return there.issuperset(Key(USERS, name) for name in names)
 
     def gone(self, names: Iterable[str]) -> bool:
-        """Tell whether neither the Services called *names* nor anything that was made for them is left."""
+        """Tell whether the Services called *names* and all objects made for them are gone."""
         keys = {Key(USERS, name) for name in names}
         made = (each for kind in (_CLUSTER_IPS, _SLICES) for each in self._cluster.objects(kind).values())
         entries = (name for group in GROUPS for name in self._entries(group))
@@ -128,7 +128,7 @@ class GroupCluster:
         )
 
     def _entries(self, group: str) -> Mapping[str, Any]:
-        """Return the entries in the ConfigMap of *group*, read once a version: it is long."""
+        """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
         configmap = self._cluster.objects(_CONFIGS).get(Key(NAMESPACE, config_name(group)))
         if configmap is None:
             return {}
@@ -140,7 +140,7 @@ class GroupCluster:
 
 
 def pod(proxy: Proxy) -> Object:
-    """Return the Pod of *proxy* as far as operators look at it. No scheduler takes it."""
+    """Return the Pod of *proxy* with the fields that operators read. No scheduler takes it."""
     labels = {LABEL_MANAGED: MANAGED, LABEL_PARENT_TYPE: PARENT_PROXYGROUP, LABEL_PARENT_NAME: proxy.group}
     environment = [{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}]
     return {
@@ -162,7 +162,7 @@ def pod(proxy: Proxy) -> Object:
 
 
 def running(proxy: Proxy) -> Object:
-    """Return the status of the Pod of *proxy*, which has passed its readiness gate: no operator asks for its health."""
+    """Return the status of the Pod of *proxy*. Its readiness gate is open, so that no operator asks for its health."""
     return {
         "phase": "Running",
         "podIP": proxy.address,
@@ -187,7 +187,7 @@ def state(proxy: Proxy, uid: str) -> dict[str, str]:
 
 
 def report(proxy: Proxy, entries: Mapping[str, Any]) -> Object:
-    """Return what *proxy* reports once it serves *entries* (docs/development/groups.md)."""
+    """Return the report of *proxy* that it serves *entries* (docs/development/groups.md)."""
     services = {
         name: {"ports": entry["ports"], "tailnetTargetIPs": ["100.64.9.1"], "tailnetTarget": entry["tailnetTarget"]}
         for name, entry in entries.items()
@@ -196,7 +196,7 @@ def report(proxy: Proxy, entries: Mapping[str, Any]) -> Object:
 
 
 def encoded(data: Mapping[str, str]) -> dict[str, str]:
-    """Return *data* as a Secret has it."""
+    """Return *data* with its values encoded as in a Secret."""
     return {name: b64encode(text.encode()).decode() for name, text in data.items()}
 
 

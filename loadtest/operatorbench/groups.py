@@ -1,4 +1,4 @@
-"""The second scenario: all Services at once to two running ProxyGroups, some more one by one, all removed at once."""
+"""The second scenario: two ProxyGroups get all Services at once, then more one by one; all are removed at once."""
 
 import asyncio
 import time
@@ -14,13 +14,13 @@ from operatorbench.groupcluster import FOLLOWED, GROUPS, GroupCluster, Proxy, pr
 from operatorbench.measure import Grouped, Step, configmap_writes
 from operatorbench.operators import Operator
 
-_MORE = 8  # Services that come one by one
-_PAUSE = 1.0  # s without a change before each
+_MORE = 8  # Services that are made one by one
+_PAUSE = 1.0  # s without a change before each measurement
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The scenario with one operator at work."""
+    """The scenario with one running operator."""
 
     watched: Watched
     groups: GroupCluster
@@ -34,7 +34,7 @@ class Burst:
         return [f"db-{number}" for number in range(self.load.services)]
 
     async def measure(self, number: int, operator: Operator, progress: Progress) -> Grouped:
-        """Measure all steps."""
+        """Measure all steps of the scenario."""
         await self.groups.start()
         await self._warm()
         progress.say(f"  making {self.load.services} Services")
@@ -63,7 +63,7 @@ class Burst:
         )
 
     async def _warm(self) -> None:
-        """See a Service of each group through, so that first connections aren't measured."""
+        """Make and remove a Service of each group, so that the operator's first connections aren't measured."""
         names = [f"first-{group}" for group in GROUPS]
         await self.watched.cluster.apply(service(number, name) for number, name in enumerate(names))
         await self._until_served(names)
@@ -71,7 +71,7 @@ class Burst:
         await self.watched.settle()
 
     async def _make(self) -> tuple[Step, Counter[str]]:
-        """Measure the making of all Services; return also how often each ConfigMap was written."""
+        """Measure the step that makes all Services; return also how often each ConfigMap was written."""
         cluster, names, before = self.watched.cluster, self.names, self._configmap_writes()
 
         async def make() -> float:
@@ -93,7 +93,7 @@ class Burst:
         return time.monotonic() - started
 
     async def _until_served(self, names: list[str]) -> None:
-        """Wait for the entries of *names*, have all proxies report, and wait for the EndpointSlices."""
+        """Wait for the entries of *names*, write the reports of all proxies, and wait for the EndpointSlices."""
         await self._until_written(names)
         await self.groups.all_report()
         for number, group in enumerate(GROUPS):
@@ -101,7 +101,7 @@ class Burst:
                 await self._until_proxy_serves(proxy, names[number :: len(GROUPS)])
 
     async def _add_more(self) -> None:
-        """Make one Service after another, all for the first group, and measure how long each step takes."""
+        """Make one Service after another for the first group, and measure the time of each entry and EndpointSlice."""
         names = [f"more-{number}" for number in range(_MORE)]
         for name in names:
             await asyncio.sleep(_PAUSE)
@@ -137,10 +137,10 @@ class Burst:
 
 
 def run(ground: Ground, operator: Operator, load: Load, number: int, progress: Progress) -> Grouped:
-    """Run *operator* on a fresh cluster.
+    """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
     """
     progress.say(f"run {number}: {load.services} Services of {len(GROUPS)} ProxyGroups, {operator.kind}")
     with prepared(ground, operator) as login_server:

@@ -23,7 +23,7 @@ def proxy_group(name: str, replicas: int) -> Object:
 
 
 def dnsconfig() -> Object:
-    """Return a DNSConfig that leaves everything to the operator."""
+    """Return a DNSConfig without settings, so that the operator's defaults apply."""
     return _object(DNSCONFIG, {"name": "dns"}, {"nameserver": {}})
 
 

@@ -1,4 +1,4 @@
-"""What one run of an operator came to (pure)."""
+"""The figures of one run of an operator (pure)."""
 
 import json
 from collections import Counter
@@ -13,38 +13,38 @@ from pydantic import BaseModel, ConfigDict
 from operatorbench.audit import Entry
 
 _NOT_OF_A_SERVICE = frozenset({"events", "leases"})
-"""What an operator writes besides what its objects need: these are shown, and not counted."""
+"""The kinds that an operator writes but that no Service needs. Tables show these writes, but no goal counts them."""
 
 _TOUCH = "patch pods"
-"""The write by which ours makes the kubelet mount a changed configuration at once: it is counted apart."""
+"""The write by which our operator makes the kubelet mount a changed configuration at once. It is counted separately."""
 
 
 class Kind(StrEnum):
-    """An operator, by the name that tables have for it."""
+    """An operator, by its name in tables."""
 
     OURS = "ours"
     GO = "Go"
 
 
 class Step(BaseModel):
-    """One part of a run: Services made, left alone, or removed."""
+    """The figures of one part of a run, in which Services are made, served, left alone or removed."""
 
     model_config = ConfigDict(frozen=True)
 
     seconds: float
-    """From its first request to its end in the cluster, as its users see it."""
+    """The time from the first request of the step to the end that users see in the cluster."""
     cpu_seconds: float
-    """CPU of the operator, user and system, until it had settled."""
+    """The operator's CPU time, user and system, until it had settled."""
     writes: Mapping[str, int]
-    """Writes of the operator by verb and kind, refused ones too, until it had settled."""
+    """The number of the operator's writes by verb and kind, including refused ones, until it had settled."""
     reads: int
-    """Other requests."""
+    """The number of the operator's other requests."""
     others: float
-    """Cores that were busy meanwhile with what has nothing to do with the benchmark: it makes times longer."""
+    """The number of cores that other programs, outside the benchmark, kept busy meanwhile; they make times longer."""
 
     @property
     def counted(self) -> int:
-        """Writes without Events, leases and touches of Pods."""
+        """The number of writes without Events, Leases and touches of Pods."""
         return sum(
             count
             for write, count in self.writes.items()
@@ -53,7 +53,7 @@ class Step(BaseModel):
 
     @property
     def touches(self) -> int:
-        """Touches of Pods whose configuration has changed."""
+        """The number of touches of Pods whose configuration has changed."""
         return self.writes.get(_TOUCH, 0)
 
 
@@ -64,20 +64,20 @@ class Run(BaseModel):
 
     kind: Kind
     run: int
-    """Runs are numbered from 1 on, those of all scenarios together."""
+    """The number of the run, from 1 on through all scenarios."""
     services: int
     made: Step
     rss_mb: float
-    """Resident memory of the operator when it has made all and is idle."""
+    """The operator's resident memory (10⁶ bytes) when all Services are made and it is idle."""
 
     @property
     def cpu_ms(self) -> float:
-        """CPU a Service made, milliseconds."""
+        """The CPU time in milliseconds per Service that was made."""
         return 1000 * self.made.cpu_seconds / self.services
 
     @property
     def writes(self) -> float:
-        """The number of write requests for each Service that was made."""
+        """The number of writes per Service that was made."""
         return self.made.counted / self.services
 
 
@@ -89,12 +89,12 @@ class Burst(Run):
 
     @property
     def removal_cpu_ms(self) -> float:
-        """CPU a Service removed, milliseconds."""
+        """The CPU time in milliseconds per Service that was removed."""
         return 1000 * self.removed.cpu_seconds / self.services
 
     @property
     def removal_writes(self) -> float:
-        """Writes a Service removed."""
+        """The number of writes per Service that was removed."""
         return self.removed.counted / self.services
 
 
@@ -102,60 +102,63 @@ class Sample(Burst):
     """The figures of one run of the first scenario."""
 
     reported_seconds: float
-    """Until the last Service said that its proxy is made, as `made.seconds` until the last StatefulSet was there."""
+    """The time until the last Service reported that its proxy is made.
+
+    `made.seconds` is the time until the last StatefulSet existed.
+    """
     peak_mb: float
-    """The most that it ever had."""
+    """The operator's highest resident memory (10⁶ bytes)."""
 
 
 class Grouped(Burst):
-    """The figures of one run of the second scenario: all Services at once to two ProxyGroups.
+    """The figures of one run of the second scenario, in which two ProxyGroups get all Services at once.
 
-    `made.seconds` is the time until the groups' ConfigMaps had an entry for each.
+    `made.seconds` is the time until the groups' ConfigMaps had an entry for each Service.
     """
 
     groups: int
     configmap_writes: Mapping[str, int]
     """How often the operator wrote each ConfigMap while the Services were made."""
     served: Step
-    """All proxies report that they serve all Services, until the last EndpointSlice has their addresses."""
+    """The step from the proxies' reports that they serve all Services until the EndpointSlices have all addresses."""
     entry_seconds: Sequence[float]
-    """For some Services more: from the request that makes one until its entry is in the ConfigMap."""
+    """The times from the request for an additional Service until its entry is in the ConfigMap."""
     slice_seconds: Sequence[float]
-    """For each of these and each proxy: from the proxy's report until its address is in the EndpointSlice."""
+    """The times from a proxy's report that it serves such a Service until its address is in the EndpointSlice."""
 
     @property
     def most_configmap_writes(self) -> int:
-        """Writes of the ConfigMap that was written most often."""
+        """The number of writes of the ConfigMap that was written most often."""
         return max(self.configmap_writes.values(), default=0)
 
 
 class Steady(Run):
-    """The figures of one run of the third scenario: one Service after another; the operator is the leader of two.
+    """The figures of one run of the third scenario: Services are made one by one; of two operators, one leads.
 
     Writes and reads of the leader and the standby are counted together.
     """
 
     every_seconds: float
-    """From one Service to the next."""
+    """The number of seconds from one Service to the next."""
     standby_cpu_seconds: float
-    """CPU of the standby, for as long as that of the leader is counted."""
+    """The standby's CPU time, in the same period as the leader's."""
     standby_rss_mb: float
     configmap_bytes: int
-    """Of ConfigMaps, in the bodies of requests."""
+    """The number of bytes of ConfigMaps in the bodies of requests."""
 
     @property
     def standby_cpu_ms(self) -> float:
-        """CPU of the standby a Service made, milliseconds."""
+        """The standby's CPU time in milliseconds per Service that was made."""
         return 1000 * self.standby_cpu_seconds / self.services
 
     @property
     def configmap_writes(self) -> float:
-        """Writes of ConfigMaps a Service made."""
+        """The number of writes of ConfigMaps per Service that was made."""
         return sum(count for write, count in self.made.writes.items() if write.endswith(" configmaps")) / self.services
 
     @property
     def configmap_kb(self) -> float:
-        """Kilobytes of ConfigMaps written a Service made."""
+        """The kilobytes of ConfigMaps that were written per Service that was made."""
         return self.configmap_bytes / 1e3 / self.services
 
 
@@ -172,12 +175,12 @@ class Runs:
 
     @property
     def next_number(self) -> int:
-        """The number of the run that comes next."""
+        """The number of the next run."""
         return len(self.burst) + len(self.groups) + len(self.steady) + 1
 
 
 def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
-    """Return the bytes of ConfigMaps in all that *user* sent, as JSON without spaces; deletions send none."""
+    """Return the bytes of ConfigMaps that *user* sent, as JSON without spaces, without deletions."""
     return sum(
         len(json.dumps(entry["requestObject"], separators=(",", ":"), ensure_ascii=False).encode())
         for entry in _of_configmaps(entries, user)
@@ -186,7 +189,7 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
 
 
 def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
-    """Return how often *user* wrote each ConfigMap, by its name; one that was refused counts, too."""
+    """Return how often *user* wrote each ConfigMap, by its name, including refused writes."""
     return Counter(
         entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
         for entry in _of_configmaps(entries, user)
@@ -202,7 +205,7 @@ def _of_configmaps(entries: Iterable[Entry], user: str) -> Iterator[Entry]:
 
 
 def by_write(requests: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Return writes as results have them, the most frequent first: ``"create secrets": 200``."""
+    """Return writes in the format of the results, the most frequent first: ``"create secrets": 200``."""
     return {f"{verb} {plural}": count for (verb, plural), count in Counter(requests).most_common() if count}
 
 

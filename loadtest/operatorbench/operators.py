@@ -1,4 +1,4 @@
-"""The operators that are compared: what each needs in the cluster, and how it is started."""
+"""The operators that are compared, with the objects that each needs in the cluster and the command that starts it."""
 
 import sys
 from collections.abc import Mapping
@@ -21,28 +21,28 @@ try:
 finally:
     profile.dump_stats(file)
 """
-"""Runs ours under a profiler that counts CPU time, so that waiting is not in it."""
+"""A program that runs our operator under a profiler of CPU time, which doesn't count waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: its CRDs, its command, and what only it is told."""
+    """An operator, with its CRDs, its command and the environment that only this operator gets."""
 
     kind: Kind
     crds: Path
     argv: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
-    """Of its process, unique on the ground."""
+    """The name of the operator's program, unique on the ground."""
 
     def install(self, ground: Ground) -> None:
-        """Create what has to be there before it starts."""
+        """Create the objects that have to exist before the operator starts."""
         ground.kubectl("create", "namespace", NAMESPACE)
         ground.kubectl("create", "-f", self.crds)
         ground.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", self.crds)
 
     def start(self, ground: Ground, login_server: str) -> Program:
-        """Start it, with files in a folder of its own."""
+        """Start the operator, with its files in a folder of its own."""
         folder = ground.folder / self.name
         folder.mkdir()
         client_id, client_secret = ground.credentials
@@ -56,13 +56,13 @@ class Operator:
             "CLIENT_SECRET_FILE": str(folder / "client_secret"),
             "PROXY_IMAGE": PROXY_IMAGE,
             "PROXY_FIREWALL_MODE": "auto",
-            "HOME": str(folder),  # the Go one keeps the state of its own device in it
+            "HOME": str(folder),  # the Go operator stores the state of its own device there
         }
         return ground.start(self.name, self.argv, {**environment, **self.environment})
 
 
 def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
-    """Return ours as the image runs it, or under cProfile, which writes *profile* when it stops."""
+    """Return our operator as the image runs it, or under cProfile, which writes *profile* at the end."""
     words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,
@@ -74,6 +74,6 @@ def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
 
 
 def theirs(go: GoOperator) -> Operator:
-    """Return the Go one, with the state of its device in a folder: less for it to write than in a cluster."""
+    """Return the Go operator. It stores its device's state in a folder, so it writes less than in a real cluster."""
     environment = {**go.environment, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
     return Operator(Kind.GO, go.crds, (go.program,), environment)

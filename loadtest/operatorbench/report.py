@@ -1,4 +1,4 @@
-"""What is said of all runs: tables in Markdown, and the JSON that is kept (pure)."""
+"""The report on all runs: tables in Markdown, and the JSON of the results (pure)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from operatorbench.goals import Measured, Verdict
 from operatorbench.measure import AnyRun, Burst, Grouped, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
-"""The first cell of a line, and what makes the cell of a run."""
+"""The first cell of a line, and the function that returns the cell of a run."""
 
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
@@ -33,7 +33,7 @@ _MEMORY: Line = ("memory with all, MB", lambda run: f"{run.rss_mb:.0f}")
 
 
 def runs(samples: Sequence[Sample]) -> str:
-    """Return the table of all figures of the first scenario, a column a run."""
+    """Return the table of all figures of the first scenario, with a column for each run."""
     lines: Sequence[Line] = (
         ("all StatefulSets made, s", lambda run: f"{run.made.seconds:.2f}"),
         ("all Services reported, s", lambda run: f"{run.reported_seconds:.2f}"),
@@ -44,7 +44,7 @@ def runs(samples: Sequence[Sample]) -> str:
 
 
 def steady(samples: Sequence[Steady]) -> str:
-    """Return the table of all figures of the third scenario, a column a run."""
+    """Return the table of all figures of the third scenario, with a column for each run."""
     leader, *others = _MADE
     lines: Sequence[Line] = (
         ("all names have addresses, s", lambda run: f"{run.made.seconds:.2f}"),
@@ -61,7 +61,7 @@ def steady(samples: Sequence[Steady]) -> str:
 
 
 def groups(samples: Sequence[Grouped]) -> str:
-    """Return the table of all figures of the second scenario, a column a run."""
+    """Return the table of all figures of the second scenario, with a column for each run."""
     lines: Sequence[Line] = (
         ("all entries written, s", lambda run: f"{run.made.seconds:.2f}"),
         *_MADE,
@@ -92,7 +92,7 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def writes(samples: Sequence[AnyRun]) -> str:
-    """Return the table of writes by verb and kind, per Service, in the making and, if there is one, in the removal."""
+    """Return the table of writes per Service by verb and kind, while Services are made and, if they are, removed."""
     lines = [*_writes("made", samples, [each.made for each in samples])]
     removed = [each.removed for each in samples if isinstance(each, Burst)]
     lines += _writes("removed", samples, removed) if removed else ()
@@ -106,7 +106,7 @@ def _writes(word: str, samples: Sequence[AnyRun], steps: Sequence[Step]) -> Iter
 
 
 def verdicts(all_: Sequence[Verdict]) -> str:
-    """Return the table of goals; in brackets the run that gave the figure."""
+    """Return the table of goals; the number of the run is in brackets after its figure."""
     head = ("", "ours", "Go", "ours / Go", "goal", "")
     lines = [
         (
@@ -123,7 +123,7 @@ def verdicts(all_: Sequence[Verdict]) -> str:
 
 
 def word(verdict: Verdict) -> str:
-    """Say in a word what a goal came to."""
+    """Return the result for a goal in a word or two."""
     if verdict.judged is None:
         return "not measured"
     return "MISSED" if verdict.missed else "met"
@@ -134,7 +134,7 @@ def _figure(measured: Measured | None, unit: str) -> str:
 
 
 def document(facts: Mapping[str, object], runs: Runs, all_: Sequence[Verdict]) -> dict[str, object]:
-    """Return what is kept of the runs of all scenarios."""
+    """Return the JSON document of the runs of all scenarios."""
     return {
         "machine": dict(facts),
         "note": "times and CPU are the least of all runs, memory and writes the most",

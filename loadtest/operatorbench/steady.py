@@ -1,4 +1,4 @@
-"""The third scenario: one Service after another in a cluster with a DNSConfig; ours alone, a leader and a standby."""
+"""The third scenario, for our operator only: Services are made one by one, with a DNSConfig, a leader and a standby."""
 
 import asyncio
 import json
@@ -19,20 +19,20 @@ from operatorbench.measure import Kind, Steady, configmap_bytes
 from operatorbench.process import Spending
 
 _EVERY = 0.25  # s from one Service to the next
-_POD = 2.1  # s after which a proxy has an address, as if its Pod had started: not just when another Service is made
+_POD = 2.1  # s until a proxy has an address, as if its Pod had started; no multiple of _EVERY
 _PATIENCE = 30.0  # s that an operator may take to lead, or to follow as the standby
 
 
 @dataclass(frozen=True, slots=True)
 class OneByOne:
-    """The scenario with both operators at work; the leader is the one that is watched."""
+    """The scenario with two running operators, a leader and a standby."""
 
     leader: Watched
     standby: Spending
     services: int
 
     async def measure(self, number: int) -> Steady:
-        """Measure the making of all Services."""
+        """Measure the step that makes all Services."""
         await self.leader.warm()
         written, spent = self._configmap_bytes(), self.standby.cpu_seconds
         made = await self.leader.step(self._make)
@@ -59,7 +59,7 @@ class OneByOne:
         return time.monotonic() - started
 
     async def _serve(self, number: int) -> None:
-        """Create a Service, and give its proxy an address some time after that was made."""
+        """Create a Service, and give its proxy an address `_POD` seconds after the proxy was made."""
         name, cluster = f"db-{number}", self.leader.cluster
         await cluster.create([name])
         await cluster.until(lambda: cluster.has_proxy(name), LIMIT, f"{name} has a proxy")
@@ -71,10 +71,10 @@ class OneByOne:
 
 
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
-    """Run ours on a fresh cluster: a leader, which is profiled as ``leader-FILE``, and a standby, ``standby-FILE``.
+    """Run the scenario on a fresh cluster; the profiles of the operators are ``leader-FILE`` and ``standby-FILE``.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
     """
     leader, standby = (
         operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)
@@ -102,12 +102,12 @@ def run(ground: Ground, services: int, profile: Path | None, number: int, progre
 
 
 def _holder(ground: Ground) -> str:
-    """Return who holds the operator's Lease; empty if nobody does."""
+    """Return the identity of the holder of the operator's Lease; empty if nobody holds it."""
     return ground.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
 
 
 def _answers(url: str) -> bool:
-    """Tell whether a program answers at *url* that all is well."""
+    """Tell whether a program answers a request for *url* without an error."""
     try:
         with urlopen(url, timeout=2):  # noqa: S310 - of our own
             return True

@@ -1,4 +1,4 @@
-"""The nameserver's command: settings in, exit code out, and the log's format."""
+"""The nameserver's command: it reads the settings, sets up the log, runs the server and returns the exit code."""
 
 import asyncio
 import json
@@ -14,7 +14,10 @@ from tsnameserver.settings import misspelt, read_settings
 log = logging.getLogger("tsnameserver")  # __name__ is "__main__"
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}  # the operator's names, where they aren't those in lower case
+_LEVELS = {
+    "WARNING": "warn",
+    "CRITICAL": "fatal",
+}  # the operator's other names of levels
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,7 +39,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def main() -> int:
-    """Serve until a signal; returns 0, 1 where an address can't be listened on, 2 for a wrong setting."""
+    """Serve until a signal, and return 0; return 1 if an address can't be listened on, and 2 for a wrong setting."""
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""The compiled UDP loop, of nameserver/udploop; see udp.py."""
+"""The types of the compiled UDP loop, whose source is in nameserver/udploop; see udp.py."""
 
 from array import array
 from collections.abc import Callable

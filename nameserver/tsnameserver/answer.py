@@ -1,8 +1,8 @@
-"""Queries answered from a zone: the whole protocol, without a socket.
+"""Answers queries from a zone: this is the whole protocol, without a socket.
 
-Nearly every query is ordinary: plain flags, one question in a zone, at most a plain OPT record. It is answered by
-looking up its flags and its name, and copying what the zone has compiled. All else goes to `general`, which reads field
-by field and answers ordinary queries just the same.
+Nearly every query is ordinary: it has usual flags, one question and at most a usual OPT record. The fast path answers
+it: it looks up the flags and the name, and copies the records that the zone has compiled. All other queries go to the
+general path, `general`, which reads a query field by field. It would answer ordinary queries with the same bytes.
 """
 
 import struct
@@ -57,11 +57,11 @@ _QUESTION_END = struct.pack("!H", IN) + _OPT_START
 """The end of a question that an OPT record follows."""
 _NSID = struct.pack("!H", NSID)
 _SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
-"""Types and class that the fast path answers, to where they are counted: 0 is A and 1 is AAAA."""
+"""The slot in which the fast path counts a query, by the type and class of its question. A has slot 0, AAAA slot 1."""
 _SIZES = tuple(RECORD_SIZES.get(qtype, 0) for qtype in FAST_TYPES)
 
 _PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
-"""The length byte of a name's first label, to where in the name its parent is; nowhere, for no length of a label."""
+"""The part of a name that is its parent, by the length byte of its first label; empty for an impossible length."""
 
 _REFUSED = section(REFUSED)
 _SERVFAIL = section(SERVFAIL)
@@ -69,7 +69,7 @@ _BADVERS = section(BADVERS)
 
 
 def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bool = False) -> bytes | None:
-    """Return the response to *query*, received by UDP or over a *stream*; None where there must be none."""
+    """Return the response to *query*, received by UDP or over a *stream*; None if there must be no response."""
     flags = query[2:12]
     if flags in _PLAIN:
         question = query[12:]
@@ -95,7 +95,7 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
             else zone.apexes[node.origin].nodata[:2]
         )
     else:
-        parent = name[_PARENT[query[12]]]  # which nearly every name has that is missing
+        parent = name[_PARENT[query[12]]]  # the parent of nearly every missing name exists
         node = buckets[hash(parent) & MASK].get(parent)
         apex = zone.apexes[node.origin] if node is not None else zone.apex_of(name)
         if apex is None and is_name(name):
@@ -117,8 +117,8 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
 def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
     """Return the question, and the OPT record of the response, of a query whose OPT record has options that we ignore.
 
-    None if this is no such query. The end of the question may be found too early, in a label of its name; then there is
-    no such name.
+    Return None for any other query. The search for the end of the question may stop too early, at the same bytes in a
+    label of the name. Then the question contains no valid name, and the lookup of the name finds nothing.
     """
     at = query.find(_QUESTION_END, HEADER_SIZE) + 2
     opt = _OPT_REPLIES.get(query[at + 5 : at + 9])
@@ -134,24 +134,24 @@ def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _offered(query: bytes, question: bytes, opt: bytes) -> int:
-    """Return how many bytes the client of an ordinary query takes by UDP, as far as we send so many."""
+    """Return the largest response, in bytes, that the client of an ordinary query accepts by UDP and that we send."""
     at = HEADER_SIZE + len(question) + len(_OPT_START)
     return min(max(int.from_bytes(query[at : at + 2], "big"), UDP_MINIMUM), UDP_MAXIMUM) if opt else UDP_MINIMUM
 
 
 def _truncated(response: bytes, question: bytes, opt: bytes) -> bytes:
-    """Return the start of a *response* that is too long: its question (RFC 2181, 9)."""
+    """Return a *response* that is too long without its records, and marked as truncated (RFC 2181, 9)."""
     flags = bytes((response[2] | TC, response[3]))
     return b"".join((response[:2], flags, response[4:6], bytes(4), response[10:12], question, opt))
 
 
 def general(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
-    """Do the same as `answer`, for every query there is."""
+    """Do the same as `answer`, but take the general path for every query."""
     return _answered(query, zone, stream=stream)[0]
 
 
 def _answered(query: bytes, zone: Zone, *, stream: bool) -> tuple[bytes | None, int]:
-    """Return the response, None where there must be none, and its rcode."""
+    """Return the response (None if there must be no response), and its rcode."""
     if len(query) < HEADER_SIZE or query[2] & QR:
         return None, NOERROR
     if query[2] & OPCODE:
@@ -173,7 +173,7 @@ def _general(query: bytes, zone: Zone, counts: Counts | None, *, stream: bool) -
 
 
 def failure(query: bytes) -> bytes | None:
-    """Return SERVFAIL for a *query* that couldn't be answered; None where there must be no response."""
+    """Return SERVFAIL for a *query* that couldn't be answered; None if there must be no response."""
     if len(query) < HEADER_SIZE or query[2] & QR:
         return None
     return _bare(query, SERVFAIL)
@@ -214,7 +214,7 @@ def _opt(asked: Opt, found: Section, zone: Zone) -> bytes:
 
 
 def _response(query: bytes, asked: Query, found: Section, opt: bytes, limit: int) -> bytes:
-    """Put a response together; what is larger than *limit* bytes is truncated to the question (RFC 2181, 9)."""
+    """Build a response. If it is larger than *limit* bytes, it is truncated to the question (RFC 2181, 9)."""
     fits = HEADER_SIZE + len(asked.question) + len(found.body) + len(opt) <= limit
     counts = (found.answers, found.authority) if fits else (0, 0)
     high = QR | query[2] & RD | (0 if fits else TC) | authoritative(found.rcode)

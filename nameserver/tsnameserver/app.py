@@ -1,4 +1,4 @@
-"""The server put together: sockets bound, records followed, queries answered until a signal."""
+"""Puts the server together: it binds the sockets, follows the records, and answers queries until a signal."""
 
 import asyncio
 import logging
@@ -29,12 +29,12 @@ _Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
 """The parts of the server that run beside the UDP threads, by the names that metrics give them."""
 
 _SWITCH_SECONDS = 0.0005
-"""How long a reload may hold the interpreter while a packet waits."""
+"""How many seconds a thread may keep the interpreter's lock, as during a reload, while a packet waits."""
 _JOIN_SECONDS = 0.5
 
 
 async def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, and read the records again at SIGHUP; raises ListenError."""
+    """Serve until SIGTERM or SIGINT, and read the records again at SIGHUP. Raises ListenError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     stopping, rereading = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _follow(sources: _Parts, restarts: Restarts, rereading: asyncio.Event, forget: Callable[[], None]) -> None:
-    """Run *sources*; at each *rereading*, *forget* what they have offered and start them anew."""
+    """Run *sources*. Each time *rereading* is set, call *forget* and start the sources anew."""
     while True:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in sources]

@@ -1,15 +1,15 @@
-"""The compiled UDP loop, where it was built (nameserver/udploop): it answers as `answer` does, or leaves it to that."""
+"""Imports the compiled UDP loop (nameserver/udploop), if it was built. It leaves some queries to Python's `answer`."""
 
 try:
     from tsnameserver._udploop import Index, Loop
 except ImportError:
     COMPILED = False
 
-    class Index:  # type: ignore[no-redef]  # stands for the type; there are none
+    class Index:  # type: ignore[no-redef]  # a placeholder for the type; it has no instances
         """Finds the compiled records of a zone by name."""
 
     class Loop:  # type: ignore[no-redef]
-        """Answers what comes to one socket."""
+        """Answers the packets that arrive at one socket."""
 
 else:
     COMPILED = True

@@ -1,7 +1,7 @@
-"""Records compiled into a Zone: each record packed once, so that answering is copying.
+"""Compiles records into a Zone. Each record is packed once, so that an answer only has to copy it.
 
-The next zone is made of the last one: what serves is copied, and only names that have changed are compiled. All of it
-goes in steps, each short enough for what else waits for the interpreter.
+Each zone is made from the one before: unchanged names are taken over, and only changed names are compiled. The work is
+done in steps that are short, because other threads wait for the interpreter meanwhile.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -18,42 +18,42 @@ from tsnameserver.shards import Addresses, Shard, ShardSet, differences, shard
 from tsnameserver.zone import RECORD_SIZES, Apex, Node, Zone, ZoneSettings
 
 _SLICE = 64
-"""Names that one step compiles: less than a millisecond."""
+"""The number of names that one step compiles, in less than a millisecond."""
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
-"""Work that stops between short steps, and what it comes to."""
+"""A generator that does work in short steps, yields after each, and returns the result of the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A zone, and what the next one needs to know of how it was made."""
+    """A zone, and the facts about it that are needed to compile the next zone from it."""
 
     zone: Zone
     said: ShardSet
     children: dict[bytes, int]
-    """How many existing names are directly below a name, where there are any."""
+    """The number of existing names directly below a name, for each name that has some."""
     problems: dict[str, tuple[str, ...]]
-    """What was left out of the zone, by name."""
+    """The messages about records that were left out of the zone, by name."""
     zone_problems: tuple[str, ...]
-    """Which zones were left out."""
+    """The messages about zones that were left out."""
     names: int
-    """Those of the records that are in the zone."""
+    """The number of names of the records that are in the zone."""
     ip4: int
     ip6: int
     changed: int = 0
-    """How many names differed from the zone before."""
+    """The number of names that differ from the previous zone."""
     news: tuple[str, ...] = ()
-    """Problems that the zone before didn't have."""
+    """The messages about problems that the previous zone didn't have."""
 
 
 def empty_zone(settings: ZoneSettings) -> Zone:
-    """Return the zone to serve until records arrive: its names are SERVFAIL."""
+    """Return the zone to serve until records arrive: it answers every name with SERVFAIL."""
     return nothing_compiled(settings).zone
 
 
 def nothing_compiled(settings: ZoneSettings) -> Compiled:
-    """Return what the first records are compiled upon."""
+    """Return an empty result, from which the first records are compiled."""
     apexes, problems = _apexes(settings, (), 0)
     return Compiled(
         Zone(Nodes(), apexes, loaded=False, nsid=settings.nsid.encode()), ShardSet(()), {}, {}, problems, 0, 0, 0
@@ -61,12 +61,12 @@ def nothing_compiled(settings: ZoneSettings) -> Compiled:
 
 
 def build_zone(records: Records, settings: ZoneSettings) -> Zone:
-    """Compile *records* at one go."""
+    """Compile *records* without a pause."""
     return finished(compile_steps(nothing_compiled(settings), (records,), settings)).zone
 
 
 def finished(steps: Steps[_T]) -> _T:
-    """Take all *steps* at one go; returns what they come to."""
+    """Do all *steps* without a pause, and return their result."""
     while True:
         try:
             next(steps)
@@ -76,7 +76,7 @@ def finished(steps: Steps[_T]) -> _T:
 
 
 def compile_steps(old: Compiled, documents: Sequence[Records], settings: ZoneSettings) -> Steps[Compiled]:
-    """Compile a whole set of *documents*; *old* was compiled with the same settings, and stays as it is."""
+    """Compile a whole set of *documents*, starting from *old*, which has the same settings and isn't changed."""
     said = yield from _shard_set(old.said, documents)
     apexes, zone_problems = _apexes(settings, said.zones, said.serial)
     draft = _Draft(old, said, apexes, settings.ttl)
@@ -107,7 +107,7 @@ class _Draft:
     """The next zone while it is being made."""
 
     def __init__(self, old: Compiled, said: ShardSet, apexes: Mapping[bytes, Apex], ttl: int) -> None:
-        """Begin with a copy of *old*, or with no names where its zones are others."""
+        """Begin with a copy of *old*, or without names if *old* has other zones. *said* is the set to compile."""
         same = old.zone.loaded and old.zone.apexes.keys() == apexes.keys()
         self.before = old.said if same else ShardSet(())
         self._said = said
@@ -127,7 +127,7 @@ class _Draft:
                 self._appeared(origin)
 
     def compiled(self, zone_problems: tuple[str, ...]) -> Compiled:
-        """Return what the draft has become."""
+        """Return the finished zone, with the facts about it."""
         return Compiled(
             replace(self._zone, nodes=self._nodes.nodes()),
             self._said,
@@ -142,7 +142,7 @@ class _Draft:
         )
 
     def compile(self, name: str) -> None:
-        """Make the folded *name* what the new set says."""
+        """Give the folded *name* the addresses that the new set has for it."""
         was, now = self.before.addresses(name), self._said.addresses(name)
         if was == now:
             return
@@ -195,7 +195,7 @@ class _Draft:
         self._children[parent] = self._children.get(parent, 0) + 1
 
     def _disappeared(self, wire: bytes) -> None:
-        """Take *wire* away, and the names above it that existed for its sake alone."""
+        """Remove *wire*, and those names above it that existed only because of it."""
         while True:
             del self._nodes[wire]
             wire = _parent(wire)
@@ -207,7 +207,7 @@ class _Draft:
                 return
 
     def _holds(self, wire: bytes) -> bool:
-        """Tell whether an existing name is one of the records, be it one whose turn to go is yet to come."""
+        """Tell whether an existing name is in the records, also if it has yet to be removed in this draft."""
         node = self._nodes[wire]
         return bool(node.a or node.aaaa) or self._said.addresses(_text(wire)) is not None
 
@@ -232,7 +232,7 @@ def _text(wire: bytes) -> str:
 def _apexes(
     settings: ZoneSettings, more_origins: Iterable[str], serial: int
 ) -> tuple[Mapping[bytes, Apex], tuple[str, ...]]:
-    """Return the apex of each zone by origin, and what is wrong with the rest."""
+    """Return the apex of each valid zone by origin, and a message about each invalid zone."""
     apexes = {}
     problems = []
     for origin in (*settings.origins, *more_origins):

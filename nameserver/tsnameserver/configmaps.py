@@ -1,4 +1,4 @@
-"""The ConfigMaps with records, listed and watched over the API server's HTTP interface."""
+"""Lists and watches the ConfigMaps with records, by HTTP requests to the API server."""
 
 import asyncio
 import logging
@@ -24,38 +24,38 @@ log = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
 _PAGE_ITEMS = "4"
-"""ConfigMaps of a page of the list; each may hold a mebibyte."""
+"""The number of ConfigMaps in a page of the list. Each of them may be as large as a mebibyte."""
 _CONNECT_SECONDS = 10
 _LIST_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to wait after failures: doubling from *first* to *most*, or *denied* where RBAC says no."""
+    """The seconds to wait after failures: double each time, from *first* to *most*; *denied* after a denial by RBAC."""
 
     first: float = 0.25
     most: float = 5.0
     denied: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after that many *failures* in a row, scattered lest replicas march in step."""
+        """Return the seconds to wait after so many *failures* in a row; chance varies them, to spread the replicas."""
         return min(self.first * 2.0 ** min(failures - 1, 16), self.most) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where the ConfigMaps are, and what the API server is asked with."""
+    """The place of the ConfigMaps, and the settings of the requests to the API server."""
 
     server: str
     namespace: str
     service_account: Path = SERVICE_ACCOUNT
-    """Directory of `token`, read anew for each request since it is rotated, and `ca.crt`; either may be missing."""
+    """The directory of `token` and `ca.crt`; both are optional. The token is rotated, so each request reads it anew."""
     backoff: Backoff = field(default_factory=Backoff)
     watch_seconds: int = 20
-    """How long the API server is asked to keep a watch open. Opening the next one shows that it is still there: it
-    doesn't send a bookmark in every watch."""
+    """The seconds for which the API server should keep a watch open. It doesn't send a bookmark in every watch, so
+    only a new watch shows that it still answers."""
     grace_seconds: float = 5.0
-    """How much longer a watch may take. A connection that has died silently is noticed then."""
+    """The seconds that a watch may take beyond `watch_seconds`. After them, the connection counts as dead."""
 
 
 class _Metadata(BaseModel):
@@ -94,7 +94,7 @@ class ConfigMaps:
         offer: Callable[[Mapping[str, str | None]], Awaitable[None]],
         lose: Callable[[], Awaitable[None]],
     ) -> None:
-        """*lose* is called when they can't be followed, as often as that is tried in vain."""
+        """*lose* is called after each failure to list or watch the ConfigMaps."""
         self._settings = settings
         self._offer = offer
         self._lose = lose
@@ -105,7 +105,7 @@ class ConfigMaps:
         self.watched = Watched()
 
     async def follow(self) -> None:
-        """List and watch, and offer what has come; ends by an unforeseen exception only, and may be called again."""
+        """List and watch, and offer the texts. Only an unforeseen exception ends this; it may be called again then."""
         self._failures, self._complaint = 0, ""
         try:
             async with asyncio.TaskGroup() as group:
@@ -116,14 +116,14 @@ class ConfigMaps:
             raise
 
     async def _offer_changes(self) -> None:
-        """Offer the texts after each change; what changes while an offer is taken up is offered at one go."""
+        """Offer the texts after each change. All changes that come during an offer are in the next one."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             await self._offer(dict(self._texts))
 
     async def _keep_watching(self) -> None:
-        """List and watch; on a failure wait, then list again; never ends."""
+        """List and watch. After a failure wait, and list again. This never ends."""
         backoff = self._settings.backoff
         while True:
             try:
@@ -156,7 +156,7 @@ class ConfigMaps:
             self._complaint = complaint
 
     async def _list_and_watch(self) -> None:
-        """List once and watch from there; ends by an exception only."""
+        """List once, and watch from the version of the list. Only an exception ends this."""
         loop = asyncio.get_running_loop()
         with closing(HttpGet(self._settings.server, self._tls(), connect_seconds=_CONNECT_SECONDS)) as client:
             version = await self._list(client)
@@ -167,7 +167,7 @@ class ConfigMaps:
                     await asyncio.sleep(self._settings.backoff.first)
 
     async def _list(self, client: HttpGet) -> str:
-        """Note what there is, in pages that are soon parsed; returns the version to watch from."""
+        """Note all ConfigMaps, in pages that are parsed quickly, and return the version to watch from."""
         texts: dict[str, str | None] = {}
         parameters = {"limit": _PAGE_ITEMS}
         async with asyncio.timeout(_LIST_SECONDS):
@@ -185,7 +185,7 @@ class ConfigMaps:
         return page.metadata.resource_version
 
     async def _watch(self, client: HttpGet, version: str) -> str:
-        """Note every change after *version* until the server ends the watch; returns the version to go on from."""
+        """Note every change after *version* until the server ends the watch; return the version for the next watch."""
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -229,7 +229,7 @@ class ConfigMaps:
         return {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Return how to speak https: if the cluster's authority is known, only with servers that it certifies."""
+        """Return the TLS settings: if the cluster's CA is known, only servers with a certificate of it are trusted."""
         if not self._settings.server.startswith("https"):
             return None
         authority = self._settings.service_account / "ca.crt"

@@ -1,4 +1,4 @@
-"""Queries and responses, counted by the one thread that answers them and read by others without a lock."""
+"""Counts of queries and responses. One thread answers and counts; other threads read the counts without a lock."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,11 @@ from tsnameserver.message import (
 )
 
 MISS = len(FAST_TYPES)
-"""What is added to a slot of the fast path where the name doesn't exist."""
+"""The number to add to a slot of the fast path if the name doesn't exist."""
 REFUSAL = 2 * MISS
-"""What is added to a slot of the fast path where the name is in no zone."""
+"""The number to add to a slot of the fast path if the name is in no zone."""
 OTHER = 0
-"""Stands for every type that isn't counted by itself, and for queries without a question that can be read."""
+"""The key for all types that have no count of their own, and for queries whose question can't be read."""
 
 
 def _zeros(keys: Iterable[int]) -> dict[int, int]:
@@ -30,20 +30,20 @@ def _zeros(keys: Iterable[int]) -> dict[int, int]:
 
 @dataclass(slots=True)
 class Counts:
-    """Totals since the start; its mappings never grow, whatever clients send."""
+    """The totals since the start. Clients can't make them take more memory."""
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
-    """What the fast path has answered, by slot, by slot + MISS, and by slot + REFUSAL; compiled loops count here."""
+    """Queries that took the fast path, by slot, slot + MISS or slot + REFUSAL. Compiled loops count here, too."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros((*TYPES, OTHER)))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(RCODES))
     general: int = 0
-    """What the fast path has left to the general one."""
+    """Queries that the fast path has left to the general path."""
     malformed: int = 0
-    """Packets that are no queries, and so have no response, and queries whose response is FORMERR."""
+    """Packets that get no response because they are no queries, plus queries that get the response FORMERR."""
     truncated: int = 0
 
     def add_general(self, response: bytes | None, rcode: int) -> None:
-        """Count a query that the fast path hasn't answered, and its *response* with *rcode*."""
+        """Count a query that took the general path, and its *response* with *rcode*."""
         self.general += 1
         if response is None:
             self.malformed += 1

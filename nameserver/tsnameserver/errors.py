@@ -1,4 +1,4 @@
-"""Errors of the nameserver, as a tree by what is done about them.
+"""Errors of the nameserver. Each class of errors has a reaction of its own:
 
 NameserverError
 ├── SettingsError     a flag or variable has a value that can't be used: exit 2
@@ -8,12 +8,12 @@ NameserverError
 ├── FormatError       a query is malformed: FORMERR
 └── ApiError          the API server refused or ended the watch: list again
     ├── ExpiredError  the version to watch from is too old: list again at once
-    └── DeniedError   credentials or RBAC: say how to mend it, retry slowly
+    └── DeniedError   credentials or RBAC: say how to fix it, retry slowly
 """
 
 
 class NameserverError(Exception):
-    """Something that the nameserver can say in one line."""
+    """The root of all errors of the nameserver; the message fits in one line."""
 
 
 class SettingsError(NameserverError):

@@ -1,4 +1,4 @@
-"""GET requests over HTTP/1.1 (RFC 9112), which is all that following ConfigMaps needs.
+"""Makes GET requests over HTTP/1.1 (RFC 9112). Nothing more is needed to follow ConfigMaps.
 
 An HTTP framework would take a fifth of this process's memory. Here one connection serves one request after another, as
 long as each response has been read to its end.
@@ -22,7 +22,7 @@ class Response:
     def __init__(self, reader: asyncio.StreamReader, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
         self.reusable = False
-        """Whether it has been read to its end, and the connection can serve another request."""
+        """True if the response has been read to its end, so the connection can serve another request."""
         self._reader = reader
         self._headers = headers
 
@@ -31,7 +31,7 @@ class Response:
         return b"".join([part async for part in self.parts()])
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes; raises ApiError, OSError and ValueError."""
+        """Yield the parts of the body as they arrive; raises ApiError, OSError and ValueError."""
         if self._headers.get("transfer-encoding", "").lower() == "chunked":
             while size := int((await _read_line(self._reader)).partition(b";")[0], 16):
                 async for part in self._parts_of(size):
@@ -59,7 +59,7 @@ class Response:
 
 
 class HttpGet:
-    """Asks one *server*, with a connection that is made when it is needed."""
+    """A client of one *server*. It connects when it needs a connection."""
 
     def __init__(self, server: str, tls: ssl.SSLContext | None, *, connect_seconds: float) -> None:
         """Take the URL of *server*, and *tls* if that is an https one."""

@@ -1,4 +1,4 @@
-"""The numbers of DNS messages, and the heads that ordinary queries are answered with (RFC 1035, 4.1; RFC 6891)."""
+"""The numbers in DNS messages, and the headers of responses to ordinary queries (RFC 1035, 4.1; RFC 6891)."""
 
 import itertools
 import struct
@@ -15,27 +15,27 @@ NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 
 A, NS, SOA, AAAA, OPT, IXFR, AXFR, ANY = 1, 2, 6, 28, 41, 251, 252, 255
 IN = 1
 FAST_TYPES = (A, AAAA, 5, 12, 15, 16, 33, 35, 64, 65)
-"""What the fast path answers: the types of addresses, and CNAME PTR MX TXT SRV NAPTR SVCB HTTPS, which no name has."""
+"""The types that the fast path answers: A and AAAA, and CNAME PTR MX TXT SRV NAPTR SVCB HTTPS, which no name has."""
 
 TYPES = {
     A: "A", AAAA: "AAAA", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 33: "SRV", 35: "NAPTR", 64: "SVCB", 65: "HTTPS",
     NS: "NS", SOA: "SOA", ANY: "ANY",
 }  # fmt: skip
-"""The types that are counted by themselves."""
+"""The names of the types that have a count of their own."""
 RCODES = {
     NOERROR: "NOERROR", FORMERR: "FORMERR", SERVFAIL: "SERVFAIL", NXDOMAIN: "NXDOMAIN", NOTIMP: "NOTIMP",
     REFUSED: "REFUSED", BADVERS: "BADVERS",
 }  # fmt: skip
-"""All that there are in responses."""
+"""The names of all rcodes that responses have."""
 
 UDP_MINIMUM = 512
-"""Bytes that every UDP client takes."""
+"""The size of a response, in bytes, that every client accepts by UDP."""
 UDP_MAXIMUM = 1232
-"""Bytes that travel by UDP without fragments; larger answers are truncated whatever the client offers."""
+"""The bytes that fit in a UDP packet without fragments. Larger responses are truncated for all clients."""
 STREAM_MAXIMUM = 65535
 
 NSID, EDE = 3, 15
-"""Options of an OPT record: the server's identifier (RFC 5001), and why an answer is an error (RFC 8914)."""
+"""Codes of options of an OPT record: the server's identifier (RFC 5001), and the cause of an error (RFC 8914)."""
 NOT_READY = struct.pack("!HHH", EDE, 2, 14)
 """The option that says that the server has no records yet (RFC 8914, 4.15)."""
 
@@ -49,7 +49,7 @@ def opt_record(rcode: int = NOERROR, options: bytes = b"", *, dnssec_ok: bool = 
 
 
 def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
-    """Return the 10 flag-and-count bytes of ordinary queries: any RD, AD and CD, one question, *opt* or not."""
+    """Return the 10 flag-and-count bytes of ordinary queries: any RD, AD and CD, one question, and *opt* for OPT."""
     counts = struct.pack("!4H", 1, 0, 0, opt)
     return frozenset(bits + counts for bits in _ORDINARY_BITS)
 
@@ -65,7 +65,7 @@ def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, b
 
 
 def question_of(response: bytes) -> tuple[bytes, int]:
-    """Return the name and type in a *response* of ours, whose question is well-formed; without one, nothing and 0."""
+    """Return the name and type in the question of our *response*; if it has no question, an empty name and 0."""
     if response[5] == 0:
         return b"", 0
     at = HEADER_SIZE
@@ -75,5 +75,5 @@ def question_of(response: bytes) -> tuple[bytes, int]:
 
 
 def authoritative(rcode: int) -> int:
-    """Return the bit AA where a response with *rcode* says what a zone has."""
+    """Return the bit AA if a response with *rcode* comes from the content of a zone, else 0."""
     return AA if rcode in {NOERROR, NXDOMAIN} else 0

@@ -1,4 +1,4 @@
-"""What Prometheus reads, named as CoreDNS names its own: plain counts, written out when scraped."""
+"""The metrics for Prometheus. Their names are like those of CoreDNS; the text is written at each scrape."""
 
 import errno
 import resource
@@ -20,13 +20,13 @@ from tsnameserver.udp import UdpServer
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS, errno.EAGAIN}
-"""Errors of sending that have a series from the start, so that a rate sees the first of them."""
+"""The errors of sending whose series exist from the start, so that a rate also shows the first such error."""
 _STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A series by its labels' values, as the text format has it (no label value of ours needs quoting)."""
+    """A metric with its samples, in Prometheus's text format. No value of our labels needs to be escaped."""
 
     name: str
     kind: str
@@ -35,7 +35,7 @@ class Family:
     samples: list[str] = field(default_factory=list)
 
     def add(self, value: float, *labels: str, suffix: str = "", **more: str) -> None:
-        """Add a sample with *labels* in the order of the family's, and *more* of them."""
+        """Add a sample. *labels* are values in the order of the family's labels; *more* are further labels by name."""
         named = {**dict(zip(self.labels, labels, strict=True)), **more}
         inside = ",".join(f'{name}="{text}"' for name, text in named.items())
         self.samples.append(f"{self.name}{suffix}{'{' + inside + '}' if inside else ''} {value!r}")
@@ -46,20 +46,20 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Where the counts of servers and of reloads are."""
+    """The objects whose counts the metrics show."""
 
     udp: Sequence[UdpServer]
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """The API server that is followed. If there is to be none, this is None, and there are no series about it."""
+    """The state of following the API server. If it isn't followed, this is None, and there are no series about it."""
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     started: float = field(default_factory=time.time)
     """Unix time of the start."""
 
     def families(self) -> Iterator[Family]:
-        """Return every family, with the counts of now."""
+        """Return every family, with the current counts."""
         yield from self._queries()
         yield from self._transports()
         yield from _records(self.reloads)
@@ -115,7 +115,7 @@ class Metrics:
 
 
 def metrics_pages(metrics: Metrics) -> Pages:
-    """Return the page of *metrics*, and of what the process itself takes."""
+    """Return the page with *metrics*, and with the process's use of CPU time, memory and files."""
     return {"/metrics": lambda: Page("".join(map(str, metrics.families())), content_type=_CONTENT_TYPE)}
 
 
@@ -142,7 +142,7 @@ def _records(reloads: Reloads) -> Iterable[Family]:
 
 
 def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
-    """Return where the records come from, so that a dead watch doesn't look like a quiet cluster."""
+    """Return the metrics of the records' sources. They tell a dead watch from a cluster without changes."""
     source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
     for each in Source:
         source.add(int(each.label == reloads.source), each.label)
@@ -158,7 +158,7 @@ def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | Non
 
 
 def _process(started: float) -> Iterator[Family]:
-    """Return what the process takes, under the names that Prometheus's own clients use."""
+    """Return the metrics of the process's resources, under the names that Prometheus's own clients use."""
     build = _gauge("build_info", "The version that runs.", ("version", "python"))
     build.add(1, __version__, sys.version.partition(" ")[0])
     yield build
@@ -179,7 +179,7 @@ def _process(started: float) -> Iterator[Family]:
 
 
 def _server_labels(proto: str, server: UdpServer | TcpServer) -> tuple[str, str, str]:
-    """Return where *server* listens, its protocol, and its family as IANA numbers it."""
+    """Return the labels of *server*: its address, its protocol, and its address family by IANA's number."""
     return f"dns://{server.endpoint}", proto, "2" if ":" in server.endpoint.host else "1"
 
 

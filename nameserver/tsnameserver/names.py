@@ -1,4 +1,4 @@
-"""DNS names: from text to the lower-cased wire form that zones are keyed by."""
+"""Converts DNS names from text to the lower-cased wire form, which is the key in zones."""
 
 import re
 
@@ -6,7 +6,7 @@ from tsnameserver.errors import InvalidNameError
 
 MAX_LABEL = 63
 MAX_NAME = 255
-"""Longest name on the wire, with its length bytes and the root (RFC 1035, 2.3.4)."""
+"""The greatest length of a name on the wire, with its length bytes and the root (RFC 1035, 2.3.4)."""
 
 
 def _labels_of(length: int) -> bytes:
@@ -14,23 +14,23 @@ def _labels_of(length: int) -> bytes:
 
 
 _LABELS = re.compile(b"(?s:%s)*+" % b"|".join(map(_labels_of, range(1, MAX_LABEL + 1))))
-"""Whole labels. It never goes back, so it costs a tenth of a loop over 120 labels."""
+"""Matches whole labels. It never backtracks, so for 120 labels it takes a tenth of a loop's time."""
 
 
 def fold(text: str) -> str:
-    """Return *text* in the spelling under which equal names are equal: lower case, no outer dot."""
+    """Return *text* in lower case and without an outer dot: this form is the same for all spellings of a name."""
     if not text.isascii():
         return text  # no DNS name; lowering could make it look like one
     return text.lower().removeprefix(".").removesuffix(".")
 
 
 def is_name(wire: bytes) -> bool:
-    """Tell whether *wire* is a name on the wire: labels, and the root."""
+    """Tell whether *wire* is a whole name in wire form: labels, and the root at the end."""
     return len(wire) <= MAX_NAME and are_labels(wire, len(wire) - 1) and wire.endswith(b"\0")
 
 
 def are_labels(wire: bytes, end: int) -> bool:
-    """Tell whether there are whole labels, or nothing, up to *end*."""
+    """Tell whether the bytes of *wire* up to *end* are whole labels; True if there are none."""
     return _LABELS.fullmatch(wire, 0, end) is not None
 
 

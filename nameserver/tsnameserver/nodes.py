@@ -1,7 +1,7 @@
-"""The names of a zone, in many small dicts, so that the next zone shares all but those that a change touches.
+"""The names of a zone, in many small dicts (buckets). The next zone shares all buckets without a changed name.
 
-For each change, one dict of 100,000 names would take 10 ms to copy and to free, and the compiled loop's index of it
-another 20 ms to make.
+With a single dict of 100,000 names, each change would take 10 ms to copy and free the dict, and another 20 ms to make
+the compiled loop's index of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,12 @@ _T = TypeVar("_T")
 
 
 class Nodes(Mapping[bytes, _T], Generic[_T]):
-    """What is known of each name; nobody changes it."""
+    """An immutable mapping from names to values, in buckets."""
 
     __slots__ = ("buckets",)
 
     def __init__(self, buckets: tuple[dict[bytes, _T], ...] | None = None) -> None:
-        """Take *buckets*; each name is in the one that its hash says."""
+        """Use *buckets*; the hash of a name says which of them has it."""
         self.buckets = ({},) * BUCKETS if buckets is None else buckets
 
     def __getitem__(self, name: bytes) -> _T:
@@ -37,14 +37,14 @@ class Nodes(Mapping[bytes, _T], Generic[_T]):
 
 
 class NodesDraft(Generic[_T]):
-    """Nodes on their way to the next zone: a bucket is copied when it is first changed."""
+    """The names of the next zone while it is made. A bucket is copied at its first change."""
 
     def __init__(self, old: Nodes[_T]) -> None:
         self._buckets = list(old.buckets)
         self._own: set[int] = set()
 
     def get(self, name: bytes) -> _T | None:
-        """Return what is known of *name* now."""
+        """Return the value of *name* in this draft; None if it has none."""
         return self._buckets[hash(name) & MASK].get(name)
 
     def __contains__(self, name: bytes) -> bool:
@@ -60,7 +60,7 @@ class NodesDraft(Generic[_T]):
         del self._bucket(name)[name]
 
     def nodes(self) -> Nodes[_T]:
-        """Return what the draft has become; it is not to be changed any more."""
+        """Return the finished names. The draft must not be changed after this."""
         return Nodes(tuple(self._buckets))
 
     def _bucket(self, name: bytes) -> dict[bytes, _T]:

@@ -1,4 +1,4 @@
-"""Records packed as they travel (RFC 1035, 3.2.1): once, when a zone is compiled."""
+"""Packs records into their wire form (RFC 1035, 3.2.1). This is done once, when a zone is compiled."""
 
 import struct
 from collections.abc import Callable, Iterable
@@ -11,23 +11,23 @@ from tsnameserver.shards import Addresses
 from tsnameserver.zone import Apex, ZoneSettings, section
 
 MAX_ADDRESSES = 2000
-"""Addresses of one name and family: what fits in a message by TCP."""
+"""The number of addresses that a name may have in each family; so many fit in a message by TCP."""
 _REFRESH, _RETRY, _EXPIRE = 3600, 600, 86400
-"""Seconds; for secondaries, of which there are none."""
+"""The times in the SOA record for secondaries, in seconds. There are no secondaries."""
 _IPV4_MAPPED = IPv6Address("::ffff:0:0").packed[:12]
 _OWNER = 0xC000 | HEADER_SIZE
 """A pointer to the name in the question (RFC 1035, 4.1.4)."""
 
 
 def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
-    """Return what the zone *origin* has of its own; raises InvalidNameError."""
+    """Return the compiled apex of the zone *origin*; raises InvalidNameError."""
     owner = wire_name(origin)
     mname = wire_name(settings.ns_name)
     rname = wire_name(f"hostmaster.{fold(origin)}")
     numbers = struct.pack("!5I", serial & 0xFFFFFFFF, _REFRESH, _RETRY, _EXPIRE, settings.ttl)
     soa = record(SOA, settings.ttl, mname + rname + numbers)
     ns = record(NS, settings.ttl, mname)
-    authority = owner + soa[2:]  # for any question: no pointer to the owner
+    authority = owner + soa[2:]  # works for any question, because the owner is written out instead of a pointer
     return Apex(
         owner,
         soa=section(NOERROR, soa, answers=1),
@@ -38,14 +38,14 @@ def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
 
 
 def packed_addresses(name: str, addresses: Addresses, ttl: int, problems: list[str]) -> tuple[bytes, bytes]:
-    """Return the A and AAAA records of *name*; says in *problems* what is left out of them."""
+    """Return the A and AAAA records of *name*; add a message to *problems* for each address that is left out."""
     a = _valid(name, addresses[0], _ip4, problems)
     aaaa = _valid(name, addresses[1], _ip6, problems)
     return _rrset(A, ttl, a), _rrset(AAAA, ttl, aaaa)
 
 
 def record(rtype: int, ttl: int, rdata: bytes) -> bytes:
-    """Return one record as it follows the question: its owner is the question's name."""
+    """Return one packed record. Its owner is a pointer to the name in the question."""
     return struct.pack("!HHHIH", _OWNER, rtype, IN, ttl, len(rdata)) + rdata
 
 
@@ -54,7 +54,7 @@ def _rrset(rtype: int, ttl: int, addresses: list[bytes]) -> bytes:
 
 
 def _valid(name: str, texts: Iterable[str], parse: Callable[[str], bytes], problems: list[str]) -> list[bytes]:
-    """Return the addresses that *parse* takes, each once."""
+    """Return the packed addresses without repetitions, and report in *problems* those that *parse* refuses."""
     addresses: dict[bytes, None] = {}
     for text in dict.fromkeys(texts):
         try:
@@ -70,7 +70,7 @@ def _ip4(text: str) -> bytes:
     try:
         return inet_pton(AF_INET, text)
     except (OSError, ValueError):
-        return IPv4Address(text).packed  # slower, but it says what is wrong
+        return IPv4Address(text).packed  # slower, but its error says what is wrong
 
 
 def _ip6(text: str) -> bytes:

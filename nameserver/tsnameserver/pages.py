@@ -1,7 +1,7 @@
-"""Pages over HTTP beside the DNS: probes, metrics.
+"""Serves pages over HTTP, for probes and metrics.
 
-A page is asked for, answered and the connection closed. That is all that a kubelet and Prometheus need, and an HTTP
-framework takes a tenth of this process's memory.
+Each connection carries one request and its response, and is closed then. Kubelets and Prometheus need no more, and an
+HTTP framework would take a tenth of this process's memory.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Page(NamedTuple):
-    """What is answered."""
+    """The content of a response."""
 
     text: str
     status: HTTPStatus = HTTPStatus.OK
@@ -27,7 +27,7 @@ class Page(NamedTuple):
 
 
 Pages = Mapping[str, Callable[[], Page]]
-"""What to answer, by path."""
+"""The functions that make the pages, by path."""
 
 _HEAD_BYTES = 16 << 10
 
@@ -42,17 +42,17 @@ def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Bounds on what clients may hold."""
+    """The limits on the connections of clients."""
 
     connections: int = 64
-    """Past this, the oldest connection of the client with the most of them is closed, so that a probe gets through."""
+    """If there are more, the client with the most connections loses its oldest one, so that a probe gets through."""
     seconds: float = 5.0
-    """How long a client may take to ask and to read the answer."""
+    """The seconds that a client may take to send its request and to read the response."""
 
 
 @asynccontextmanager
 async def serving_pages(listener: socket.socket, pages: Pages, limits: PageLimits | None = None) -> AsyncIterator[None]:
-    """Answer *pages* on *listener* until the end of the block."""
+    """Serve *pages* on *listener* until the end of the block."""
     converse = partial(_converse, pages, _Clients(limits or PageLimits()))
     server = await asyncio.start_server(converse, sock=listener, limit=_HEAD_BYTES)
     try:
@@ -69,7 +69,7 @@ class _Clients:
         self._open: dict[str, dict[asyncio.StreamWriter, None]] = {}
 
     def note(self, writer: asyncio.StreamWriter) -> None:
-        """Take note of a new connection; if there are too many, close one."""
+        """Add a new connection; if there are too many, close one."""
         self._open.setdefault(_client(writer), {})[writer] = None
         if sum(map(len, self._open.values())) > self.limits.connections:
             most = max(self._open.values(), key=len)
@@ -78,7 +78,7 @@ class _Clients:
             oldest.transport.abort()
 
     def forget(self, writer: asyncio.StreamWriter) -> None:
-        """Take note that a connection is closed."""
+        """Remove a connection that is closed."""
         client = _client(writer)
         left = self._open.get(client, {})
         left.pop(writer, None)
@@ -98,7 +98,7 @@ async def _converse(
     """Answer one request."""
     clients.note(writer)
     try:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # it has gone, or takes too long
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the client has gone, or takes too long
             async with asyncio.timeout(clients.limits.seconds):
                 writer.write(_response(pages, await _head(reader)))
                 writer.close()
@@ -109,7 +109,7 @@ async def _converse(
 
 
 async def _head(reader: asyncio.StreamReader) -> str:
-    """Return the first line of a request, after all of its head; empty if that is too long."""
+    """Read the whole head of a request, and return its first line; empty if the head is too long."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:

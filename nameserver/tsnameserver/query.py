@@ -1,4 +1,4 @@
-"""Queries, read field by field (RFC 1035, 4.1; RFC 6891, 6.1)."""
+"""Reads queries field by field (RFC 1035, 4.1; RFC 6891, 6.1)."""
 
 import struct
 from typing import NamedTuple
@@ -8,18 +8,18 @@ from tsnameserver.message import HEADER_SIZE, NSID, OPT
 from tsnameserver.names import MAX_LABEL, MAX_NAME
 
 _MOST_RECORDS = (1, 1, 2)
-"""Answers, authority (an IXFR's SOA) and additional records (an OPT and a signature) that a query may carry."""
+"""The numbers of answers, authority records (an IXFR's SOA) and additional ones (OPT, signature) that are allowed."""
 
 
 class Opt(NamedTuple):
-    """What a client says of itself in its OPT record."""
+    """The facts that a client states in its OPT record."""
 
     size: int
-    """Bytes of UDP payload that it takes."""
+    """The bytes of UDP payload that the client accepts."""
     version: int
     dnssec_ok: bool
     nsid: bool = False
-    """Whether it asks which server answers."""
+    """True if the client asks which server answers."""
 
 
 class Query(NamedTuple):
@@ -54,7 +54,7 @@ def parse_query(data: bytes) -> Query:
 
 
 def has_opt(data: bytes) -> bool:
-    """Tell whether a message of at least a header's length has an OPT record, as far as it can be read."""
+    """Tell whether the readable part of a message of at least a header's length has an OPT record."""
     questions, answers, authority, additional = struct.unpack_from("!4H", data, 4)
     at = HEADER_SIZE
     try:
@@ -66,13 +66,13 @@ def has_opt(data: bytes) -> bool:
             if rtype == OPT and number >= answers + authority and not data[at]:
                 return True
             at = end_of_owner + 10 + size
-    except (IndexError, struct.error):  # it ends too soon
+    except (IndexError, struct.error):  # the message ends too soon
         return False
     return False
 
 
 def _end_of_name(data: bytes, start: int) -> int:
-    """Return the offset after the name at *start*, which must be whole: nothing comes before it to point to."""
+    """Return the offset after the name at *start*. It must not be compressed, as no name comes before it."""
     at = start
     while length := data[at]:
         if length > MAX_LABEL:

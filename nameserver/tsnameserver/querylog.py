@@ -1,4 +1,4 @@
-"""A line in the log for some of the queries: who asked for what by which transport, and the rcode of the response."""
+"""Logs some of the queries, each in one line: the client, the transport, the name and type, and the rcode."""
 
 import logging
 import random
@@ -10,13 +10,13 @@ from tsnameserver.message import HEADER_SIZE, RCODES, TYPES, question_of
 log = logging.getLogger(__name__)
 
 _MOST_LINES = 100
-"""How many lines are logged in a second, because a flood must not fill the log."""
+"""The greatest number of lines in one second, so that a flood of queries doesn't fill the log."""
 _UNSAID = b'."\\'
-"""Bytes that must be escaped in a label: they end it, begin an escape (RFC 1035, 5.1), or end a quoted text."""
+"""The bytes that must be escaped in a label: the dot, the backslash (RFC 1035, 5.1) and the quotation mark."""
 
 
 class QueryLog:
-    """Logs about one of *every* so many queries, and none if that is 0. Threads may share it."""
+    """Logs about one of *every* so many queries; none if *every* is 0. Threads may share it."""
 
     def __init__(self, every: int = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.every = every
@@ -26,10 +26,10 @@ class QueryLog:
         self._chosen = 0
 
     def sample(self) -> bool:
-        """Tell whether to log the query of now.
+        """Tell whether to log the current query.
 
-        The first is logged, and then chance decides. Clients ask for A and AAAA in pairs, and a fixed step would find
-        always the same of the two.
+        The first query is logged, and then chance decides. Clients ask for A and AAAA in pairs, and a fixed step could
+        log only one of these two types.
         """
         if not self.every:
             return False
@@ -40,7 +40,7 @@ class QueryLog:
         return True
 
     def note(self, client: str, transport: str, response: bytes | None) -> None:
-        """Log a query by its *response*, unless this second has had its lines."""
+        """Log the query that has this *response*, unless enough lines have been logged in this second."""
         second = int(self._clock())
         if second != self._second:
             if self._chosen > _MOST_LINES:
@@ -53,19 +53,19 @@ class QueryLog:
 
 
 def _described(response: bytes | None) -> tuple[str, str, str]:
-    """Return name, type and rcode. A query that can't be read has no name, and one without a response no rcode."""
+    """Return the name, type and rcode. An unreadable query has no name. A query without a response has no rcode."""
     if response is None:
         return "-", "-", "-"
     qname, qtype = question_of(response)
     if not qname:
         return "-", "-", RCODES[response[3] & 0xF]
     only_opt = response[6:12] == bytes((0, 0, 0, 0, 0, 1))
-    more = response[HEADER_SIZE + len(qname) + 9] << 4 if only_opt else 0  # of the rcode, in that record
+    more = response[HEADER_SIZE + len(qname) + 9] << 4 if only_opt else 0  # the rcode's upper bits
     return _text(qname), TYPES.get(qtype, f"TYPE{qtype}"), RCODES[more | response[3] & 0xF]
 
 
 def _text(wire: bytes) -> str:
-    """Return a name as master files have it (RFC 1035, 5.1), whatever bytes are in it."""
+    """Return a name in the text form of master files (RFC 1035, 5.1), whatever bytes it has."""
     labels = []
     while wire[0]:
         labels.append("".join(map(_character, wire[1 : wire[0] + 1])))

@@ -1,6 +1,6 @@
-"""Sockets that are watched, each under a name: which of them can be read, or written to.
+"""Watches sockets, each under a name, and tells which of them can be read or written to.
 
-`Epoll` is for Linux. `Selected` works on every platform, but costs a fifth of a connection with one query more.
+`Epoll` is for Linux. `Selected` works on every platform, but a connection with one query takes a fifth more time.
 """
 
 import select
@@ -41,17 +41,17 @@ class Selected(Generic[_T]):
         watched.close()
 
     def ready(self) -> list[_T]:
-        """Return the names of ready sockets: if there are many, some of them now and others the next time."""
+        """Return the names of ready sockets; if there are many, the next call returns the others."""
         return [key.data for key, _ in self._selector.select(0)]
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all sockets."""
         self._selector.close()
 
 
 if sys.platform == "linux":
     _MOST_READY = 128
-    """How many sockets one call returns. The kernel puts them behind the others, so the next call returns those."""
+    """The most sockets that one call returns. The kernel moves these to the end, so the next call returns others."""
 
     class Epoll(Generic[_T]):
         """Does the same as `Selected`."""
@@ -79,16 +79,16 @@ if sys.platform == "linux":
             self._epoll.unregister(descriptor)
 
         def close_socket(self, watched: socket.socket) -> None:
-            """Close *watched*, which epoll then forgets by itself."""
+            """Close *watched*. Epoll stops watching a closed socket by itself."""
             del self._names[watched.fileno()]
             watched.close()
 
         def ready(self) -> list[_T]:
-            """Return the names of ready sockets: if there are many, some of them now and others the next time."""
+            """Return the names of ready sockets; if there are many, the next call returns the others."""
             return [self._names[descriptor] for descriptor, _ in self._epoll.poll(0, _MOST_READY)]
 
         def close(self) -> None:
-            """Watch nothing any more."""
+            """Stop watching all sockets."""
             self._epoll.close()
 
     Readiness = Epoll

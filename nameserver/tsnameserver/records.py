@@ -1,8 +1,8 @@
-"""The records format: what the operator writes to ConfigMaps and the nameserver reads.
+"""The format of the records, which the operator writes to ConfigMaps and the nameserver reads.
 
-A document is the text under the key `records.json` of the ConfigMap `dnsrecords`, or of a mounted file. Past the size
-that one ConfigMap holds the records are split over `dnsrecords`, `dnsrecords-1`, …: each such document says which
-`shard` of how many `shards` it is, counted from 0. A document that doesn't say is a whole set.
+A document is the text under the key `records.json` of the ConfigMap `dnsrecords`, or of a mounted file. If the records
+don't fit in one ConfigMap, they are spread over `dnsrecords`, `dnsrecords-1`, …: each of these documents states its
+number `shard`, counted from 0, and the number of `shards`. A document without these fields is a whole set by itself.
 """
 
 import json
@@ -21,7 +21,7 @@ MAX_SHARDS = 32
 
 
 def _names(value: Any) -> Any:
-    """Read null as nothing, for all names and for one."""
+    """Replace null by an empty value, in place of all names or of the addresses of one."""
     if value is None:
         return {}
     if isinstance(value, dict) and None in value.values():
@@ -37,7 +37,7 @@ _Addresses = Annotated[dict[str, list[str]], BeforeValidator(_names)]
 
 
 class Records(BaseModel):
-    """Names and their addresses, as written: neither is checked or normalised here."""
+    """Names and their addresses, as they are written in the document. They aren't checked or normalised here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -45,9 +45,9 @@ class Records(BaseModel):
     ip4: _Addresses = {}
     ip6: _Addresses = {}
     zones: Annotated[list[str], BeforeValidator(_list)] = []
-    """Origins besides those that the nameserver is set to."""
+    """Zones that the nameserver serves besides those in its settings."""
     serial: int | None = Field(default=None, ge=0)
-    """Moves with each change: the serial of every SOA."""
+    """The serial of every SOA. It grows with each change."""
     shard: int | None = Field(default=None, ge=0)
     shards: int | None = Field(default=None, ge=1)
 
@@ -83,7 +83,7 @@ def render(records: Records) -> str:
 
 
 def share(new: Records, old: Records) -> None:
-    """Put what *old* holds in the place of what is equal in *new*, so that hardly anything is held twice."""
+    """Replace parts of *new* by equal parts of *old*, so that hardly anything is in memory twice."""
     for after, before in ((new.ip4, old.ip4), (new.ip6, old.ip6)):
         for name, addresses in after.items():
             known = before.get(name)
@@ -94,8 +94,9 @@ def share(new: Records, old: Records) -> None:
 def whole_set(documents: Iterable[Records]) -> tuple[Records, ...] | None:
     """Return the shards of the newest whole set among *documents*, or None while there is none.
 
-    A set is whole when all its shards are there with the same `shards`, so that one that is being split anew doesn't
-    count half-way. Of several whole sets (only leftovers can make them) the one with the highest serial counts.
+    A set is whole if all its shards are there with the same number of `shards`. So a new set is not used before its
+    last shard is written. If there are several whole sets, which only leftovers can cause, the one with the highest
+    serial is used.
     """
     sets: dict[int, dict[int, Records]] = {}
     whole: list[tuple[Records, ...]] = []

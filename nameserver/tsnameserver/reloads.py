@@ -1,4 +1,4 @@
-"""What following and reloading the records has come to, for metrics: plain numbers, read when scraped."""
+"""Counts and times of following and reloading the records. The metrics read them at each scrape."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 @dataclass(slots=True)
 class Watched:
-    """How it goes with following the API server."""
+    """The state of following the API server."""
 
     followed: bool = False
-    """Whether a list has succeeded and no watch has failed since."""
+    """True if a list has succeeded and no watch has failed since."""
     heard: float = 0.0
-    """Unix time of the last list, event or bookmark, or of the last time that a watch was opened; 0.0 before all."""
+    """Unix time of the last list, opening of a watch, event or bookmark; 0.0 before the first."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class Reloads:
     loaded: int = 0
     """Reloads that changed the zone."""
     failed: int = 0
-    """Offers that held no good set, or one that couldn't be compiled."""
+    """Offers by a source that had no whole good set, or a set that couldn't be compiled."""
     parsed: int = 0
-    """Documents that were parsed: a change of one costs one."""
+    """Documents that were parsed. Only changed documents are parsed."""
     names: int = 0
     ip4: int = 0
     """A records in the zone."""
@@ -36,10 +36,10 @@ class Reloads:
     newest: float = 0.0
     """Unix time of the last good reload; 0.0 before the first."""
     source: str = ""
-    """Where the records that are served come from, as metrics name it; empty before the first."""
+    """The source of the served records, by its name in metrics; empty before the first."""
     bounds: tuple[float, ...] = BOUNDS
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """Reloads by duration, not cumulative: one bucket for each bound, and one for what is past them all."""
+    """Numbers of reloads by duration, not cumulative: one for each bound, and one for those that took longer."""
     seconds_sum: float = 0.0
 
     def observe(self, seconds: float) -> None:

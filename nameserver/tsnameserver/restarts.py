@@ -1,4 +1,4 @@
-"""Parts of the server that start again after a failure that nobody has foreseen."""
+"""Restarts a part of the server after an unforeseen failure."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ _BACKOFF = Backoff(first=0.25, most=30.0)
 
 
 class Restarts:
-    """Runs parts of the server, each apart from the others, and counts how often each has failed."""
+    """Runs the parts of the server independently, and counts the failures of each."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        """Failures by part."""
+        """The number of failures of each part."""
 
     async def keep_running(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work* until it returns; after an exception log its traceback, wait, and run *work* again."""

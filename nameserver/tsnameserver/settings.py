@@ -20,8 +20,8 @@ from tsnameserver.zone import ZoneSettings
 _PREFIX = "TSNAMESERVER_"
 _MAX_TTL = 2**31 - 1
 _MAX_NSID = 255
-"""Bytes."""
-_ALIKE = 0.85  # of 1: how much a name has to look like that of a variable to be a misspelt one
+"""The greatest length of the identifier of this nameserver (RFC 5001), in bytes."""
+_ALIKE = 0.85  # a name that is so similar to a variable's (1.0 is equal) counts as misspelt
 _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMATS = ("text", "json")
@@ -31,7 +31,7 @@ _LOOPS = ("auto", "python")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the server is told at its start."""
+    """The settings of the server, which don't change while it runs."""
 
     records: Path
     snapshot: Path | None
@@ -41,12 +41,12 @@ class Settings:
     metrics: Endpoint | None
     api: ApiSettings | None
     drain: float
-    """Seconds."""
+    """The seconds for which the server still answers after the signal to stop."""
     log_level: int
     log_format: Literal["text", "json"]
     udp_loop: Literal["auto", "python"] = "auto"
     log_queries: int = 0
-    """One of so many queries is logged; 0: none."""
+    """One of so many queries is logged; none if it is 0."""
 
 
 class _Option(NamedTuple):
@@ -216,12 +216,12 @@ _OPTIONS = (
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage: what is wrong is one line."""
+        """Raise SettingsError with a message of one line, instead of printing the usage."""
         raise SettingsError(message)
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Read flags, then variables, then defaults; raises SettingsError, and SystemExit for --help and --version."""
+    """Read flags, then variables, then defaults. Raises SettingsError, and SystemExit for --help and --version."""
     flags = vars(_parser().parse_args(arguments))
     values = {option.name: _value(option, flags[option.name], environment) for option in _OPTIONS}
     return Settings(
@@ -271,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _value(option: _Option, flags: Sequence[str] | None, environment: Mapping[str, str]) -> Any:
-    """Parse the value of *option*; of a flag that is repeated without being repeatable the last counts."""
+    """Parse the value of *option*. If a flag is given several times and takes one value, the last one is used."""
     source = option.flag
     text: str | None
     if flags:
@@ -289,7 +289,7 @@ def _value(option: _Option, flags: Sequence[str] | None, environment: Mapping[st
 
 
 def _who(nsid: str | None, environment: Mapping[str, str]) -> str:
-    """Return *nsid*, or else the name that a container runtime gives."""
+    """Return *nsid*; if it is None, return the name that the container runtime gives."""
     return environment.get("HOSTNAME", "")[:_MAX_NSID] if nsid is None else nsid
 
 
@@ -309,7 +309,7 @@ def _api(
 
 
 def _cluster(environment: Mapping[str, str]) -> str | None:
-    """Return the URL of the cluster's API server, in a Pod."""
+    """Return the URL of the cluster's API server; None outside of a Pod."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         return None

@@ -1,4 +1,4 @@
-"""A whole set of records documents, asked for one name at a time, and compared with the set before it."""
+"""Looks up names in a whole set of records documents, and compares the set with the previous one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ Addresses = tuple[Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """One document, and which of its names are written otherwise than folded."""
+    """One document, and those of its names that are not written in folded form."""
 
     records: Records
     odd: Mapping[str, tuple[str, ...]]
-    """Spellings by the folded name, which is how nearly all names are written."""
+    """The other spellings in the document, by the folded name. Nearly all names are written in folded form."""
 
 
 def shard(records: Records) -> Shard:
@@ -31,9 +31,10 @@ def shard(records: Records) -> Shard:
 
 
 class ShardSet:
-    """What a whole set says of names.
+    """The addresses of names in a whole set.
 
-    Of a name that is in several shards in one spelling the last counts; spellings of one name are joined in byte order.
+    If several shards have a name in the same spelling, the last shard counts. If a name has several spellings, it
+    has the addresses of all of them, in the byte order of the spellings.
     """
 
     def __init__(self, shards: Iterable[Shard]) -> None:
@@ -46,7 +47,7 @@ class ShardSet:
         self.serial = max((part.serial or 0 for part in parts), default=0)
 
     def addresses(self, name: str) -> Addresses | None:
-        """Return what the folded *name* has; None where the set doesn't hold it."""
+        """Return the addresses of the folded *name*; None if the set doesn't have it."""
         if not self._odd:
             ip4, ip6 = _last(self._ip4, name), _last(self._ip6, name)
         else:
@@ -56,13 +57,13 @@ class ShardSet:
 
     def _spellings(self, name: str) -> list[str]:
         spellings = {spelling for odd in self._odd for spelling in odd.get(name, ())}
-        if fold(name) == name:  # else the same text spells another name
+        if fold(name) == name:  # otherwise this text is a spelling of another name
             spellings.add(name)
         return sorted(spellings)
 
 
 def differences(old: ShardSet, new: ShardSet) -> Iterator[list[str]]:
-    """Yield batches, a document's at most, of folded names that *old* and *new* may say different things of."""
+    """Yield batches of folded names that may differ between *old* and *new*; a batch is from one shard at most."""
     for before, after in zip_longest(old.shards, new.shards, fillvalue=_NOTHING):
         if before is not after:
             yield _changed(before.records.ip4, after.records.ip4)

@@ -1,7 +1,8 @@
-"""The last good records of the API server in a file, for a start at which the API server is away.
+"""Stores the last good records of the API server in a file, for a start while the API server can't be reached.
 
-The file has one records document in each line. It is written beside itself and then renamed, so a reader finds the old
-records or the new ones, and never a part of them. Writing goes to a worker thread: a slow disk holds up no answer.
+The file has one records document in each line. New records are written to a second file, which is then renamed. So a
+reader finds the old records or the new ones, and never a part. A worker thread writes, so that a slow disk delays no
+answer.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0
-"""The least time between the ends of one write and the beginning of the next."""
+"""The shortest time between the end of one write and the beginning of the next."""
 _PATIENCE_SECONDS = 1.0
-"""How long the other sources have after the start, before the snapshot is offered."""
+"""The seconds after the start in which the other sources may offer records, before the snapshot is offered."""
 
 
 class Snapshot:
@@ -33,12 +34,12 @@ class Snapshot:
         """Unix time at which the file was written; 0.0 if there is none."""
 
     def keep(self, documents: Sequence[str | bytes]) -> None:
-        """Write *documents* as soon as the last write is a second ago; newer ones replace them until then."""
+        """Have *documents* written once the last write was a second ago, unless newer ones replace them before."""
         self._newest = documents
         self._changed.set()
 
     async def write_changes(self) -> None:
-        """Write what is to be kept; never ends."""
+        """Write the newest documents after each call of `keep`. This never ends."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -53,7 +54,7 @@ class Snapshot:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def offer(self, is_needed: Callable[[], bool], offer: Callable[[dict[str, bytes]], Awaitable[None]]) -> None:
-        """Give the other sources a moment, and *offer* what the file has if that *is_needed* then."""
+        """Wait a moment for the other sources, and then *offer* the file's documents if *is_needed* returns true."""
         await asyncio.sleep(_PATIENCE_SECONDS)
         if is_needed() and self.written:
             log.warning("no source has records; trying the snapshot, %.0f s old", time.time() - self.written)
@@ -78,7 +79,7 @@ class Snapshot:
 
 
 def _write(path: Path, documents: Sequence[str | bytes]) -> None:
-    """Put *documents* into the place of *path*, at once and for good."""
+    """Replace the file at *path* by one with *documents*, atomically, and flush it to the disk."""
     beside = path.with_name(f"{path.name}.new")
     with beside.open("wb") as file:
         for document in documents:
@@ -89,6 +90,6 @@ def _write(path: Path, documents: Sequence[str | bytes]) -> None:
 
 
 def _line(document: str | bytes) -> bytes:
-    """Return *document* in one line. In JSON, ends of lines are between tokens only, where a space does the same."""
+    """Return *document* in one line. In JSON, line ends occur only between tokens, so a space can replace them."""
     text = document.encode() if isinstance(document, str) else document
     return text.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

@@ -15,25 +15,25 @@ from tsnameserver.errors import ListenError
 log = logging.getLogger(__name__)
 
 IP_PKTINFO = 26 if sys.platform == "darwin" else 8
-"""What the socket module has no name for before Python 3.12."""
+"""The number of this option. The socket module has no name for it before Python 3.12."""
 _RECEIVE_BUFFER = 4 << 20
-"""Bytes asked for, so that a burst outlives a reload."""
+"""The receive buffer to ask for, in bytes. It is large, so that a burst of packets isn't lost during a reload."""
 _SEND_BUFFER = 4 << 20
-"""Bytes asked for. While the kernel looks for a neighbour that is gone, it keeps the responses to it for three seconds:
-up to 208 KiB for each neighbour, which would fill a buffer of the default size. With the usual limit of 208 KiB
-(net.core.wmem_max), Linux grants twice as much."""
+"""The send buffer to ask for, in bytes. While the kernel looks for a neighbour that is gone, it keeps the responses to
+it for three seconds. These may be 208 KiB for each neighbour, which would fill a buffer of the default size. With the
+usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
 _STREAM_BUFFER = 32 << 10
-"""Bytes that a TCP client may have in the kernel each way: many clients must not take much memory."""
+"""The kernel buffer of a TCP connection in each direction, in bytes. It is small, as there may be many clients."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SO_MEMINFO = 55
 _DROPS = 8
-"""Which of SO_MEMINFO's numbers counts the packets that the buffer had no room for (linux/sock_diag.h)."""
+"""The index of the number in SO_MEMINFO that counts packets dropped for want of buffer (linux/sock_diag.h)."""
 _BACKLOG = 512
 _PORT_TRIES = 20
 
 
 class Endpoint(NamedTuple):
-    """An address to listen on; an empty *host* is every address, port 0 any free one."""
+    """An address to listen on. An empty *host* means all addresses, and port 0 means any free port."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class Pair:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return where the pair is bound."""
+        """Return the address and port to which the pair is bound."""
         return Endpoint(*self.udp.getsockname()[:2])
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """All that the process listens on."""
+    """All sockets that the process listens on."""
 
     pairs: tuple[Pair, ...]
     health: socket.socket | None
@@ -100,9 +100,10 @@ class Sockets:
 
 
 def bind(endpoints: Iterable[Endpoint], health: Endpoint | None, metrics: Endpoint | None = None) -> Sockets:
-    """Bind a pair to each of *endpoints* (one a family where there is no host), and *health*; raises ListenError.
+    """Bind a pair of sockets to each of *endpoints*, and a socket to *health*. Raises ListenError.
 
-    That *metrics* can't be bound is logged, no more: names matter more.
+    An endpoint without a host gets a pair for each address family. If *metrics* can't be bound, that is only logged,
+    because names matter more.
     """
     with contextlib.ExitStack() as opened:
         pairs = []
@@ -125,26 +126,26 @@ def _bind_if_free(endpoint: Endpoint) -> socket.socket | None:
 
 
 def dropped_packets(bound: socket.socket) -> int | None:
-    """Return how many packets the kernel has had no room for, where it tells."""
+    """Return how many packets the kernel dropped because the buffer was full; None if the kernel doesn't tell."""
     if sys.platform != "linux":
         return None
     try:
         numbers = bound.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * (_DROPS + 1))
-    except OSError:  # an older kernel; a sandbox
+    except OSError:  # an older kernel, or a sandbox
         return None
     return int.from_bytes(numbers[4 * _DROPS :], sys.byteorder) if len(numbers) == 4 * (_DROPS + 1) else None
 
 
 def _enlarge(bound: socket.socket, size: int, forced: int, option: int) -> None:
-    """Ask for a large buffer: first by what only root may set, then as far as the system lets anyone."""
+    """Ask for a large buffer: first by the option that only root may use, then by the one that everyone may use."""
     for each in (*((forced,) if sys.platform == "linux" else ()), option):
-        with contextlib.suppress(OSError):  # not root; on some systems, more than there is for anyone
+        with contextlib.suppress(OSError):  # not root, or, on some systems, more than the limit
             bound.setsockopt(socket.SOL_SOCKET, each, size)
             return
 
 
 def _tell_of_buffers(pairs: Iterable[Pair]) -> None:
-    overhead = 2 if sys.platform == "linux" else 1  # Linux tells of twice what it lets packets have
+    overhead = 2 if sys.platform == "linux" else 1  # Linux reports twice the size that is for packets
     sizes = [pair.udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // overhead for pair in pairs]
     smallest = min(sizes, default=_RECEIVE_BUFFER)
     less = ""
@@ -170,7 +171,7 @@ def _bind_both_families(endpoint: Endpoint) -> socket.socket:
 
 
 def _bind_pair(endpoint: Endpoint) -> Pair:
-    """Bind by UDP, then by TCP to the same port; of free ports another is tried where TCP has it taken."""
+    """Bind a UDP socket, and a TCP socket to its port. If any port may be used, try others while TCP's is taken."""
     for last in (False,) * (_PORT_TRIES - 1) + (True,):
         udp = _bound(endpoint, socket.SOCK_DGRAM)
         try:
@@ -192,7 +193,7 @@ def _bound(endpoint: Endpoint, kind: socket.SocketKind, *, only_ipv6: bool = Tru
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_ipv6)
             if stream:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections have what their listener has
+                for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections inherit the options of their listener
                     bound.setsockopt(socket.SOL_SOCKET, option, _STREAM_BUFFER)
             else:
                 _enlarge(bound, _RECEIVE_BUFFER, _SO_RCVBUFFORCE, socket.SO_RCVBUF)
@@ -211,7 +212,7 @@ def _bound(endpoint: Endpoint, kind: socket.SocketKind, *, only_ipv6: bool = Tru
 
 
 def _has_ipv6() -> bool:
-    """Tell whether IPv6 sockets can be bound: kernels and containers may have it turned off."""
+    """Tell whether IPv6 sockets can be bound. In a kernel or a container, IPv6 may be turned off."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
             probe.bind(("::", 0))

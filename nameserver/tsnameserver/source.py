@@ -1,15 +1,15 @@
-"""Records followed where they are kept, and turned into the zone that serves.
+"""Follows the sources of records, and makes from them the zone that is served.
 
-Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). Whichever is first to
-offer a whole good set is served. Once the API server has done so it leads and the file is ignored, which the kubelet
-mounts later. Only while the API server can't be followed does a file with a newer serial take the lead, until the API
-server answers again. A snapshot of what the API server offered before a restart (`snapshot`) counts only if there are
-no other records yet. The API server takes over from it, and so does a file with a newer serial. Nothing that a source
-offers, or fails to offer, takes away the last good zone.
+Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). The nameserver serves the
+source that is first to offer a whole good set. Once the API server has offered one, its records are served and the file
+is ignored, because the kubelet mounts a change later. Only while the API server can't be followed, a file with a newer
+serial is served, until the API server answers again. A snapshot of the API server's records from before a restart
+(`snapshot`) is served only if there are no other records yet. The API server's records replace it, and so does a file
+with a newer serial. Whatever a source offers or fails to offer, the last good zone stays until a better one is there.
 
-The interpreter is shared with the threads that answer, so a reload goes in short steps, and the garbage collector is
-told to leave the names alone: to look through 100,000 costs as much as a reload. Nothing in a zone refers to itself, so
-counting references frees it.
+The threads that answer need the interpreter, too, so a reload is done in short steps. The garbage collector is told not
+to examine the names: with 100,000 names, that would take as long as a reload. A zone has no reference cycles, so
+reference counting frees it.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from tsnameserver.zone import Serving, ZoneSettings
 log = logging.getLogger(__name__)
 
 Text = str | bytes | OSError | None
-"""A records document; why it can't be read; or None: there is none yet."""
+"""A records document, the error of reading it, or None if there is none yet."""
 Documents = Mapping[str, Text]
-"""Texts by the name of what they are in."""
+"""Texts by the name of their ConfigMap or file."""
 
 _POLL_SECONDS = 0.25
 _YOUNG_SECONDS = 1.0
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Source(Enum):
-    """Where documents come from."""
+    """The place that documents come from."""
 
     API = "API server"
     SNAPSHOT = "snapshot"
@@ -60,7 +60,7 @@ class Source(Enum):
 
 @dataclass(slots=True)
 class _Offered:
-    """What one source has offered last, what it was parsed to, and what was said of it."""
+    """The last offer of one source: its documents, the parsed records, and the problems that were logged."""
 
     documents: Documents = field(default_factory=dict)
     parsed: dict[str, Records | RecordsError] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class _Offered:
 
 
 class Follower:
-    """Keeps *serving* at the newest good records; says once what is wrong with others."""
+    """Keeps *serving* up to date with the newest good records, and logs once each problem with others."""
 
     def __init__(
         self, serving: Serving, settings: ZoneSettings, keep: Callable[[Sequence[str | bytes]], None] | None = None
     ) -> None:
-        """*keep* is called with the API server's good documents, whenever they have become what is served."""
+        """*keep* is called with the API server's good documents each time they begin to be served."""
         self._serving = serving
         self._keep = keep
         self._settings = settings
@@ -90,7 +90,7 @@ class Follower:
     async def offer(self, source: Source, documents: Documents) -> None:
         """Serve *documents*, all that *source* has now, if there is a whole good set among them.
 
-        It returns when they, or newer ones that were offered meanwhile, have had their turn.
+        It returns when these documents, or newer ones that the source offered meanwhile, have been looked at.
         """
         self._waiting[source] = documents
         if source is Source.FILE:
@@ -110,12 +110,12 @@ class Follower:
         return self._leader is None
 
     def forget(self) -> None:
-        """Take the next documents of each source for new ones, and say again what is served and what is wrong."""
+        """Forget all offers: the next documents count as new, and the source and the problems are logged again."""
         self._offered.clear()
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Serve the file, if it is newer than what is served, from now until the API server offers again."""
+        """Note that the API server can't be followed. Until it offers again, a file with a newer serial is served."""
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:
@@ -171,7 +171,7 @@ class Follower:
         _warn([*(problem for problem in dict.fromkeys(problems) if problem not in before.problems), *news])
 
     async def _parsed(self, name: str, text: str | bytes | OSError, before: _Offered) -> Records | RecordsError:
-        """Parse the document *name*, unless it is as it was."""
+        """Parse the document called *name*, unless it hasn't changed since *before*."""
         if isinstance(text, OSError):
             return RecordsError(text.strerror or str(text))
         if name in before.parsed and before.documents.get(name) == text:
@@ -188,7 +188,7 @@ class Follower:
         return records
 
     def _serve(self, source: Source, compiled: Compiled, started: float) -> None:
-        """Swap the zone for the one *compiled*, which was begun when *started*."""
+        """Serve the *compiled* zone from now on. Its reload *started* at that time of the monotonic clock."""
         self._compiled = compiled
         self._serving.zone = compiled.zone
         if self._tells or self._leader is not source:
@@ -219,7 +219,7 @@ def _good(documents: Documents, parsed: Mapping[str, Records | RecordsError]) ->
 
 
 async def _in_turns(steps: Steps[_T]) -> _T:
-    """Take *steps* with others between them; returns what they come to."""
+    """Do *steps*, let other tasks run between them, and return the result."""
     while True:
         try:
             next(steps)
@@ -239,10 +239,10 @@ def _warn(problems: list[str]) -> None:
 async def follow_file(
     path: Path, offer: Callable[[Source, Documents], Awaitable[None]], *, optional: bool = False
 ) -> None:
-    """Offer what is at *path* and, of further shards, beside it (`records-1.json`, …) whenever it changes; never ends.
+    """Offer the file at *path*, and further shards beside it (`records-1.json`, …), at each change. This never ends.
 
-    That an *optional* file is missing isn't worth an offer, and so not worth a warning.
-    It is polled for what the names lead to, so that the kubelet's swap of the `..data` link is a change like any other.
+    If an *optional* file is missing, nothing is offered, so there is no warning. The files behind all links are polled,
+    because the kubelet changes files by swapping the link `..data`.
     """
     paths = (path, *(path.with_stem(f"{path.stem}-{shard}") for shard in range(1, MAX_SHARDS)))
     seen: list[tuple[int, ...] | None] = [()] * len(paths)
@@ -265,7 +265,7 @@ async def follow_file(
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Return what tells one content of *path* from the next; the last two are nanoseconds since the epoch."""
+    """Return numbers that change with the content of *path*; the last two are nanoseconds since the epoch."""
     try:
         status = path.stat()
     except OSError:
@@ -274,7 +274,7 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 
 def _is_young(identity: tuple[int, ...] | None) -> bool:
-    """Tell whether a file changed so lately that the next change could leave the same time stamp."""
+    """Tell whether a file changed so recently that the next change might have the same time stamp."""
     return identity is not None and time.time() - max(identity[-2:]) / 1e9 < _YOUNG_SECONDS
 
 

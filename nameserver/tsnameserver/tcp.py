@@ -1,10 +1,11 @@
-"""Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
+"""Answers queries by TCP (RFC 7766). The number of connections, their time and their memory are limited.
 
-Queries that have come together are answered by one write. The event loop watches one descriptor for all connections:
-each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+Queries that arrive together are answered by one write. The event loop watches one descriptor for all connections,
+because a transport of asyncio, or a reader added to its loop, takes about as much time as a whole answer.
 
-Clients take turns, whatever the number of their connections: first one connection of each, then the next one of each.
-The event loop has its own turn every millisecond, so that probes are answered in time: each needs several of them.
+Clients take turns, whatever the number of their connections: first one connection of each client is served, then the
+next one of each. The event loop has its own turn every millisecond, so that probes are answered in time: each probe
+needs several turns of the loop.
 """
 
 import asyncio
@@ -33,44 +34,45 @@ _TRANSIENT = frozenset({
     errno.ECONNABORTED, errno.EPROTO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM,
     errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP,
 })  # fmt: skip
-"""Errors of accept that pass: of one connection, of the network, or for want of something (accept(2))."""
+"""Errors of accept after which to try again: of one connection, of the network, or a lack of resources (accept(2))."""
 Awaited = Literal["query", "rest", "room", "end"]
-"""What a connection waits for: a query; the rest of one; that the client reads its answers, or the turn to make more of
-them; after its last answer, that the client closes. An Enum would be slower to compare with."""
+"""The event for which a connection waits: a query, or the rest of one; "room" for more answers, which comes when the
+client has read some or when it is the connection's turn; or the end, when the client closes the connection after the
+last answer. An Enum would be slower to compare with."""
 _READ_AHEAD = 16 << 10
-"""Bytes. So many are read of a client at once, and no more until all queries in them are answered."""
+"""The bytes that are read from a client at once. No more are read until all queries in them are answered."""
 _WRITE_AHEAD = 16 << 10
-"""Bytes. Once the answers of a write are that long, the next query waits until they have gone out."""
+"""The bytes of answers from which on a write is full: the next query waits until these answers have been sent."""
 _QUERIES_A_TURN = 64
-"""How many queries of one connection are answered before another connection has its turn."""
+"""The number of queries of one connection that are answered before another connection has its turn."""
 _ACCEPTED_A_TURN = 16
-"""How many connections are accepted before those that are open have their turn."""
+"""The number of connections that are accepted before open connections have their turn."""
 _RESET = struct.pack("ii", 1, 0)
-"""The struct linger of a socket whose close resets the connection, so that the kernel keeps nothing for it."""
+"""The value of SO_LINGER with which a close resets the connection, so that the kernel doesn't keep unsent answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TcpLimits:
-    """Bounds on what clients may hold; seconds."""
+    """The limits on the connections of clients. Times are in seconds."""
 
     connections: int = 1000
-    """Past this the connection that has been silent longest is closed."""
+    """The number of connections. If there are more, the one that has been silent longest is closed."""
     client_connections: int = 500
-    """How many connections one address may have. Past this, its own connection that has been silent longest is closed.
-    Many clients may be behind one address, such as the cluster's DNS."""
+    """The number of connections of one client address. If it has more, its connection that has been silent longest is
+    closed. Many clients may be behind one address, such as the cluster's DNS."""
     queries: int = 10_000
-    """How many queries one connection may carry. It is closed after the last answer."""
+    """The number of queries by one connection. It is closed after the last answer."""
     idle: float = 10.0
     read: float = 5.0
     write: float = 5.0
     close: float = 0.2
     accept_pause: float = 0.1
     turn: float = 0.0005
-    """How long connections are served before the event loop has its own turn. That costs a tenth of a connection with
-    one query, so many connections are served at a time."""
+    """The seconds for which connections are served before the event loop has its turn. That turn takes a tenth of the
+    time of a connection with one query, so many connections are served in between."""
 
     def seconds(self, awaited: Awaited) -> float:
-        """Return how long a connection may wait."""
+        """Return for how many seconds a connection may wait for the *awaited* event."""
         match awaited:
             case "query":
                 return self.idle
@@ -92,12 +94,12 @@ class TcpServer:
         limits: TcpLimits | None = None,
         queries: QueryLog | None = None,
     ) -> None:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have what their listener has
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit the listener's options
         self._listener = listener
         self._connections: dict[_Connection, None] = {}
-        """Those that are open; the one that has been silent longest comes first."""
+        """The open connections; the one that has been silent longest comes first."""
         self._shares: dict[str, int] = {}
-        """How many connections each client has."""
+        """The number of open connections of each client."""
         self._turns: Turns[str, _Connection | None] = Turns()
         """The connections that are ready, by client. None is the listener, which takes turns like a client named ""."""
         self._listening = False
@@ -112,17 +114,17 @@ class TcpServer:
         self.counts = Counts()
         self.accepted = 0
         self.evicted = 0
-        """Connections closed to make room for others."""
+        """The number of connections that were closed to make room for others."""
         self.failures = 0
-        """Queries that couldn't be answered."""
+        """The number of queries that failed with an unforeseen error."""
 
     @property
     def connections(self) -> int:
-        """Tell how many connections are open."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     async def serve(self) -> None:
-        """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
+        """Accept and answer until cancelled; raises OSError if no connection can be accepted any more."""
         self.loop = asyncio.get_running_loop()
         self._failed = self.loop.create_future()
         self.readiness: Readiness[_Connection | None] = Readiness()
@@ -185,7 +187,7 @@ class TcpServer:
         self._make_room(client)
 
     def _make_room(self, client: str) -> None:
-        """Close the most silent connection of *client* if it has more than its share, else of all if there are more."""
+        """Close the longest silent connection of *client* if it has too many, or else of all if these are too many."""
         if self._shares[client] > self.limits.client_connections:
             most_silent = next(each for each in self._connections if each.client == client)
         elif len(self._connections) > self.limits.connections:
@@ -196,11 +198,11 @@ class TcpServer:
         most_silent.close()
 
     def note_answers(self, connection: "_Connection") -> None:
-        """Take note that *connection* isn't silent."""
+        """Note that *connection* has just got answers, so it isn't silent."""
         self._connections[connection] = self._connections.pop(connection)
 
     def forget(self, connection: "_Connection") -> None:
-        """Take note that *connection* is closed."""
+        """Remove *connection*, which is closed."""
         del self._connections[connection]
         self._turns.remove(connection.client, connection)
         self._shares[connection.client] -= 1
@@ -210,7 +212,7 @@ class TcpServer:
             self._all_closed.set()
 
     def expire_at(self, deadline: float) -> None:
-        """See to it that connections are looked through at *deadline* at the latest."""
+        """Schedule a search for expired connections at *deadline*, unless an earlier one is scheduled."""
         if deadline >= self._next_expiry:
             return
         if self._timer is not None:
@@ -219,7 +221,7 @@ class TcpServer:
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Close the connections whose time is over."""
+        """Close the connections that have waited until their deadline."""
         for connection in [each for each in self._connections if each.deadline <= self._next_expiry]:
             connection.close()
         self._next_expiry = math.inf
@@ -227,7 +229,7 @@ class TcpServer:
             self.expire_at(min(each.deadline for each in self._connections))
 
     async def _close_all(self) -> None:
-        """Answer what has come, and close each connection once its answers have gone out or that takes too long."""
+        """Answer the received queries; close each connection when its answers are sent, or after the time limit."""
         if self._pause is not None:
             self._pause.cancel()
         self._stop_accepting()
@@ -235,7 +237,7 @@ class TcpServer:
             connection.finish()
         if self._connections:
             self._all_closed.clear()
-            with contextlib.suppress(TimeoutError):  # then they are closed without
+            with contextlib.suppress(TimeoutError):  # then the rest is closed with answers unsent
                 async with asyncio.timeout(self.limits.close):
                     await self._all_closed.wait()
         for connection in list(self._connections):
@@ -245,7 +247,7 @@ class TcpServer:
         self._next_expiry = math.inf
 
     def respond(self, query: bytes, client: str) -> bytes | None:
-        """Return the response to the *query* of *client*; None where there must be none."""
+        """Return the response to the *query* of *client*; None if there must be none."""
         response = self._response(query)
         if self._queries.sample():
             self._queries.note(client, "tcp", response)
@@ -263,7 +265,7 @@ class TcpServer:
 
 
 class _Connection:
-    """One client's connection: a socket, what has come by it and what has yet to go out."""
+    """One client's connection: a socket, the bytes received from it, and the bytes that have yet to be sent."""
 
     __slots__ = ("_awaited", "_finishing", "_left", "_more", "_received", "_server", "_socket", "_unsent",
                  "client", "deadline")  # fmt: skip
@@ -272,17 +274,17 @@ class _Connection:
         self._server = server
         self._socket = accepted
         self._received = b""
-        """Queries without answers yet, the last perhaps in part."""
+        """The bytes of queries that have no answer yet. The last query may be incomplete."""
         self._unsent = b""
         self._left = server.limits.queries
-        """How many queries it may still ask."""
+        """The number of queries that are still allowed."""
         self._awaited: Awaited = "query"
         self._finishing = False
         self._more = False
-        """Whether there are queries that wait for the next write."""
+        """True if there are queries that wait for the next write."""
         self.client = client
         self.deadline = math.inf
-        """When what is awaited must have come, on the event loop's clock."""
+        """The time, on the event loop's clock, at which the connection is closed if it still waits."""
 
     def start(self) -> None:
         """Begin to wait for queries."""
@@ -290,7 +292,7 @@ class _Connection:
         self._wait_for("query", afresh=True)
 
     def close(self) -> None:
-        """Close it now; where the client hasn't read its answers, they are lost."""
+        """Close the connection now. Answers that aren't sent yet are lost."""
         if self._socket.fileno() < 0:
             return
         if self._unsent:
@@ -299,7 +301,7 @@ class _Connection:
         self._server.forget(self)
 
     def finish(self) -> None:
-        """Answer what has come, and close once the answers have gone out."""
+        """Answer the queries that have come, and close the connection when the answers are sent."""
         self._finishing = True
         if self._awaited != "room":
             self.go_on()
@@ -307,7 +309,7 @@ class _Connection:
             self.close()
 
     def go_on(self) -> None:
-        """Read, answer and write as far as that goes without waiting."""
+        """Read, answer and write as much as is possible without waiting."""
         try:
             if self._awaited == "room":
                 self._write(self._unsent)
@@ -323,7 +325,7 @@ class _Connection:
             self.close()
 
     def _read(self) -> bool:
-        """Take what has come, and tell whether that is to be answered."""
+        """Read the bytes that have come, and tell whether there are any to answer."""
         try:
             data = self._socket.recv(_READ_AHEAD, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -337,7 +339,7 @@ class _Connection:
         return True
 
     def _answer(self) -> bool:
-        """Answer whole queries that have come, as far as one turn and one write go; tell whether there was any."""
+        """Answer the complete queries, up to the limits of one turn and one write; tell whether there were any."""
         respond, received, left = self._server.respond, self._received, self._left
         last = max(left - _QUERIES_A_TURN, 0)
         responses: list[bytes] = []
@@ -378,7 +380,7 @@ class _Connection:
         return "rest" if self._received else "query"
 
     def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
-        """Wait for what is *awaited*: as long as that may take if it begins *afresh*, else as long as is left."""
+        """Wait for the *awaited* event. Its time starts anew if *afresh*, or if another event was awaited before."""
         if awaited == self._awaited and not afresh:
             return
         if (awaited == "room") != (self._awaited == "room"):

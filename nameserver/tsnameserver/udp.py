@@ -1,7 +1,7 @@
-"""Answers by UDP: one blocking thread a socket, since waking an event loop for each packet costs twice as much.
+"""Answers queries by UDP. Each socket has a thread that blocks, as an event loop would take twice the time per packet.
 
-Where the compiled loop was built, the thread spends its time in it, and comes back to Python for what isn't ordinary.
-Elsewhere it receives, answers and sends one packet after the other.
+If the compiled loop was built, the thread runs it, and it calls Python for queries that aren't ordinary. Otherwise the
+thread receives, answers and sends one packet after the other.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from tsnameserver.zone import Serving
 log = logging.getLogger(__name__)
 
 _MAX_QUERY = 4096
-"""Bytes; no query is longer, and what is cut off here is malformed."""
+"""The bytes that are read of a packet. No valid query is longer, so a packet that is cut off here is malformed."""
 _WAKE_MICROSECONDS = 200_000
-"""How long a receive lasts, and so how long a stop takes while nobody asks."""
+"""The time limit of a receive. Without queries, a stop may take as long."""
 _DRAIN_PACKETS = 1000
-"""What has been received before a stop is still answered, up to about this many."""
+"""About so many packets that were received before a stop are still answered."""
 _ERRNOS = max(errno.errorcode) + 1
 _FULL = (
     "a response is dropped, because the send buffer is full: a client on the local network may be gone, or ask with "
@@ -41,7 +41,7 @@ _Ancillary = list[tuple[int, int, bytes]]
 
 
 class UdpServer:
-    """Answers what arrives at one bound socket, which may be closed once it is joined."""
+    """Answers the packets that arrive at one bound socket. The socket may be closed after `join`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class UdpServer:
         compiled: bool = COMPILED,
         log_seconds: float = 10.0,
     ) -> None:
-        """Take a *bound* socket; samples of *queries* are logged, and failures once in *log_seconds*."""
+        """Use a *bound* socket. *queries* logs some of the queries, and failures are logged once in *log_seconds*."""
         self._socket = bound
         self._serving = serving
         self._queries = queries or QueryLog()
@@ -60,9 +60,9 @@ class UdpServer:
         self._log_seconds = log_seconds
         self._last_logged = float("-inf")
         self.failures = 0
-        """Packets that couldn't be received, answered or sent."""
+        """The number of packets that couldn't be received, answered or sent."""
         self.unsent = array("Q", bytes(8 * _ERRNOS))
-        """Responses that couldn't be sent, by errno."""
+        """The numbers of responses that couldn't be sent, by errno."""
         self.endpoint = Endpoint(*bound.getsockname()[:2])
         self._wildcard = self.endpoint.host in {"0.0.0.0", "::"}
         if self._wildcard:
@@ -91,16 +91,16 @@ class UdpServer:
         return self._loop is not None
 
     def dropped(self) -> int | None:
-        """Return how many packets the receive buffer had no room for, where the system tells."""
+        """Return how many packets were dropped because the receive buffer was full; None if the system doesn't tell."""
         return dropped_packets(self._socket)
 
     def stop(self) -> None:
-        """Tell the thread to answer what has been received, and end."""
+        """Tell the thread to answer the packets that have been received, and to end."""
         self._stopping.set()
         if self._loop is not None:
             self._loop.stop()
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.endpoint.host, self.endpoint.host)
-        with contextlib.suppress(OSError):  # it has ended; and if it can't be woken it wakes by itself
+        with contextlib.suppress(OSError):  # the thread has ended; or it can't be woken, but will wake by itself
             self._socket.sendto(b"", socket.MSG_DONTWAIT, (loopback, self.endpoint.port))
 
     def join(self, seconds: float) -> None:
@@ -112,16 +112,16 @@ class UdpServer:
             try:
                 self._serve()
             except BlockingIOError:
-                continue  # nothing for a while
+                continue  # no packet came for a while
             except OSError as error:
                 self._failed(f"{type(error).__name__}: {error}")
-                self._stopping.wait(0.001)  # an error that stays must not take a whole processor
+                self._stopping.wait(0.001)  # a permanent error must not keep a processor busy
         self._socket.setblocking(False)
-        with contextlib.suppress(OSError):  # BlockingIOError once all is answered
+        with contextlib.suppress(OSError):  # BlockingIOError when all packets are answered
             self._drain()
 
     def _serve(self) -> None:
-        """Answer what comes until a stop; raises OSError, after which another call goes on."""
+        """Answer packets until a stop. It may raise OSError; then another call goes on."""
         if self._loop is not None:
             self._loop.serve(False)
         else:
@@ -129,7 +129,7 @@ class UdpServer:
                 self._exchange()
 
     def _drain(self) -> None:
-        """Answer what has come; raises OSError."""
+        """Answer the packets that have been received; raises OSError when there are no more."""
         if self._loop is not None:
             self._loop.serve(True)
         else:
@@ -137,7 +137,7 @@ class UdpServer:
                 self._exchange()
 
     def _exchange(self) -> None:
-        """Answer one packet, on a wildcard socket from the address that was asked; raises OSError if none comes."""
+        """Answer one packet, from the address to which it was sent; raises OSError if none comes."""
         if self._wildcard:
             query, ancillary, _, client = self._socket.recvmsg(_MAX_QUERY, _ANCILLARY_BYTES)
         else:
@@ -156,7 +156,7 @@ class UdpServer:
             self._not_sent(error.errno or 0)
 
     def _respond(self, query: bytes, client: bytes | None) -> bytes | None:
-        """Do what the compiled loop leaves to Python; of a query to be logged it gives the *client*'s sockaddr."""
+        """Answer a *query* that the compiled loop leaves to Python; log it if its *client* (a sockaddr) is given."""
         response = self._response(query)
         if client is not None:
             self._queries.note(_host(client), "udp", response)
@@ -165,17 +165,17 @@ class UdpServer:
     def _response(self, query: bytes) -> bytes | None:
         try:
             return answer(query, self._serving.zone, self.counts)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one query, the next is answered
+        except Exception as error:  # noqa: BLE001 - after any error, the next query is answered
             self._failed(f"{type(error).__name__}: {error}, on {query[:512].hex()}")
             response = failure(query)
             self.counts.add_general(response, SERVFAIL)
             return response
 
     def _not_sent(self, number: int) -> None:
-        """Count a response that the system didn't take, which said why by an errno: the next packet is due.
+        """Count a response that the system refused to send, with the errno *number*. There is no second try.
 
-        Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM). The
-        send buffer is full (EAGAIN) while the kernel keeps responses and looks for neighbours that are gone.
+        Any client can cause such an error by a source port of 0 (EINVAL). A full connection table or a firewall rule
+        causes EPERM. The send buffer is full (EAGAIN) while the kernel keeps responses for neighbours that are gone.
         """
         self.unsent[number] += 1
         self._failed(_FULL if number == errno.EAGAIN else f"a response can't be sent: {os.strerror(number)}")
@@ -203,7 +203,7 @@ def _ask_for_destinations(bound: socket.socket) -> None:
 
 
 def _sources(ancillary: _Ancillary) -> _Ancillary:
-    """Turn where a packet came to into where its answer comes from; the route, not the interface, chooses the way."""
+    """Return control data that sends the answer from the address that was asked; the route decides the interface."""
     sources = []
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == IP_PKTINFO:  # interface, local address, destination

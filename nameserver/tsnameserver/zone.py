@@ -10,14 +10,14 @@ from tsnameserver.names import are_labels
 from tsnameserver.nodes import Nodes
 
 RECORD_SIZES = {A: 16, AAAA: 28}
-"""Bytes of a compiled record: a pointer to its owner, 10 bytes, and the address."""
+"""The size of a compiled record in bytes: a pointer to its owner, 10 bytes, and the address."""
 
 
 class Section(NamedTuple):
-    """What follows the question in a response: compiled records, and the rcode and counts that go with them."""
+    """The part of a response after the question: compiled records, with the rcode and the counts of the response."""
 
     heads: Mapping[bytes, bytes]
-    """The 10 flag-and-count bytes of ordinary queries, to those of the response."""
+    """The 10 flag-and-count bytes of the response, by those of the ordinary query."""
     body: bytes
     rcode: int
     answers: int
@@ -25,12 +25,12 @@ class Section(NamedTuple):
 
 
 def section(rcode: int, body: bytes = b"", *, answers: int = 0, authority: int = 0) -> Section:
-    """Return the Section of *body*, which holds as many records as said."""
+    """Return the Section of *body*, which has so many *answers* and *authority* records."""
     return Section(response_heads(rcode, answers, authority), body, rcode, answers, authority)
 
 
 class Node(NamedTuple):
-    """One name of a zone: its compiled records. The apex's SOA and NS are not here: the general path knows them."""
+    """The compiled A and AAAA records of one name. The SOA and NS records of an apex are in its `Apex`."""
 
     a: bytes
     aaaa: bytes
@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Apex:
-    """What a zone has of its own, compiled."""
+    """The compiled records of a zone itself: SOA and NS, and the sections for NODATA and NXDOMAIN."""
 
     origin: bytes
     soa: Section
@@ -56,18 +56,18 @@ class Apex:
 
 _NOTHING = section(REFUSED)
 OUTSIDE = Apex(b"", soa=_NOTHING, ns=_NOTHING, nodata=_NOTHING, nxdomain=_NOTHING)
-"""Stands for the apex of names that are in no zone."""
+"""A placeholder: the apex of names that are in no zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneSettings:
-    """What the records don't say: zones that are always there, seconds to live, and the name of this nameserver."""
+    """The settings of zones: the zones that always exist, the TTL in seconds, and the name of this nameserver."""
 
     origins: tuple[str, ...] = ("ts.net",)
     ttl: int = 5
     ns_name: str = "nameserver.tailscale.svc.cluster.local."
     nsid: str = ""
-    """Which of the replicas this is (RFC 5001)."""
+    """The identifier of this replica (RFC 5001)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Zone:
     def apex_of(self, name: bytes) -> Apex | None:
         """Return the apex of the closest zone that *name* (lower-cased, on the wire) is in.
 
-        None if *name* is in no zone, or is no name, however it ends.
+        Return None if *name* is in no zone, or isn't a valid name, even if it ends with the origin of a zone.
         """
         for origin, apex in self.apexes.items():
             if name.endswith(origin) and are_labels(name, len(name) - len(origin)):
@@ -91,7 +91,7 @@ class Zone:
         return None
 
     def find(self, qname: bytes, qtype: int, apex: Apex) -> Section:
-        """Return what *qname* (valid, lower-cased, on the wire, in the zone of *apex*) has of *qtype*."""
+        """Return the records of *qname* (valid, lower-cased, in wire form, in the zone of *apex*) for *qtype*."""
         node = self.nodes.get(qname)
         if node is None:
             return apex.nxdomain
@@ -108,7 +108,7 @@ class Zone:
 
 
 class Serving:
-    """The zone that queries are answered from: one reference, swapped whole."""
+    """The zone from which queries are answered. A new zone replaces it by one assignment."""
 
     def __init__(self, zone: Zone) -> None:
         self._zone = zone
@@ -117,7 +117,7 @@ class Serving:
 
     @property
     def zone(self) -> Zone:
-        """Return the zone of now."""
+        """Return the current zone."""
         return self._zone
 
     @zone.setter
@@ -129,20 +129,20 @@ class Serving:
         self._zone = zone
 
     def index(self) -> Index:
-        """Return the index of the zone of now; further calls share it."""
+        """Return the index of the current zone. It is made once for each zone."""
         if self._index is None:
             self._index = index_of(self._zone, None)
         return self._index
 
     def feed(self, loop: Loop) -> None:
-        """Have *loop*, which was made with the `index` of now, answer from each zone to come."""
+        """Give *loop* the index of each new zone. It must have been made with the current `index`."""
         self._loops.append(loop)
 
 
 def index_of(zone: Zone, old: Index | None) -> Index:
-    """Return the index of *zone*, which shares with the *old* one what their zones share.
+    """Return the index of *zone*. It shares with the *old* index the buckets that their zones share.
 
-    It has no names, so that loops leave all queries to Python, until records are loaded.
+    Before records are loaded, the index has no names, so that loops leave all queries to Python.
     """
     if not zone.loaded:
         return Index(Nodes[Node]().buckets, (), None)

@@ -1,7 +1,7 @@
-"""Builds the compiled UDP loop where there is a compiler: a hook of the wheel's build, and a command.
+"""Builds the compiled UDP loop if there is a compiler. This is a hook of the wheel's build, and a command.
 
-Without a compiler or Python's headers, and on another system than Linux, the wheel is built without it: the nameserver
-then answers by the loop in Python. `CC=false pip install .` leaves it out on purpose.
+Without a compiler or Python's headers, and on another system than Linux, the wheel is built without the loop, and the
+nameserver uses the loop in Python. `CC=false pip install .` leaves it out on purpose.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
 _LIMIT = 120
-"""Seconds."""
+"""The seconds that the compiler may take."""
 
 
 def build(folder: Path, *flags: str) -> Path | None:
-    """Compile the module into *folder*; returns its path, or None where it can't be compiled."""
+    """Compile the module into *folder*; return its path, or None if it can't be compiled."""
     target = folder / f"_udploop{sysconfig.get_config_var('EXT_SUFFIX')}"
     target.unlink(missing_ok=True)
     if sys.platform != "linux":
@@ -29,7 +29,7 @@ def build(folder: Path, *flags: str) -> Path | None:
     words = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, *flags]
     words += [f"-I{sysconfig.get_path('include')}", *map(str, SOURCES), "-o", str(target)]
     try:
-        subprocess.run(words, check=True, timeout=_LIMIT)  # noqa: S603 - our words, and the CC of whoever builds
+        subprocess.run(words, check=True, timeout=_LIMIT)  # noqa: S603 - the command is ours, except for CC of the user who builds
     except (OSError, subprocess.SubprocessError) as error:
         return _left_out(f"it wants a C compiler and Python's headers: {error}")
     return target
@@ -43,10 +43,10 @@ with contextlib.suppress(ImportError):  # hatchling is there only while it build
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     class UdpLoopHook(BuildHookInterface):
-        """Adds the module to a wheel, be it an editable one."""
+        """Adds the compiled module to a wheel, also to an editable one."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Build the module; without it the wheel stays a pure one."""
+            """Build the module. If that fails, the wheel stays a pure one."""
             built = build(Path(self.root) / "nameserver" / "tsnameserver")
             if built is not None:
                 build_data.update(pure_python=False, infer_tag=True)

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The interpreter's own hash of bytes: keyed by a secret, and the one that has put the name into its bucket. */
+/* Return the interpreter's hash of bytes. A secret is its key, and it decides in which bucket a name is. */
 Py_hash_t index_hash(const uint8_t *name, size_t size)
 {
     Py_hash_t hash = PyHash_GetFuncDef()->hash(name, (Py_ssize_t)size);
@@ -84,7 +84,7 @@ static int wrong(const char *what)
     return -1;
 }
 
-/* Read compiled records. Whoever called keeps their bytes alive. */
+/* Read compiled records. The caller keeps their bytes alive. */
 static int read_records(Records *records, PyObject *body)
 {
     if (!PyBytes_Check(body) || PyBytes_GET_SIZE(body) > UINT16_MAX)
@@ -93,7 +93,7 @@ static int read_records(Records *records, PyObject *body)
     return 0;
 }
 
-/* What is read of a name before it is laid down as an Entry. */
+/* A name and its records as they are read, before they are written as an Entry. */
 typedef struct {
     const uint8_t *name;
     size_t size;
@@ -101,7 +101,7 @@ typedef struct {
     uint32_t apex;
 } Named;
 
-/* Read a Node (a, aaaa, origin); `numbers` are those of the apexes by origin. */
+/* Read a Node (a, aaaa, origin). `numbers` are the numbers of the apexes, by origin. */
 static int read_node(Named *named, PyObject *name, PyObject *node, PyObject *numbers)
 {
     if (!PyBytes_Check(name) || PyBytes_GET_SIZE(name) < 1 || PyBytes_GET_SIZE(name) > MAX_NAME)
@@ -119,7 +119,7 @@ static int read_node(Named *named, PyObject *name, PyObject *node, PyObject *num
     return read_records(&named->aaaa, PyTuple_GET_ITEM(node, 1));
 }
 
-/* Return where an entry goes if `end` is where the last one ends: into the next line if it would be in two. */
+/* Return the offset of the next entry, after `end`. If it would cross a cache line, it goes to the next line. */
 static size_t place(size_t end, const Named *named, size_t *after)
 {
     size_t size = offsetof(Entry, bytes) + named->size + stored(named->a.size) + stored(named->aaaa.size);
@@ -130,7 +130,7 @@ static size_t place(size_t end, const Named *named, size_t *after)
     return start;
 }
 
-/* Write the entry at `start` into its place in a bucket, and where it is into the next free slot of its hash. */
+/* Write an entry at the offset `start` of a bucket, and write the offset into the first free slot for its hash. */
 static void lay_down(Bucket *bucket, size_t start, const Named *named)
 {
     Entry *entry = (void *)((uint8_t *)bucket + start);
@@ -156,7 +156,8 @@ static void lay_down(Bucket *bucket, size_t start, const Named *named)
     bucket->labels = labels > bucket->labels ? labels : bucket->labels;
 }
 
-/* Go through the names of a dict; returns where the last entry ends. If there is a bucket, of `size` bytes, lay them down. */
+/* Read the names of a dict, and return the offset after the last entry. If there is a bucket (`size` bytes), write the
+ * entries into it. */
 static size_t read_dict(PyObject *dict, PyObject *numbers, Bucket *bucket, size_t end, size_t size)
 {
     PyObject *name, *node;
@@ -201,7 +202,7 @@ static Bucket *bucket_new(PyObject *dict, PyObject *numbers)
     return bucket;
 }
 
-/* Read the apexes; returns their numbers by origin. */
+/* Read the apexes, and return their numbers by origin. */
 static PyObject *read_apexes(Index *self)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(self->apexes);
@@ -228,7 +229,7 @@ failed:
     return PyErr_Occurred() ? NULL : PyErr_NoMemory();
 }
 
-/* Tell whether the apexes of `old` have the same origins in the same order, so that its buckets' numbers hold. */
+/* Tell whether `old` has the same origins in the same order. If so, the numbers of apexes in its buckets stay right. */
 static bool has_origins_of(const Index *self, const Index *old)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(self->apexes);
@@ -244,7 +245,7 @@ static bool has_origins_of(const Index *self, const Index *old)
     return true;
 }
 
-/* Index(buckets, apexes, old): only the dicts that `old` doesn't know are read. */
+/* Index(buckets, apexes, old). Dicts that `old` has, too, aren't read again. */
 static PyObject *index_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *dicts, *apexes, *given;

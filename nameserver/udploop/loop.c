@@ -1,4 +1,4 @@
-/* The loop: packets received, answered and sent, many at a time; and the module. */
+/* The loop, which receives, answers and sends many packets at a time; and the Python module. */
 #include "udploop.h"
 
 #include <errno.h>
@@ -18,17 +18,17 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int socket;
-    PyObject *answer, *unsent;  /* Python's: what responds to a query, and what is told an errno */
+    PyObject *answer, *unsent;  /* Python's functions: one answers a query, the other counts an errno */
     unsigned sample_every, until_sample, chance;  /* Python answers and logs one of so many packets; 0: none */
     Py_buffer counts;
-    Index *index;                       /* the loop's alone */
-    _Atomic(Index *) next;              /* what the loop is to take */
-    _Atomic(Index *) left;              /* what it has taken its last one for */
+    Index *index;                       /* the index in use; no other thread reads this */
+    _Atomic(Index *) next;              /* the index that the loop uses next */
+    _Atomic(Index *) left;              /* the index that the loop used before, until it is freed */
     atomic_bool stopping;
     Packet *packets;
     struct iovec query_vectors[BATCH], response_vectors[BATCH];
     struct mmsghdr queries[BATCH], responses[BATCH];
-    int received;  /* how many of them the last call used */
+    int received;  /* the number of `queries` that the last call filled */
     Name names[BATCH];
     int errors[BATCH];
     int error_count;
@@ -42,14 +42,14 @@ static void take_index(Loop *self)
         return;
     Index *before = atomic_exchange(&self->left, self->index);
     self->index = next;
-    if (before) {  /* two zones came at once */
+    if (before) {  /* two new zones came in quick succession */
         PyGILState_STATE lock = PyGILState_Ensure();
         Py_DECREF(before);
         PyGILState_Release(lock);
     }
 }
 
-/* The answer comes from the address that was asked; the route, not the interface, chooses its way. */
+/* Prepare the control data so that the answer comes from the address that was asked; the route decides the interface. */
 static void prepare_source(struct msghdr *query)
 {
     struct cmsghdr *control = CMSG_FIRSTHDR(query);
@@ -65,7 +65,7 @@ static void prepare_source(struct msghdr *query)
         query->msg_controllen = 0;
 }
 
-/* Have the response in packet `from`, of `size` bytes, be the `number`th that is sent. */
+/* Make the response in packet `from`, of `size` bytes, the `number`th one to be sent. */
 static void queue_response(Loop *self, int number, int from, size_t size)
 {
     const struct msghdr *query = &self->queries[from].msg_hdr;
@@ -77,7 +77,8 @@ static void queue_response(Loop *self, int number, int from, size_t size)
     response->msg_controllen = query->msg_controllen;
 }
 
-/* Send `count` responses. One that can't be sent at once is left out, and noted: a full buffer may stay so for seconds. */
+/* Send `count` responses. A response that can't be sent at once is skipped and its errno noted, because a full buffer may
+ * stay full for seconds. */
 static void send_responses(Loop *self, int count)
 {
     for (int first = 0; first < count;) {
@@ -91,7 +92,7 @@ static void send_responses(Loop *self, int count)
     }
 }
 
-/* Have Python answer the packets of `numbers`; returns how many responses are to be sent. It needs the lock. */
+/* Let Python answer the packets with these `numbers`, and return the number of responses. The caller holds the GIL. */
 static int ask_python(Loop *self, const int *numbers, int count)
 {
     int responses = 0;
@@ -112,7 +113,7 @@ static int ask_python(Loop *self, const int *numbers, int count)
     return responses;
 }
 
-/* Tell Python which errors there were in sending. It needs the lock. */
+/* Report the errors of sending to Python. The caller holds the GIL. */
 static void tell_errors(Loop *self)
 {
     for (int each = 0; each < self->error_count; each++) {
@@ -124,7 +125,8 @@ static void tell_errors(Loop *self)
     self->error_count = 0;
 }
 
-/* Tell whether the next packet is a sample. Chance says which: of pairs of queries, a fixed step would find one kind. */
+/* Tell whether to log the next packet. Chance decides: clients ask for A and AAAA in pairs, and a fixed step could log
+ * only one of these types. */
 static bool is_sample(Loop *self)
 {
     if (!self->sample_every || --self->until_sample)
@@ -134,7 +136,7 @@ static bool is_sample(Loop *self)
     return true;
 }
 
-/* Read the names in `count` packets, and have what is known of them on its way into the cache when it is looked up. */
+/* Read the names in `count` packets, and prefetch their slots and entries into the processor's cache. */
 static void read_names(Loop *self, int count)
 {
     for (int each = 0; each < count; each++) {
@@ -147,7 +149,7 @@ static void read_names(Loop *self, int count)
             index_fetch_entry(self->index, self->names[each].hash);
 }
 
-/* Answer `count` packets: first those that are ordinary, then those that Python answers. */
+/* Answer `count` packets: first the ordinary ones, then those that Python answers. */
 static void answer_packets(Loop *self, int count, PyThreadState **thread)
 {
     uint64_t *counts = self->counts.buf;
@@ -332,8 +334,8 @@ static PyTypeObject LoopType = {
 
 /* ---- The module ---- */
 
-/* answer(index, query): what the loop says, and where it counts it; None: it is left to Python. The query is copied to
- * where nothing follows it, so that AddressSanitizer sees each read past its end. */
+/* answer(index, query) returns the loop's response and the slot that counts it; None if the query is left to Python. The
+ * query is copied into memory of just its size, so that AddressSanitizer sees each read past its end. */
 static PyObject *module_answer(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Index *index;

@@ -1,4 +1,4 @@
-/* The answers to ordinary queries: the same bytes as those of answer.py. */
+/* Answers ordinary queries, with the same bytes as answer.py. */
 #include "udploop.h"
 
 enum { HEADER = 12, MAX_LABEL = 63, TYPE_AND_CLASS = 4, OPT_SIZE = 11, NO_TYPE = -1 };
@@ -15,7 +15,7 @@ static void put_number(uint8_t *bytes, unsigned number)
     bytes[1] = (uint8_t)number;
 }
 
-/* Return where a type is counted, in the order of FAST_TYPES in message.py. */
+/* Return the slot in which a type is counted: its position in FAST_TYPES of message.py. */
 static int slot_of(unsigned type)
 {
     switch (type) {
@@ -56,7 +56,7 @@ void read_name(Name *name, const uint8_t *query, size_t size)
     name->hash = index_hash(name->bytes, name->size);
 }
 
-/* Tell whether the OPT record that fills the rest of a query is of version 0 and asks for nothing. */
+/* Tell whether the rest of a query is an OPT record of version 0 that asks for nothing. */
 static bool is_ordinary_opt(const uint8_t *opt, size_t size)
 {
     if (size < OPT_SIZE || opt[0] || number_at(opt + 1) != OPT)
@@ -72,7 +72,7 @@ static bool is_ordinary_opt(const uint8_t *opt, size_t size)
     return true;
 }
 
-/* Return the closest existing name above `name`; NULL: it is in no zone. */
+/* Return the entry of the closest existing name above `name`; NULL if `name` is in no zone. */
 static const Entry *find_above(const Index *index, const Name *name)
 {
     int first = name->labels - index->labels;

@@ -1,8 +1,8 @@
-/* The UDP loop of the nameserver without the interpreter: ordinary queries are answered from an index over the bytes that
- * the zone has compiled. All others go to Python's `answer`, which is the reference: what is answered here has the same
- * bytes and the same counts.
+/* The UDP loop of the nameserver, which works without the interpreter. It answers ordinary queries from an index of the
+ * zone's compiled records. All others go to Python's `answer`. That is the reference: for each query, this code gives the
+ * same bytes and counts.
  *
- * Who owns what: an Index never changes after it was made, and holds the dicts whose bytes it points to. References are
+ * Ownership: an Index never changes after it was made, and has references to the dicts whose names it has. References are
  * counted under the interpreter's lock (GIL) only. The lock is released while packets are received, answered and sent.
  */
 #ifndef UDPLOOP_H
@@ -16,18 +16,18 @@
 #include <string.h>
 
 enum { MAX_NAME = 255, MAX_LABELS = 127, UDP_MINIMUM = 512, UDP_MAXIMUM = 1232 };
-/* What is counted: queries by type, of names that exist, that don't, and that are in no zone. */
+/* The parts of the counts. Each counts queries by type: of existing names, of missing names, and of names in no zone. */
 enum { TYPES = 10, MISS = TYPES, REFUSAL = 2 * TYPES, COUNTS = 3 * TYPES };
 enum { BUCKETS = 256, LINE = 64 };
-enum { A_SIZE = 16, AAAA_SIZE = 28 };  /* of a compiled record */
+enum { A_SIZE = 16, AAAA_SIZE = 28 };  /* the sizes of compiled records */
 
 /* Compiled records of one type. */
 typedef struct {
     const uint8_t *start;
-    uint16_t size;  /* 0: there are none */
+    uint16_t size;  /* 0 if there are none */
 } Records;
 
-/* A name and its records in one piece: nearly always one line of the cache, and so one miss. */
+/* A name and its records in one piece of memory. It is nearly always in one cache line, so a lookup has one cache miss. */
 typedef struct {
     uint32_t apex;
     uint16_t a_size, aaaa_size;  /* of the records */
@@ -40,15 +40,15 @@ typedef struct {
 } Apex;
 
 typedef struct {
-    uint32_t hash;   /* its upper half, so that hardly any entry is looked at in vain */
-    uint32_t entry;  /* where in its bucket; 0 ends a search */
+    uint32_t hash;   /* the upper half of the hash, so that few entries are read in vain */
+    uint32_t entry;  /* the offset of the entry in the bucket; 0 if the slot is free, which ends a search */
 } Slot;
 
 /* The names of one of the zone's dicts: slots by hash, and then the entries. Zones that share the dict share the bucket. */
 typedef struct {
     PyObject *dict;
     size_t users;
-    int labels;  /* no name has more */
+    int labels;  /* the most labels of any name */
     uint32_t mask;
     Slot slots[];
 } Bucket;
@@ -57,15 +57,15 @@ typedef struct {
     PyObject_HEAD
     PyObject *apexes;  /* as given: a tuple of (origin, body of NODATA, body of NXDOMAIN) */
     Apex *apex;
-    int labels;        /* no name has more; 0: there are no names yet, and Python answers */
+    int labels;        /* the most labels of any name; 0 if there are no names yet, and Python answers */
     Bucket *buckets[BUCKETS];
 } Index;
 
-/* A name as it was asked: lower-cased, where each of its labels starts, and its hash. */
+/* The name in a query: lower-cased, with the start of each label, and its hash. */
 typedef struct {
     uint8_t bytes[MAX_NAME];
     uint8_t starts[MAX_LABELS];
-    int labels;  /* 0: it isn't well-formed, or is the root's, and the rest says nothing */
+    int labels;  /* 0 if the name isn't well-formed or is the root; then the other fields are unset */
     size_t size;
     Py_hash_t hash;
 } Name;
@@ -75,11 +75,11 @@ extern PyTypeObject IndexType;
 /* Return the hash of a lower-cased name. */
 Py_hash_t index_hash(const uint8_t *name, size_t size);
 
-/* Begin to bring what `index_find` reads into the cache: first the slot of a hash; once it is there, the entry. */
+/* Prefetch the memory that `index_find` reads: first the slot of a hash, and in a second call the entry. */
 void index_fetch_slot(const Index *index, Py_hash_t hash);
 void index_fetch_entry(const Index *index, Py_hash_t hash);
 
-/* Return what is known of a lower-cased name, or NULL. */
+/* Return the entry of a lower-cased name; NULL if it has none. */
 const Entry *index_find(const Index *index, const uint8_t *name, size_t size, Py_hash_t hash);
 
 /* Return the A records of an entry, or its AAAA records. */
@@ -88,8 +88,9 @@ Records entry_records(const Entry *entry, bool aaaa);
 /* Read the name that follows the header of a query. */
 void read_name(Name *name, const uint8_t *query, size_t size);
 
-/* Write the response to an ordinary query, whose name has been read, into `response` (of UDP_MAXIMUM bytes; it may be where the query is) and where
- * it counts into `slot`; returns its size, or 0: the query is left to Python, as it was. */
+/* Answer an ordinary query whose name has been read. Write the response into `response` (UDP_MAXIMUM bytes, which may
+ * overlap the query) and the number of its count into `slot`. Return the size of the response. Return 0 and leave the query
+ * unchanged if Python has to answer it. */
 size_t respond(
     const Index *index, const Name *name, const uint8_t *query, size_t size, uint8_t *response, int *slot);
 

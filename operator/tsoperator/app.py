@@ -1,4 +1,4 @@
-"""The composition root: every reconciler, and what they share."""
+"""The composition root: every reconciler, and the objects that they share."""
 
 import logging
 import socket
@@ -83,7 +83,7 @@ PATIENCE: Mapping[type[Exception], Backoff] = {
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
-triggers a retry at once, and so does a look that finds the tailnet set up in another way than before.
+triggers a retry at once, and so does a check that finds a change in the setup of the tailnet.
 
 After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
 call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
@@ -216,7 +216,7 @@ def _log_start(settings: Settings, address: str) -> None:
 
 
 def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Awaitable[None]]:
-    """Return what carries out the steps of plans that are not writes."""
+    """Return the function that carries out those steps of plans that are not writes."""
 
     async def run_errand(step: Errand) -> None:
         if isinstance(step, FindNodePorts):
@@ -228,7 +228,7 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
 
 
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
-    """Return an empty cache, with the metrics of what it will hold."""
+    """Return an empty cache, and register the metrics of the objects that it will hold."""
     cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
     registry.register(CacheMetrics(cache))
     registry.register(DeviceGauges(cache))
@@ -260,7 +260,7 @@ def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str],
 
 
 def _probe_observer(registry: CollectorRegistry) -> Callable[[str], None]:
-    """Return the function that counts what came of requests to the health checks of egress Services."""
+    """Return the function that counts the results of requests to the health checks of egress Services."""
     counter = Counter(
         "tsoperator_egress_probes",
         "Requests by which egress Services were asked whether they lead to a Pod, by what came of them.",

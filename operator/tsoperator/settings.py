@@ -68,32 +68,33 @@ class Settings:
     firewall_mode: str = ""
     default_load_balancer: bool = False
     manage_cluster_dns: bool = False
-    """Whether the operator has the right to write into the configuration of the cluster's DNS."""
+    """True if the operator has the right to write into the configuration of the cluster's DNS."""
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     nameserver_log_queries: str = ""
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
     zones: tuple[str, ...] = ()
-    """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
+    """The zones of MagicDNS names. If there are none, they follow from the known suffixes of the tailnets."""
     cluster_dns_configmap: str = ""
-    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if it isn't one of those that we know."""
+    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if it is none of the usual ones."""
     cluster_dns: tuple[str, ...] = ()
     """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
     """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
     move_grace: float = 35.0
-    """Seconds for which the proxies that served an egress Service stay when clients are led to others.
+    """Seconds for which the old proxies of an egress Service stay after clients are led to new proxies.
 
     Until then a client may connect to an address that it looked up before: in clusters made by kubeadm, CoreDNS lets
-    answers be kept for 30 s. No variable sets this.
+    clients cache answers for 30 s. No variable sets this.
     """
     newcomer_wait: float = 8.0
     """Seconds for which a new proxy of a ProxyGroup gets no connections while older ones serve an egress Service.
 
-    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the Pod
-    before, and what it answers to a first connection is lost: WireGuard repeats that 5 s later. No variable sets this.
+    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the old Pod.
+    The device's answer to a first connection is then lost, and WireGuard sends it again 5 s later. No variable sets
+    this.
     """
     kubeconfig: str = ""
     leader_election: bool = True
@@ -116,8 +117,8 @@ class Settings:
 def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_TOKEN) -> Settings:
     """Return the settings in *environ*. Raises InvalidSetting.
 
-    An empty variable counts as unset, and blanks and line breaks around a value don't count.
-    *identity_token* is where workload identity finds the ServiceAccount's token.
+    An empty variable counts as unset, and blanks and line breaks around a value are ignored. *identity_token* is the
+    file with the ServiceAccount's token for workload identity.
     """
     warnings = [*_misspelt(environ)]
     given = _as_ours({name: value.strip() for name, value in environ.items() if value.strip()}, warnings)
@@ -195,7 +196,7 @@ def _read(path: Path) -> str:
 
 
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
-    """Return *given* with values that the Go operator reads as well in our form, and add a warning for each."""
+    """Return *given* with other spellings that the Go operator accepts replaced by ours, and add a warning for each."""
     ours = {**given}
     for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "AUTH_PROXY"):
         for form in (_TRUE, _FALSE):
@@ -228,7 +229,7 @@ def _namespace(given: Mapping[str, str]) -> str:
 
 
 def _refuse_proxy_for_api_server(given: Mapping[str, str]) -> None:
-    """Raise InvalidSetting if a variable asks for the API server proxy, or has a value that means nothing."""
+    """Raise InvalidSetting if a variable asks for the API server proxy, or has an invalid value."""
     for name in ("APISERVER_PROXY", "AUTH_PROXY"):
         if (value := given.get(name, "false")) != "false":
             raise InvalidSetting(
@@ -287,7 +288,7 @@ def _object_name(given: Mapping[str, str], name: str) -> str:
 
 
 def _kubeconfig(given: Mapping[str, str], name: str) -> str:
-    """Return the paths in a variable, of which one at least must be there."""
+    """Return the paths in a variable, of which at least one must exist."""
     paths = given.get(name, "")
     if paths and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
         raise InvalidSetting(f"{name}: there is no file {paths!r}")

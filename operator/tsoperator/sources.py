@@ -1,4 +1,4 @@
-"""Every watch of the operator, and what the cache keeps and indexes of the objects watched."""
+"""The watches of the operator, and the parts and indexes of the watched objects that the cache stores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -54,7 +54,7 @@ from tsoperator.runtime.ownership import (
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
-    """Return what to watch.
+    """Return the Sources of the operator's cache.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
     *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
@@ -108,7 +108,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
 
 
 def _cluster_dns(corefile: str) -> Iterator[Source]:
-    """Yield what the cluster's DNS reads and runs. An installation that was made before may lack the rights."""
+    """Yield Sources of the objects that configure and run the cluster's DNS. An older installation may lack rights."""
     places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in configmap_names(corefile)]
     places += [(resource, Key(DNS_NAMESPACE, COREDNS)) for resource in (DEPLOYMENT, DAEMONSET)]
     for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
@@ -117,7 +117,7 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 
 
 def _identity(obj: Object) -> Object:
-    """Return what the cache keeps of a CRD or of a Secret of users: that it is there, its version, and if it goes."""
+    """Return the part that the cache stores of a CRD or a user's Secret: its identity, version and deletion."""
     kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}

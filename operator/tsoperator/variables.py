@@ -1,4 +1,4 @@
-"""The variables that the operator takes its settings from: their names, and what ``--help`` says of them."""
+"""The environment variables with the operator's settings: their names, and their descriptions in ``--help``."""
 
 import textwrap
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ _WIDTH: Final = 116
 
 
 def help_lines() -> str:
-    """Return the variables as lines of help, each with what it means in a second column."""
+    """Return the variables as lines of help, each with its meaning in a second column."""
     return "\n".join(_entry(name, meaning) for name, meaning in VARIABLES.items())
 
 

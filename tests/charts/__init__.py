@@ -1,1 +1,1 @@
-"""Tests of what is installed: the chart, the manifests made of it, and the CRDs; they want Helm and an API server."""
+"""Tests of the chart, of the static manifests made from it, and of the CRDs. They need Helm and an API server."""

@@ -1,4 +1,4 @@
-"""What the tests of chart and CRDs start from."""
+"""Fixtures for the tests of the chart and of the CRDs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +19,13 @@ TIMEOUT = 120.0  # seconds that a test may take; its fixtures may have to build 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Count a test's own time only."""
+    """Let the time limit of a test cover the test alone, not its fixtures."""
     item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
 
 
 @pytest.fixture(scope="session")
 def api_bed() -> Iterator[Bed]:
-    """A bed with nothing but an API server that is up."""
+    """A bed that has only an API server, which runs."""
     found = Bed(Paths.from_environment(), api_only=True)
     with brought_up(found):
         yield found
@@ -33,7 +33,7 @@ def api_bed() -> Iterator[Bed]:
 
 @pytest.fixture(scope="session")
 def spaced_bed(api_bed: Bed) -> Bed:
-    """That bed, with the operator's namespace."""
+    """The bed with only an API server, in which the operator's namespace exists."""
     api_bed.kubectl("apply", "--server-side", "-f", CHART.parent / "manifests" / "namespace.yaml")
     api_bed.plane.wait_for_namespace(NAMESPACE)
     return api_bed
@@ -41,13 +41,13 @@ def spaced_bed(api_bed: Bed) -> Bed:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The program, built if it isn't yet."""
+    """The path of the program `helm`, which is built first if necessary."""
     return build_program("helm", Paths.from_environment(), Progress())
 
 
 @pytest.fixture(scope="session")
 def go_crds() -> list[dict[str, Any]]:
-    """The Go operator's definitions of its kinds, from its module."""
+    """The CRDs of the Go operator, from its Go module."""
     return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (go_operator.deployed_from() / "crds").iterdir()]
 
 

@@ -1,9 +1,9 @@
-"""Lets the schema of the chart's values refuse unknown names, and say which known ones look like them.
+"""Lets the schema of the chart's values refuse an unknown name, and suggest the known names that look like it.
 
-JSON Schema can't measure how far two names are apart. But it can hold names against patterns: each known name has one
-that its misspellings match, and no known name does. Then Helm says of `hostnam`:
-"value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but Helm tells a wrong place of
-what it refuses.)
+JSON Schema can't measure how far two names are apart. But it can compare names with patterns. So we write a pattern for
+each known name: misspellings of the name match the pattern, and no known name matches it. Then Helm says of `hostnam`:
+"value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but with it Helm's message names
+a wrong place.)
 """
 
 import json
@@ -15,17 +15,17 @@ from tests.e2e.product import CHART
 
 Schema = dict[str, Any]
 Known = Mapping[str, list[str]]
-"""Where each name is known: name → paths."""
+"""The paths of the values that have a name, by that name."""
 
 SCHEMA = CHART / "values.schema.json"
 OFF = 2  # letters by which a misspelt name may be longer or shorter
 _NEAREST = "nearest"
 _SEVERAL = ("", "operatorConfig", "proxyConfig")
-"""The objects in which names of other places are looked for, too."""
+"""The paths of the objects whose schema also suggests where a name belongs that is right in another object."""
 
 
 def written(schema: Schema) -> Schema:
-    """Return *schema* with every object closed that lists its properties."""
+    """Return *schema* so that every object that lists its properties refuses others, and suggests the right names."""
     definitions = {name: _opened(found) for name, found in schema["definitions"].items() if name != _NEAREST}
     plain: Schema = _opened({**schema, "definitions": definitions})
     known: dict[str, list[str]] = {}
@@ -48,9 +48,9 @@ def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Return a pattern of what looks like *name*, but isn't: one of its halves is right, or its begin and its end.
+    """Return a pattern that misspellings of *name* match: names with a right half, or with a right begin and end.
 
-    What else there is has other letters, or is longer or shorter. None of the *known* names matches.
+    The rest of such a misspelling has other letters, or is longer or shorter. None of the *known* names matches.
     """
     half, quarter = len(name) // 2, max(1, len(name) // 4)
     parts = [(name[:half], name[half:], ""), ("", name[:half], name[half:])]
@@ -61,7 +61,7 @@ def misspelt(name: str, known: Collection[str]) -> str:
 
 
 def _others(part: str) -> Iterator[str]:
-    """Yield patterns of what is in the place of *part*: longer, shorter, or with another letter."""
+    """Yield patterns for a wrong text in the place of *part*: longer, shorter, or with another letter."""
     yield f".{{{len(part) + 1},{len(part) + OFF}}}"
     if len(part) > 1:
         yield f".{{{max(1, len(part) - OFF)},{len(part) - 1}}}"
@@ -74,7 +74,7 @@ def _given_as(paths: list[str]) -> Schema:
 
 
 def _opened(node: Any) -> Any:
-    """Return a schema without what this program writes."""
+    """Return a schema without the parts that this program has written."""
     if not _lists_properties(node):
         return {key: _opened(value) for key, value in node.items()} if isinstance(node, dict) else node
     kept = {key: node[key] for key in node.keys() - {"additionalProperties", "patternProperties", "allOf"}}

@@ -1,4 +1,4 @@
-"""What Helm renders of a chart, read."""
+"""Renders charts with Helm, and reads the objects."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,8 +18,9 @@ CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
 
 
 def renderer(helm: Path) -> Render:
-    """Return what a chart renders: of ours with `--set`, or another with the same; its CRDs (most of the work) and its
-    test only if asked for.
+    """Return a function that renders our chart, or another one, with the given `--set` flags and files of values.
+
+    It leaves out the CRDs, which are most of the work, and the chart's test, unless they are asked for.
     """
 
     @cache
@@ -66,7 +67,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def with_values_of(other: Path, folder: Path, ours: Path = CHART) -> Path:
-    """Return our chart, in *folder*, as `helm upgrade --reuse-values` has it: with the values in *other* alone."""
+    """Copy our chart into *folder*, with only the values in *other*, as `--reuse-values` does; return the copy."""
     chart = folder / "chart"
     shutil.copytree(ours, chart)
     shutil.copy(other, chart / "values.yaml")

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, beside the Go operator's: the same values, the same names, the same environment."""
+"""The chart as Helm renders it, compared with the Go operator's: the same values, names and variables."""
 
 import difflib
 from itertools import pairwise
@@ -104,7 +104,7 @@ CHANGED = {
     "Role proxies: rules": "likewise",
     "ClusterRole tailscale-operator: rules": "likewise",
 }
-"""What isn't as in the objects of the Go operator's chart: why."""
+"""The fields that differ from those of the Go operator's chart, with the reasons."""
 
 
 BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
@@ -121,7 +121,7 @@ BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
     ],
     ids=["by secret", "by token", "by volume", "no class", "every value"],
 )
-def test_everything_that_the_go_operators_chart_makes_of_its_values_ours_makes_too(
+def test_our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values(
     render: Render, go_chart: Path, tmp_path: Path, values: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -144,25 +144,27 @@ def with_pod_label(name: str, value: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("label", ["app.kubernetes.io/name", LABEL_OPERATOR, LABEL_APP])
-def test_a_pod_is_known_as_ours_whatever_labels_the_values_give_it(render: Render, label: str) -> None:
+def test_the_operators_pod_is_recognized_as_ours_whatever_labels_the_values_give_it(render: Render, label: str) -> None:
     deployment = the("Deployment", render(*with_pod_label(label, "mine")))["spec"]
     pod = deployment["template"]
     assert not is_go(pod)
     assert deployment["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
 
 
-def test_no_name_makes_a_pod_of_the_go_operator_ours(render: Render, go_chart: Path) -> None:
+def test_a_pod_of_the_go_operator_with_our_name_as_its_label_is_not_taken_for_ours(
+    render: Render, go_chart: Path
+) -> None:
     objects = render(*with_pod_label("app.kubernetes.io/name", "tailscale-operator"), chart=go_chart)
     assert is_go(the("Deployment", objects)["spec"]["template"])
 
 
-def test_a_leader_finds_its_container_in_its_pod_by_name(render: Render) -> None:
+def test_the_container_in_the_operators_pod_has_the_name_by_which_the_leader_looks_for_it(render: Render) -> None:
     pod = the("Deployment", render(*CREDENTIALS))["spec"]["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == [CONTAINER]
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Return the paths at which *ours* doesn't have what *theirs* has; nothing, empty and left out are the same."""
+    """Return the paths at which *ours* lacks a value of *theirs*. A null, an empty and an absent value are the same."""
     if isinstance(theirs, dict) and isinstance(ours, dict | None):
         return [each for name in theirs for each in missing(theirs[name], (ours or {}).get(name), f"{path}.{name}")]
     if isinstance(theirs, list) and theirs and all(isinstance(each, dict) and "name" in each for each in theirs):
@@ -171,7 +173,9 @@ def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
     return [] if (theirs or "") == (ours or "") else [path.removeprefix(".")]
 
 
-def test_the_documented_way_here_runs_our_images(render: Render, go_chart: Path, tmp_path: Path) -> None:
+def test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images(
+    render: Render, go_chart: Path, tmp_path: Path
+) -> None:
     (command,) = (each for each in pages.commands(MIGRATION) if each[:2] == ["helm", "upgrade"])
     assert "--reuse-values" in command
     sets = [given for word, given in pairwise(command) if word == "--set"]
@@ -191,7 +195,7 @@ def test_the_rights_of_another_operators_proxies_stay_when_the_release_goes(rend
     assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in added)
 
 
-def test_a_disruption_budget_says_one_of_two_things_and_can_be_left_out(render: Render) -> None:
+def test_a_disruption_budget_has_one_of_its_two_limits_and_can_be_left_out(render: Render) -> None:
     given = render(*CREDENTIALS, "operatorConfig.podDisruptionBudget.maxUnavailable=2")
     assert the("PodDisruptionBudget", given)["spec"].keys() == {"maxUnavailable", "selector"}
     assert not named(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
@@ -211,14 +215,14 @@ def test_a_service_monitor_leads_to_the_metrics_of_both_programs(render: Render)
     assert {"name": "health", "containerPort": 9002} in container(objects)["ports"]
 
 
-def test_the_alerts_are_a_rule_that_prometheus_finds_by_its_labels(render: Render) -> None:
+def test_the_alerts_are_in_a_prometheusrule_that_prometheus_finds_by_its_labels(render: Render) -> None:
     given = ("enabled=true", "labels.release=prometheus")
     rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
     assert rule["metadata"]["labels"]["release"] == "prometheus"
     assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
-def test_the_dashboard_is_a_configmap_where_grafanas_sidecar_looks(render: Render) -> None:
+def test_the_dashboard_is_in_a_configmap_that_grafanas_sidecar_finds(render: Render) -> None:
     configmap = the("ConfigMap", render(*CREDENTIALS, "metrics.dashboard.enabled=true"))
     assert configmap["metadata"]["namespace"] == "tailscale"
     assert configmap["metadata"]["labels"]["grafana_dashboard"] == "1"
@@ -241,7 +245,7 @@ def is_test(obj: Object) -> bool:
 
 
 @pytest.mark.parametrize("given", [(), ("metrics.service=false",), (f"fullnameOverride={'a' * 62}",)])
-def test_the_test_asks_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
+def test_the_test_of_the_chart_asks_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
     objects = render(*CREDENTIALS, *given, tests=True)
     asked = next(each for each in the("Pod", objects)["spec"]["containers"][0]["args"] if "--operator=" in each)
     name, _, port = asked.removeprefix("--operator=").partition(":")
@@ -262,7 +266,7 @@ def test_the_test_asks_all_pods_of_the_operator(render: Render, given: tuple[str
         ((f"fullnameOverride={'a' * 62}-b",), "tails", "a" * 62, "a" * 62),
     ],
 )
-def test_names_follow_the_values(
+def test_names_of_objects_follow_the_values(
     render: Render, sets: tuple[str, ...], release: str, name: str, cluster_name: str
 ) -> None:
     objects = render(*CREDENTIALS, *sets, release=release)
@@ -278,7 +282,7 @@ Rule = tuple[str, str, str, tuple[str, ...]]
 
 
 def allowed(role: Object) -> list[Rule]:
-    """Return what a role allows, one verb of one kind at a time."""
+    """Return the rules of a role, split into one rule for each verb of each kind."""
     return [
         (group, resource, verb, tuple(rule.get("resourceNames", ())))
         for rule in role["rules"]
@@ -342,11 +346,13 @@ GRANTED = {
     *(("", "events", verb) for verb in ("create", "patch", "get")),
     *(("", "configmaps", verb) for verb in ("get", "list", "watch")),
 }
-"""What the Roles of ProxyGroups and of the nameserver allow; the operator may grant only what it has."""
+"""The rules in the Roles of ProxyGroups and of the nameserver. The operator may grant only rights that it has."""
 
 
 @pytest.mark.parametrize("sets", [(), (watching("team-a"),)], ids=["everywhere", "in some namespaces"])
-def test_the_operator_holds_in_its_namespace_what_it_grants_there(render: Render, sets: tuple[str, ...]) -> None:
+def test_the_operator_has_all_the_rights_in_its_namespace_that_it_grants_there(
+    render: Render, sets: tuple[str, ...]
+) -> None:
     objects = render(*CREDENTIALS, *sets)
     ours = {name for _, name in named(objects, "Role", "ClusterRole")} - {"proxies"}
     roles = [obj for obj in objects if "rules" in obj and obj["metadata"]["name"] in ours]

@@ -1,7 +1,7 @@
-"""An API server judges objects by our CRDs, and by the Go operator's, which are installed in another API group.
+"""An API server validates objects by our CRDs, and by the Go operator's, which are installed in another API group.
 
-`test_crds_beside_go.py` shows that the schemas are the same, and which validation rules ours say in other words; these
-tests try each of those with objects.
+`test_crds_beside_go.py` shows that the schemas are the same, and lists the validation rules that ours have in other
+words. These tests try each such rule with objects.
 """
 
 import json
@@ -63,7 +63,7 @@ CASES: list[tuple[str, Object, str]] = [
 
 @pytest.fixture(scope="module")
 def defined(api_bed: Bed, go_crds: list[Object]) -> Bed:
-    """An API server with the definitions of both."""
+    """An API server with the CRDs of both operators."""
     definitions = [crd(definition) for definition in DEFINITIONS] + [moved(definition) for definition in go_crds]
     listed = json.dumps({"kind": "List", "apiVersion": "v1", "items": definitions})
     api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=listed)
@@ -81,14 +81,14 @@ async def api(defined: Bed) -> AsyncIterator[KubeClient]:
 
 
 def moved(definition: Object) -> Object:
-    """Return a definition of the Go operator in the group that is kept for them here."""
+    """Return a CRD of the Go operator, moved to the API group that these tests use for it."""
     spec = definition["spec"]
     metadata = {"name": f"{spec['names']['plural']}.{GO_GROUP}"}
     return {**definition, "metadata": metadata, "spec": {**spec, "group": GO_GROUP}}
 
 
 async def judged(api: KubeClient, resource: Resource, spec: Object) -> tuple[Object, str]:
-    """Return the spec as the API server completes it, and why it refuses it; it keeps nothing."""
+    """Return the spec as the API server completes it, and the reason if it refuses it. It stores nothing."""
     metadata = {"generateName": "case-"} | ({"namespace": "default"} if resource.namespaced else {})
     made = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
     try:
@@ -100,7 +100,7 @@ async def judged(api: KubeClient, resource: Resource, spec: Object) -> tuple[Obj
 
 @IN_ONE_LOOP
 @pytest.mark.parametrize(("kind", "spec", "refused"), CASES)
-async def test_an_object_is_accepted_or_refused_and_completed_as_by_the_go_operators(
+async def test_our_crds_accept_refuse_and_complete_an_object_as_the_go_operators_do(
     api: KubeClient, kind: str, spec: Object, refused: str
 ) -> None:
     resource = RESOURCES[f"{GROUP}/v1alpha1", kind]

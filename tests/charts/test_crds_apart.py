@@ -1,4 +1,4 @@
-"""The way here from the Go operator's chart where the CRDs were installed apart from it: docs/migration.md shows it."""
+"""The upgrade from the Go operator's chart if its CRDs were installed apart from it, as docs/migration.md shows it."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def go_crds() -> Path:
 
 @pytest.fixture(scope="module")
 def with_crds(api_bed: Bed) -> Iterator[Bed]:
-    """An API server with the Go operator's CRDs, which go after the tests."""
+    """An API server with the Go operator's CRDs, which are deleted after the tests."""
     yield api_bed
     api_bed.kubectl("delete", "--filename", go_crds(), "--wait=false")
     listing = ("get", "crd", "--output=name")
@@ -42,7 +42,7 @@ def with_crds(api_bed: Bed) -> Iterator[Bed]:
 
 @pytest.fixture
 def moving(with_crds: Bed, helm: Path, go_chart: Path) -> Iterator[Bed]:
-    """That API server with the CRDs as they were, a Connector, and the Go operator's chart without the CRDs."""
+    """The API server with the Go operator's CRDs, a Connector, and the Go operator's chart without its CRDs."""
     with_crds.kubectl("apply", "--server-side", "--force-conflicts", "--filename", go_crds())
     made = yaml.safe_dump(connector("kept", exitNode=True))
     apply = ("apply", "--server-side", "--filename", "-")
@@ -81,14 +81,14 @@ def kept(bed: Bed) -> str:
     return bed.kubectl("get", "connectors.tailscale.com", "kept", "--output=name")
 
 
-def test_an_upgrade_that_would_take_the_crds_is_refused_and_changes_nothing(moving: Bed) -> None:
+def test_an_upgrade_that_would_make_the_crds_the_releases_own_is_refused_and_changes_nothing(moving: Bed) -> None:
     with pytest.raises(BedError, match="invalid ownership metadata"):
         upgrade(moving, "--set", "installCRDs=true")
     assert not is_ours(definition(moving))
     assert "k8s-operator" in moving.kubectl(*WHERE, "get", "deployment", "operator", "--output=yaml")
 
 
-def test_crds_can_stay_apart(moving: Bed) -> None:
+def test_crds_can_stay_apart_from_the_release(moving: Bed) -> None:
     upgrade(moving, *documented("--set installCRDs=false").split())
     assert not is_ours(definition(moving))
     (apply,) = (words for words in pages.commands(MIGRATION) if words[:2] == ["kubectl", "apply"])
@@ -100,7 +100,7 @@ def test_crds_can_stay_apart(moving: Bed) -> None:
     assert kept(moving)
 
 
-def test_crds_can_be_given_to_the_release_and_stay_when_that_goes_back(moving: Bed) -> None:
+def test_crds_can_be_given_to_the_release_and_stay_when_the_release_is_rolled_back(moving: Bed) -> None:
     upgrade(moving, *documented("--set installCRDs=true --take-ownership").split())
     found = definition(moving)
     assert is_ours(found)

@@ -1,4 +1,4 @@
-"""Our definitions line by line beside the Go operator's; descriptions, and the words of refusals, are our own."""
+"""Our CRDs compared field by field with the Go operator's. Descriptions, and the words of refusals, are our own."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ DIFFERENT = {
     "DNSConfig spec.clusterDNS": "ours alone",
     "DNSConfig status.clusterDNS": "ours alone",
 }
-"""What only one of the two says, as kind and place, with the reason."""
+"""The fields that only one of the two operators has, as kind and path, with the reasons."""
 
 SAME_MEANING = {
     "has(self.subnetRouter) || (has(self.exitNode) && self.exitNode == true) || has(self.appConnector)":
@@ -30,7 +30,7 @@ SAME_MEANING = {
     "!(has(self.serviceMonitor) && self.serviceMonitor.enable  && !self.enable)":
     "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
 }  # fmt: skip
-"""Their CEL rules that ours say in other words; test_crds.py has objects that break each."""
+"""CEL rules of the Go operator, and how ours say the same. test_crds.py has objects that break each rule."""
 
 WORDS = {"description"}
 DEEPER = {"properties", "items", "additionalProperties", "x-kubernetes-validations"}
@@ -54,7 +54,7 @@ def schema(definition: Object) -> Object:
 
 
 def frame(definition: Object) -> Object:
-    """Return all but the schema: names, scope, version, columns, subresources."""
+    """Return a CRD without its schema: names, scope, version, columns, subresources."""
     (version,) = definition["spec"]["versions"]
     columns = [
         {key: column[key] for key in column.keys() - WORDS} for column in version.get("additionalPrinterColumns", [])
@@ -69,7 +69,7 @@ def frame(definition: Object) -> Object:
 
 
 def differences(ours: Object, theirs: Object, path: str = "") -> Iterator[str]:
-    """Yield the places where two schemas don't say the same: a path, with the keyword where both have the path."""
+    """Yield the path of each difference between two schemas, with the keyword if both schemas have the path."""
     for keyword in (ours.keys() | theirs.keys()) - WORDS - DEEPER:
         mine, other = (node.get(keyword) for node in (ours, theirs))
         if keyword in UNORDERED:
@@ -92,7 +92,7 @@ def test_the_kinds_are_named_served_and_listed_as_the_go_operators(ours: Definit
     assert {kind: frame(each) for kind, each in ours.items()} == {kind: frame(each) for kind, each in theirs.items()}
 
 
-def test_schemas_differ_where_there_is_a_reason_and_nowhere_else(ours: Definitions, theirs: Definitions) -> None:
+def test_the_schemas_differ_only_where_the_table_has_a_reason(ours: Definitions, theirs: Definitions) -> None:
     found = {
         f"{kind} {place.removeprefix('.')}"
         for kind in ours
@@ -101,7 +101,7 @@ def test_schemas_differ_where_there_is_a_reason_and_nowhere_else(ours: Definitio
     assert found == DIFFERENT.keys()
 
 
-def test_every_rule_is_theirs_or_in_the_table_of_those_that_mean_the_same(
+def test_every_rule_is_the_go_operators_or_in_the_table_of_rules_with_the_same_meaning(
     ours: Definitions, theirs: Definitions
 ) -> None:
     used = set()

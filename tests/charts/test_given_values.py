@@ -1,4 +1,4 @@
-"""Values as users write them: unknown names and wrong values are refused with what is right, numbers are text."""
+"""Values as users write them. The chart refuses unknown names and wrong values, and says which ones are right."""
 
 import json
 import re
@@ -30,11 +30,11 @@ UNKNOWN = {
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
-"""Names that aren't known, and the places that are told of; none are where nothing looks like it."""
+"""Unknown names, and the paths that the refusal suggests for them. It is empty if no known name looks similar."""
 
 
 @pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)
-def test_an_unknown_name_is_refused_with_the_known_ones_that_look_like_it(
+def test_an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested(
     render: Render, path: str, known: str
 ) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
@@ -44,7 +44,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones_that_look_like_it(
     assert place in str(refused.value) or "additional properties 'xyzzy' not allowed" in str(refused.value)
 
 
-def test_the_schema_is_what_its_writer_makes_of_it() -> None:
+def test_the_schema_in_the_chart_is_as_its_generator_writes_it() -> None:
     assert nearest.SCHEMA.read_text() == nearest.as_text(nearest.written(SCHEMA))
 
 
@@ -54,7 +54,7 @@ def test_no_known_name_is_taken_for_a_misspelling() -> None:
     assert not [(name, pattern) for name in known for pattern in patterns if re.search(pattern, name)]
 
 
-def test_every_value_of_ours_is_known(helm: Path) -> None:
+def test_the_schema_knows_every_value_in_the_charts_values_file(helm: Path) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     known = {path for path, _ in nearest.places(SCHEMA)}
     top = {f"{name}.{below}" for name, given in values.items() if isinstance(given, dict) for below in given}
@@ -64,7 +64,7 @@ def test_every_value_of_ours_is_known(helm: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["global.a", "oauthSecretVolume.a", "operatorConfig.affinity.a", "operatorConfig.resources.a"]
 )
-def test_maps_that_are_kubernetes_or_helms_own_are_free(render: Render, path: str) -> None:
+def test_maps_that_belong_to_kubernetes_or_helm_may_have_any_keys(render: Render, path: str) -> None:
     assert render(*CREDENTIALS, f"{path}=b")
 
 
@@ -76,18 +76,18 @@ NUMBERS = [
     for path, schema in nearest.places(SCHEMA)
     if "number" in [*schema.get("type", ()), *(schema.get("additionalProperties") or {}).get("type", ())]
 ]
-"""Everything that is text, and may be given as a number."""
+"""The paths of all values that are used as text and may be given as numbers."""
 
 SEEN = (
     *CREDENTIALS,
     *(f"metrics.{each}.enabled=true" for each in ("dashboard", "serviceMonitor", "prometheusRule")),
     *("operatorConfig.extraEnv[0].name=A", "operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
 )
-"""What makes all of it visible."""
+"""The `--set` flags with which the chart renders every value in NUMBERS."""
 
 
 @pytest.mark.parametrize("path", NUMBERS)
-def test_a_number_is_text(render: Render, path: str) -> None:
+def test_a_number_as_a_value_is_rendered_as_text(render: Render, path: str) -> None:
     found = [*leaves(render(*SEEN, f"{path}={NUMBER}"))]
     assert NUMBER not in found
     assert any(str(NUMBER) in each for each in found if isinstance(each, str))
@@ -97,7 +97,9 @@ def test_a_number_is_text(render: Render, path: str) -> None:
     ("given", "text"),
     [(f"image: {{tag: {NUMBER}}}", f":{NUMBER}"), ("image: {tag: 1.5}", ":1.5"), ("image: {tag: 0}", ":0")],
 )
-def test_a_number_in_a_file_is_text(render: Render, tmp_path: Path, given: str, text: str) -> None:
+def test_a_number_in_a_file_of_values_is_rendered_as_text(
+    render: Render, tmp_path: Path, given: str, text: str
+) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(f"nameOverride: {NUMBER}\noperatorConfig: {{{given}}}")
     objects = render(*CREDENTIALS, files=(file,))
@@ -106,12 +108,12 @@ def test_a_number_in_a_file_is_text(render: Render, tmp_path: Path, given: str, 
 
 
 @pytest.mark.parametrize("name", ["podLabels", "podAnnotations", "annotations", "nodeSelector"])
-def test_true_is_text_where_kubernetes_wants_text(render: Render, name: str) -> None:
+def test_true_is_rendered_as_text_where_kubernetes_wants_text(render: Render, name: str) -> None:
     objects = render(*CREDENTIALS, f"operatorConfig.{name}.key=true")
     assert "true" in leaves(the("Deployment", objects))
 
 
-def test_a_configmap_of_the_clusters_dns_gets_the_rights_and_the_variable(render: Render) -> None:
+def test_a_named_configmap_of_the_clusters_dns_is_in_the_operators_rights_and_in_its_variable(render: Render) -> None:
     objects = render(*CREDENTIALS, "operatorConfig.manageClusterDNS=true", "operatorConfig.clusterDNSConfigMap=7")
     assert {"name": "OPERATOR_CLUSTER_DNS_CONFIGMAP", "value": "7"} in container(objects)["env"]
     rules = [rule for obj in objects for rule in obj.get("rules", ()) if "7" in rule.get("resourceNames", ())]
@@ -159,7 +161,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("said", "sets"), WRONG.items(), ids=WRONG)
-def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, said: str, sets: list[str]) -> None:
+def test_wrong_values_are_refused_with_words_that_say_what_to_do(render: Render, said: str, sets: list[str]) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
         render(*sets)
     assert said in str(refused.value)
@@ -177,7 +179,7 @@ def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, said:
     ],
     ids=["parts", "images", "null", "empty", "blank"],
 )
-def test_what_is_missing_is_as_in_our_values(render: Render, given: tuple[str, ...]) -> None:
+def test_a_value_that_is_missing_is_as_in_our_file_of_values(render: Render, given: tuple[str, ...]) -> None:
     ours, found = (container(render(*CREDENTIALS, *sets)) for sets in ((), given))
     environment = [{each["name"]: each.get("value") for each in made["env"]} for made in (ours, found)]
     names = ("OPERATOR_NAMESERVER_IMAGE", "PROXY_IMAGE", "APISERVER_PROXY", "OPERATOR_LOG_FORMAT")

@@ -1,4 +1,4 @@
-"""Values that were written for the Go operator's chart, of this version or an older one: ours takes what that takes."""
+"""Our chart accepts values that were written for the Go operator's chart, of this version or of an older one."""
 
 from pathlib import Path
 
@@ -13,11 +13,13 @@ VERSIONS = ("1.76.0", "1.80.0", "1.84.0", "1.98.0", TAILSCALE)
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def go_values(request: pytest.FixtureRequest) -> Path:
-    """The values.yaml of the Go operator's chart, of one version after another."""
+    """The values.yaml of the Go operator's chart, in each of several versions."""
     return go_operator.deployed_from(request.param) / "chart" / "values.yaml"
 
 
-def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go_values: Path) -> None:
+def test_our_chart_renders_the_same_with_the_values_file_of_a_go_chart_as_with_its_own(
+    render: Render, go_values: Path
+) -> None:
     assert render(*CREDENTIALS, files=(go_values,)) == render(*CREDENTIALS)
 
 
@@ -33,7 +35,7 @@ def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go
         ("ingressClass.enabled=false",),
     ],
 )
-def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
+def test_an_upgrade_that_reuses_the_values_of_a_go_chart_needs_none_of_our_values(
     render: Render, go_values: Path, tmp_path: Path, sets: tuple[str, ...]
 ) -> None:
     chart = with_values_of(go_values, tmp_path)
@@ -63,16 +65,18 @@ TAKEN = {
     "OPERATOR_LOGIN_SERVER": {"loginServer=null": ""},
     "OPERATOR_HOSTNAME": {"operatorConfig.hostname=null": ""},
 }
-"""Variables of the operator's container, what is set, and the value that comes of it."""
+"""Variables of the operator's container: for each `--set` flag, the value that the variable gets."""
 
 
 @pytest.mark.parametrize(("variable", "given"), [(name, each) for name, sets in TAKEN.items() for each in sets])
-def test_the_container_gets_what_the_go_chart_takes(render: Render, variable: str, given: str) -> None:
+def test_the_container_gets_its_variables_from_every_spelling_that_the_go_chart_accepts(
+    render: Render, variable: str, given: str
+) -> None:
     variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, given))["env"]}
     assert variables[variable] == TAKEN[variable][given]
 
 
-def test_null_takes_away_what_a_map_or_a_list_says(render: Render) -> None:
+def test_null_empties_a_map_or_a_list_of_the_values(render: Render) -> None:
     names = ("annotations", "podAnnotations", "podLabels", "tolerations", "affinity", "podSecurityContext", "extraEnv")
     sets = (f"operatorConfig.{name}=null" for name in (*names, "resources", "securityContext"))
     usual, given = (container(render(*CREDENTIALS, *chosen)) for chosen in ((), tuple(sets)))
@@ -82,7 +86,7 @@ def test_null_takes_away_what_a_map_or_a_list_says(render: Render) -> None:
     assert "IngressClass" not in {obj["kind"] for obj in render(*CREDENTIALS, "ingressClass.enabled=null")}
 
 
-def test_a_volume_with_the_credentials_may_stand_beside_a_client_id_alone(render: Render) -> None:
+def test_a_volume_with_the_credentials_can_be_given_together_with_a_client_id(render: Render) -> None:
     objects = render("oauth.clientId=client", "oauthSecretVolume.secret.secretName=mine")
     (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}

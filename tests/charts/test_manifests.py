@@ -1,4 +1,4 @@
-"""The static manifests, and the kustomization that the documentation makes of them, beside the chart."""
+"""The static manifests, and the kustomization that the documentation makes of them, compared with the chart."""
 
 import json
 import shutil
@@ -26,14 +26,14 @@ INSTALL = DOCS / "install.md"
 
 @pytest.fixture(scope="module")
 def kustomize() -> Kustomize:
-    """Return what kubectl makes of a folder, as YAML."""
+    """Return a function that builds a kustomization folder with kubectl, and returns the YAML."""
     kubectl = build_program("kubectl", Paths.from_environment(), Progress())
     return lambda folder: run([kubectl, "kustomize", folder])
 
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Path:
-    """The folder that the documentation has its readers make, with the chart's beside it."""
+    """The kustomization folder that the documentation tells its readers to make, beside a copy of the chart's."""
     shutil.copytree(MANIFESTS, tmp_path / "charts" / "manifests")
     folder = tmp_path / "tailnet"
     folder.mkdir()
@@ -49,7 +49,7 @@ def objects(text: str) -> dict[tuple[str, str], Object]:
     return {(obj["kind"], obj["metadata"]["name"]): obj for obj in found}
 
 
-def test_the_base_is_the_static_manifests_with_their_namespace(kustomize: Kustomize) -> None:
+def test_the_kustomize_base_is_the_static_manifests_with_their_namespace(kustomize: Kustomize) -> None:
     given = objects("\n---\n".join((MANIFESTS / name).read_text() for name in ("namespace.yaml", "operator.yaml")))
     for obj in given.values():
         if not obj["metadata"].get("annotations", True):
@@ -91,7 +91,7 @@ def test_the_documented_overlay_makes_the_deployment_that_the_documented_values_
 
 
 def completed(bed: Bed, text: str) -> Object:
-    """Return the spec of the Deployment in YAML as an API server completes it, the order of variables aside."""
+    """Return the spec of the Deployment in *text* as an API server completes it, with its variables sorted."""
     deployment = objects(text)["Deployment", "operator"]
     answer = bed.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=yaml.safe_dump(deployment))
     spec: Object = json.loads(answer)["spec"]

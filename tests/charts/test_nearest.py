@@ -1,4 +1,4 @@
-"""Which names look like a known one."""
+"""The patterns for misspelt names of the chart's values, and the schema that is written with them."""
 
 import re
 
@@ -28,7 +28,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_a_misspelling_looks_like_a_name_and_a_known_name_never_does(name: str) -> None:
+def test_a_misspelling_matches_the_pattern_of_its_name_and_a_known_name_matches_none(name: str) -> None:
     pattern = misspelt(name, KNOWN)
     assert [given for given in LIKE[name] if not re.fullmatch(pattern, given)] == []
     assert [given for given in UNLIKE.get(name, ()) if re.fullmatch(pattern, given)] == []
@@ -48,7 +48,7 @@ SCHEMA = {
 }
 
 
-def test_places_are_found_through_definitions_and_lists() -> None:
+def test_the_paths_of_values_are_found_through_definitions_and_lists() -> None:
     assert [path for path, _ in places(SCHEMA)] == [
         *("operatorConfig", "operatorConfig.image", "operatorConfig.image.tag"),
         *("proxyConfig", "proxyConfig.list", "proxyConfig.list[].name", "free"),
@@ -66,5 +66,5 @@ def test_objects_that_list_their_properties_are_closed_and_others_stay_free() ->
     assert closed["properties"]["operatorConfig"]["patternProperties"]["^free$"] == {"const": "given as free"}
 
 
-def test_what_was_written_is_written_again_as_it_was() -> None:
+def test_writing_the_schema_again_changes_nothing() -> None:
     assert written(written(SCHEMA)) == written(SCHEMA)

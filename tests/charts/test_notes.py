@@ -16,7 +16,7 @@ notes: |
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our chart, which renders its notes, too."""
+    """A copy of our chart that renders its notes as a manifest, too."""
     chart = tmp_path_factory.mktemp("noted") / "chart"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "notes.yaml").write_text(NOTES)
@@ -26,7 +26,7 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 VOLUME = "oauthSecretVolume.csi.driver=a"
 CLIENT = ("oauth.clientId=a", "oauth.clientSecret=b")
 
-UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # what is set; what of oauth isn't used, and why
+UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # `--set` flags, values without effect, reason
     ((), [], ""),
     (CLIENT, [], ""),
     (("oauth.existingSecret=a",), [], ""),
@@ -40,7 +40,7 @@ UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # what is set; what of
 
 
 @pytest.mark.parametrize(("sets", "unused", "because"), UNUSED)
-def test_credentials_that_have_no_effect_are_told(
+def test_the_notes_warn_of_credentials_that_have_no_effect(
     render: Render, noted: Path, sets: tuple[str, ...], unused: list[str], because: str
 ) -> None:
     (notes,) = (obj["notes"] for obj in render(*sets, chart=noted) if "notes" in obj)

@@ -1,4 +1,4 @@
-"""How many Pods the chart gives the operator: it asks the cluster whose Deployment is there."""
+"""The number of replicas of the operator, for which the chart asks the cluster whose Deployment it has."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ NAME = r"operatorConfig.podLabels.app\.kubernetes\.io/name"
 
 
 def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
-    """Return what Helm renders that asks the cluster, one of each kind."""
+    """Return the objects that Helm renders while the chart may ask the cluster, one of each kind."""
     text = bed.helm("template", RELEASE, chart, "--namespace", NAMESPACE, "--dry-run=server", "--skip-tests", *words)
     return {obj["kind"]: obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj}
 
 
 @pytest.mark.parametrize(("is_go", "name", "replicas"), [(True, "tailscale-operator", 1), (False, "mine", 2)])
-def test_the_go_operators_deployment_alone_keeps_its_one_pod_whatever_its_pods_are_called(
+def test_only_a_deployment_of_the_go_operator_keeps_its_one_replica_whatever_its_pods_are_called(
     spaced_bed: Bed, go_chart: Path, is_go: bool, name: str, replicas: int
 ) -> None:
     there = rendered(spaced_bed, go_chart if is_go else CHART, "--set", f"{NAME}={name}")["Deployment"]

@@ -1,4 +1,4 @@
-"""Values for the chart that the documentation shows: an API server and the operator accept what comes of them."""
+"""The documented values for the chart. An API server accepts the manifests, and the operator its environment."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,7 +27,7 @@ FIELDS = {
     "metadata.uid": "11111111-2222-3333-4444-555555555555",
     "spec.serviceAccountName": "operator",
 }
-"""What a Pod's variables take from itself."""
+"""The fields of a Pod from which its variables take their values, with these values."""
 
 NOT_SETTINGS = {
     "OPERATOR_HOSTNAME": "the Go operator's own device: ours has none",
@@ -37,7 +37,7 @@ NOT_SETTINGS = {
     "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
     "SSL_CERT_FILE": "read by the TLS library",
 }
-"""Variables that the chart sets, the Go operator's all, and the operator doesn't read: why."""
+"""Variables that the chart sets although they are no settings of our operator, with the reasons."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def render(helm: Path) -> Render:
 
 @pytest.fixture(scope="module")
 def admitting(spaced_bed: Bed) -> Bed:
-    """An API server with the namespace of the operator, and those that are to be watched."""
+    """An API server with the operator's namespace, and with the namespaces that it is to watch."""
     watched = {name for values in VALUES.values() for name in watched_by(values)}
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in watched]
     spaced_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
@@ -56,14 +56,14 @@ def admitting(spaced_bed: Bed) -> Bed:
 
 
 def watched_by(values: str) -> tuple[str, ...]:
-    """Return the namespaces of users that the operator is to watch by *values*."""
+    """Return the users' namespaces that the operator watches with *values*."""
     return tuple(yaml.safe_load(values)["operatorConfig"].get("watchNamespaces", ()))
 
 
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
-    """Return what a rendered Deployment gives the operator: variables, and where the token of its identity is.
+    """Return the variables that a rendered Deployment gives the operator, and the path of its identity token.
 
-    *folder* gets the files of volumes that these name.
+    The function writes into *folder* the files in volumes that the variables name.
     """
     spec = the("Deployment", list(filter(None, yaml.safe_load_all(rendered))))["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -108,7 +108,7 @@ def test_the_operator_takes_the_environment_that_the_chart_gives_it(
     assert settings.warnings == ()
 
 
-def test_every_variable_is_a_setting_or_left_out_for_a_reason(render: Render, tmp_path: Path) -> None:
+def test_every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one(render: Render, tmp_path: Path) -> None:
     known = {*pages.rows(pages.sections("settings.md")["The operator"])}
     rendered: set[str] = set()
     for shown in VALUES.values():
@@ -133,6 +133,8 @@ def test_workload_identity_takes_the_token_of_its_volume(render: Render, tmp_pat
     assert tmp_path in settings.identity_token.parents
 
 
-def test_the_certificate_of_a_headscale_is_where_the_tls_library_looks(render: Render, tmp_path: Path) -> None:
+def test_the_chart_mounts_the_certificate_of_a_headscale_where_the_tls_library_looks(
+    render: Render, tmp_path: Path
+) -> None:
     environment, _ = pod_of(render(example("headscale")), tmp_path)
     assert environment["SSL_CERT_FILE"] == str(tmp_path / "etc" / "tailnet-ca" / "ca.crt")

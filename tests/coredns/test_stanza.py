@@ -1,4 +1,4 @@
-"""The stub domain, as the files for each kind of cluster DNS say it."""
+"""The files in coredns/ that configure the stub domain, one for each kind of cluster DNS."""
 
 import json
 import re
@@ -22,7 +22,7 @@ TAILNET_DOMAIN:53 {
 """
 
 
-def test_every_file_is_data_with_each_placeholder_once() -> None:
+def test_every_file_with_a_stub_domain_has_each_placeholder_once() -> None:
     assert {Path(name).suffix for name in DATA} == {".conf", ".json", ".yaml"}
     counts = {(name, each): text.count(each) for name, text in DATA.items() for each in PLACEHOLDERS}
     assert counts == dict.fromkeys(counts, 1)
@@ -49,7 +49,7 @@ def test_the_kube_dns_patch_says_the_zone_and_the_address_in_json_within_json() 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_name_files_that_exist(page: str) -> None:
+def test_the_commands_of_the_pages_name_files_that_exist(page: str) -> None:
     assert {*re.findall(r"\bcoredns/([\w-]+\.\w+)", PAGES[page])} <= {*PAGES, *DATA}
 
 

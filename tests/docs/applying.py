@@ -1,4 +1,4 @@
-"""Applies what a page or an example says to apply, and tells whether it works."""
+"""Finds the objects that a page or an example says to apply, and tells whether they work once they are applied."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ OURS: Mapping[str, type[CustomResource]] = {
     model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, Tailnet)
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
-"""The conditions that say that an object works, but for those that have its kind in their names."""
+"""The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""
 CLUSTERS = {"v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
-"""The APIs that the operator has to do with: pages show manifests for other tools, too."""
+"""The APIs whose objects the tests apply. The pages show manifests for other tools, too."""
 
 
 def applied(path: Path) -> list[Object]:
@@ -50,7 +50,7 @@ def condition_of(obj: Object) -> str:
 
 
 def in_world(obj: Object, world: World) -> Object:
-    """Return *obj* as it is in *world*, whose control server has the other tailnets, too."""
+    """Return *obj* with the login URL or the OAuth client of the control server of *world*, which has all tailnets."""
     if obj["kind"] == "Tailnet":
         return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}
     if "client_secret" in obj.get("stringData", {}):
@@ -60,7 +60,7 @@ def in_world(obj: Object, world: World) -> Object:
 
 
 async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
-    """Return which of *objects* don't show yet that they work, and what they say."""
+    """Return those of *objects* that don't report yet that they work, each with its condition or its Events."""
     found = []
     for obj in objects:
         if obj["kind"] == "Ingress":

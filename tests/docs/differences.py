@@ -1,6 +1,6 @@
-"""Which tests show each difference that docs/migration.md names, by the words with which its row begins.
+"""The tests that show each difference that docs/migration.md lists, by the words with which the row there begins.
 
-Paths are below tests/, and test names are without the word that they all begin with.
+Paths are relative to tests/, and test names are without `test_`.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
-_EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
+_EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
 _COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
-        "operator/tailnet/test_upkeep.py tags_are_set_and_told_once",
-        f"{_INGRESS}/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
+        "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
+        f"{_INGRESS}/test_desired.py events_report_paths_that_are_left_out_and_findings_about_devices",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again_and_is_told_of_anew",
+        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again",
     ],
     "The operator is no device": [
-        "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
+        "docs/test_manifests.py the_documented_objects_work_once_applied_and_leave_nothing_once_deleted",
         _EVERY_VARIABLE,
     ],
     "An egress Service with a proxy of its own is ready": [
@@ -36,11 +36,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A name of a device that would have more than 63 characters": [
         f"{_CONNECTOR}/test_desired.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
-        f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
+        f"{_GROUP}/test_desired.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
         "operator/contract/test_children.py a_child_that_is_deleted_comes_back_under_its_name",
-        "operator/contract/test_children.py a_child_that_is_edited_is_put_right",
+        "operator/contract/test_children.py the_operator_undoes_an_edit_of_a_child",
     ],
     "A proxy that can't log in": ["operator/test_reissue.py a_lost_device_comes_back_under_its_name"],
     "If you set `operatorConfig.takeOverNames`": [
@@ -48,19 +48,19 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        f"{_REWRITES} a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute",
-        f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
+        f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
+        f"{_SERVICE}/test_egress.py the_words_about_reverts_say_how_to_end_them",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_what_it_takes",
-        "operator/api/test_rules.py a_bad_name_target_address_or_tag_is_told_why",
+        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+        "operator/api/test_rules.py the_error_for_a_bad_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
-        f"{_INGRESS}/test_desired.py an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs",
-        f"{_INGRESS}/test_desired.py an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned",
+        f"{_INGRESS}/test_desired.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
+        f"{_INGRESS}/test_desired.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
-        f"{_CONNECTOR}/test_desired.py a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event",
+        f"{_CONNECTOR}/test_desired.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
@@ -79,21 +79,21 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
-        f"{_SERVICE}/test_plan.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
-        f"{_CONNECTOR}/test_desired.py a_class_that_is_not_there_is_told",
+        f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
+        f"{_CONNECTOR}/test_desired.py a_connector_reports_that_its_class_does_not_exist",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
-        "docs/test_metrics.py every_metric_has_a_row_and_every_row_is_one",
+        "docs/test_metrics.py every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric",
         f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
-        "operator/runtime/test_logs.py a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator",
+        "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
     ],
     "Two Pods run": [
         "operator/runtime/test_leader.py two_never_lead_at_once_and_one_leads_in_the_end",
-        "e2e/test_install.py helm_test_finds_every_replica_and_the_nameserver_well",
+        "e2e/test_install.py helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy",
     ],
     "The operator writes Events about cluster-wide objects": [
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
@@ -103,8 +103,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_settings.py a_wrong_setting_names_its_variable_and_says_what_that_takes",
     ],
     "The chart refuses wrong values": [
-        "charts/test_given_values.py values_that_are_wrong_are_refused_with_what_to_do",
-        "charts/test_given_values.py an_unknown_name_is_refused_with_the_known_ones_that_look_like_it",
+        "charts/test_given_values.py wrong_values_are_refused_with_words_that_say_what_to_do",
+        "charts/test_given_values.py an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested",
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
     "These variables have no effect": [_EVERY_VARIABLE],
@@ -112,15 +112,15 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_what_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
     ],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
-        f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_one_serves_and_is_led_to",
-        f"{_SERVICE}/test_places.py a_place_goes_with_the_mark_that_the_go_operator_left_on_it",
-        f"{_GROUP}/test_configmap.py entries_are_those_of_the_services",
+        f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
+        f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
+        f"{_GROUP}/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
@@ -131,7 +131,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
-        f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
+        f"{_GROUP}/test_desired.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "A Tailnet is tried again": [
         "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",

@@ -15,7 +15,7 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "coredns").glob("*.md")])
 EXAMPLES: Final = sorted([*(DOCS / "examples").glob("*.yaml"), *(ROOT / "coredns").glob("*.yaml")])
 VALUES_OF_CHART: Final = "# values.yaml\n"
-"""What a page's block of values for the chart begins with."""
+"""The first line of a block on a page that shows values for the chart."""
 
 _HEREDOC = re.compile(r"<<(\w+)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 _HEREDOC_START = re.compile(r"<<\w+$", re.MULTILINE)
@@ -27,7 +27,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def name_of(path: Path) -> str:
-    """Return the path of a page in the repository, which tests are named by."""
+    """Return the path of a page in the repository. The IDs of tests contain it."""
     return str(path.relative_to(ROOT))
 
 
@@ -36,7 +36,7 @@ def prose(text: str) -> str:
 
 
 def sections(page: str) -> dict[str, str]:
-    """Return what stands below each heading of the second level in docs/*page*."""
+    """Return the text below each second-level heading in docs/*page*, by heading."""
     _, *parts = re.split(r"^## +", prose((DOCS / page).read_text()), flags=re.MULTILINE)
     return {heading: body for heading, _, body in (part.partition("\n") for part in parts)}
 
@@ -46,7 +46,7 @@ def codes(text: str) -> list[str]:
 
 
 def rows(text: str) -> list[str]:
-    """Return what is written as code in the first cells of the tables in *text*, in order."""
+    """Return the code spans in the first cells of the tables in *text*, in order."""
     first_cells = (line.split("|")[1] for line in text.splitlines() if line.startswith("|"))
     return [code for cell in first_cells for code in codes(cell)]
 
@@ -62,7 +62,7 @@ def links(text: str) -> list[str]:
 
 
 def blocks(path: Path) -> Iterator[str]:
-    """Yield the YAML in a file: all of it, or a page's blocks and what its commands read from here-documents."""
+    """Yield the YAML in a file. On a page that is each block of YAML, and each here-document that a command reads."""
     if path.suffix == ".yaml":
         yield path.read_text()
         return
@@ -74,7 +74,7 @@ def blocks(path: Path) -> Iterator[str]:
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """Yield the words of each command in a page's shell blocks; comments are left out."""
+    """Yield the words of each command in a page's shell blocks, without comments."""
     for kind, body in fences(path):
         if kind == "sh":
             lines = (shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines())
@@ -87,7 +87,7 @@ def fences(path: Path) -> list[tuple[str, str]]:
 
 
 def shell(path: Path) -> Iterator[str]:
-    """Yield each command in a page's shell blocks, as it is written there.
+    """Yield each command in a page's shell blocks, exactly as the page has it.
 
     In a block that shows a console, the lines that begin with ``$`` are commands.
     """
@@ -113,7 +113,7 @@ def whole(script: str) -> Iterator[str]:
 
 
 def outputs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a page's shell blocks print, if a block right after them shows it, with their text."""
+    """Yield the text of each shell block, with the output that a block right below it shows, if there is one."""
     text = path.read_text()
     for shown, printed in pairwise(_FENCE.finditer(text)):
         if shown[2] == "sh" and not printed[2] and not text[shown.end() : printed.start()].strip():
@@ -127,7 +127,7 @@ def normalised(command: str) -> str:
 
 
 def _is_whole(command: str) -> bool:
-    """Tell whether the shell would run *command*: it has no line, quotation or here-document to come."""
+    """Tell whether *command* is complete: it continues on no other line, and its quotes and here-documents end."""
     if command.endswith("\\\n") or len(_HEREDOC_START.findall(command)) > len(_HEREDOC.findall(command)):
         return False
     try:
@@ -138,13 +138,13 @@ def _is_whole(command: str) -> bool:
 
 
 def manifests(path: Path) -> Iterator[Any]:
-    """Yield the objects in a manifest, or in a page's YAML; what is not an object is left out."""
+    """Yield the Kubernetes objects in a manifest, or in a page's YAML, which has other documents, too."""
     for block in blocks(path):
         yield from (obj for obj in yaml.safe_load_all(block) if isinstance(obj, dict) and "apiVersion" in obj)
 
 
 def values() -> dict[str, str]:
-    """Return the values for the chart in examples and pages, as YAML by where they stand."""
+    """Return the YAML of all documented values for the chart, by the example or the block of a page that has it."""
     found = {name_of(path): path.read_text() for path in sorted((DOCS / "examples" / "values").glob("*.yaml"))}
     for page in PAGES:
         shown = (block for block in blocks(page) if block.startswith(VALUES_OF_CHART))

@@ -1,4 +1,4 @@
-"""Every command that the documentation shows is run by a test, or it is written down why none runs it."""
+"""A test runs every command that the documentation shows, or the tables in fates.py say why none does."""
 
 import re
 from pathlib import Path
@@ -12,33 +12,33 @@ PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_command_on_a_page_has_one_entry(page: Path) -> None:
+def test_every_command_on_a_page_has_one_entry_in_the_tables(page: Path) -> None:
     entries = {command: entries_of(normalised(command)) for command in shell(page)}
     assert {command: found for command, found in entries.items() if len(found) != 1} == {}
 
 
-def test_an_entry_is_of_a_command_on_a_page() -> None:
+def test_every_entry_in_the_tables_is_for_a_command_on_a_page() -> None:
     used = {entry for page in PAGES for command in shell(page) for entry in entries_of(normalised(command))}
     assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 
-def test_a_command_is_either_run_or_not() -> None:
+def test_no_command_is_in_both_tables() -> None:
     assert RUN_BY.keys() & RUN_BY_NONE.keys() == set()
 
 
 @pytest.mark.parametrize("test", sorted(set(RUN_BY.values())))
-def test_the_test_that_an_entry_names_exists(test: str) -> None:
+def test_the_test_exists_that_an_entry_in_the_tables_names(test: str) -> None:
     file, _, name = test.partition("::")
     assert name in functions_of(ROOT / file)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_stand_in_blocks_for_the_shell(page: Path) -> None:
+def test_pages_have_commands_only_in_shell_blocks(page: Path) -> None:
     others = [body for kind, body in fences(page) if kind not in ("sh", "console")]
     assert [line for body in others for line in body.splitlines() if PROGRAMS.match(line)] == []
 
 
-def test_commands_are_read_whole(tmp_path: Path) -> None:
+def test_commands_of_several_lines_are_read_as_one(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```sh\n# why\nmake a    # b\nkubectl \\\n  get 'x\n  y' | sh\nkubectl apply -f - <<END\na: 1\nEND\n```\n"

@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, and so do the names of pages that other files cite."""
+"""Links between pages have existing targets, and the pages exist that other files cite."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def missing(page: Path) -> list[str]:
 
 
 def cited(text: str) -> set[str]:
-    """Return the pages that *text* names, without the dots that lead to other folders."""
+    """Return the paths of the pages that *text* names, without leading dots."""
     return {name.lstrip("./") for name in CITATION.findall(URL.sub("", text))}
 
 
@@ -34,7 +34,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert missing(page) == []
 
 
-def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
+def test_the_check_finds_links_without_a_target(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A b\n[1](#a-b) [2](page.md) [3](other.md) [4](#c) [5](https://example.org)\n```\n[6](x)\n```\n")
     assert missing(page) == ["other.md", "#c"]
@@ -50,7 +50,7 @@ def test_every_page_that_a_file_cites_is_there() -> None:
     assert {path: found for path, found in lost.items() if found} == {}
 
 
-def test_a_citation_is_a_page_that_is_named_anywhere_but_in_a_url() -> None:
+def test_a_name_of_a_page_counts_as_a_citation_except_in_a_url() -> None:
     text = '"""One (page.md 2.1).\n\nSee ../docs/dns.md#zones, a.mdx and https://example.org/other.md."""'
     assert cited(text) == {"page.md", "docs/dns.md"}
 

@@ -1,4 +1,4 @@
-"""What the pages and examples say to apply is valid, and does what it is for."""
+"""The objects that the pages and examples say to apply are valid, and work on a cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,14 +29,16 @@ async def staying(world: World, objects: Sequence[Object]) -> list[str]:
 
 
 @every_source
-def test_every_object_of_ours_fits_its_model(path: Path) -> None:
+def test_every_documented_object_of_our_kinds_fits_its_model(path: Path) -> None:
     ours = [(OURS[obj["kind"]], obj) for obj in applied(path) if obj["kind"] in OURS]
     parsed = [model.parse({**obj, "metadata": {"uid": "u", **obj["metadata"]}}) for model, obj in ours]
     assert [each.message for each in parsed if isinstance(each, Invalid)] == []
 
 
 @pytest.mark.parametrize("path", cases({name_of(path): path for path in SOURCES}, *FIRST))
-async def test_objects_that_are_applied_come_to_work_and_go_again(cluster: World, path: Path) -> None:
+async def test_the_documented_objects_work_once_applied_and_leave_nothing_once_deleted(
+    cluster: World, path: Path
+) -> None:
     objects = [in_world(obj, cluster) for obj in applied(path)]
     asking = [obj for obj in objects if asks(obj)]
     async with running_operator(cluster):
@@ -49,26 +51,26 @@ async def test_objects_that_are_applied_come_to_work_and_go_again(cluster: World
 
 
 OTHERS = {"argoproj.io/v1alpha1", "kustomize.toolkit.fluxcd.io/v1", "helm.toolkit.fluxcd.io/v2"}
-"""The APIs of other tools, which pages show how to set up by fragments of their objects: there is no test of them."""
+"""The APIs of other tools. Pages show fragments of their objects to configure the tools, and no test applies those."""
 FRAGMENTS = {"resource.customizations.ignoreDifferences.all", "kustomize.toolkit.fluxcd.io/ssa"}
-"""What of theirs is shown without its kind."""
+"""Words in those fragments for other tools that the pages show without a kind."""
 
 
 def is_tested(block: str) -> bool:
-    """Tell whether YAML is applied here, or rendered or built by tests/e2e."""
+    """Tell whether a test applies this YAML, or renders or builds with it."""
     if block.startswith((VALUES_OF_CHART, "# kustomization.yaml\n")):
         return True
     return all(obj.get("apiVersion") in CLUSTERS for obj in yaml.safe_load_all(block))
 
 
 def is_of_another_tool(block: str) -> bool:
-    """Tell whether YAML is for a tool that no test has."""
+    """Tell whether this YAML configures one of the other tools, which no test runs."""
     (obj,) = yaml.safe_load_all(block)
     return obj.get("apiVersion") in OTHERS or any(name in block for name in FRAGMENTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_yaml_is_shown_that_no_test_uses_but_for_other_tools(page: Path) -> None:
+def test_a_test_uses_all_yaml_on_a_page_except_for_other_tools(page: Path) -> None:
     untested = [block for block in blocks(page) if not is_tested(block)]
     assert [block for block in untested if not is_of_another_tool(block)] == []
     assert not untested or name_of(page) == "docs/gitops.md"

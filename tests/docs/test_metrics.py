@@ -1,4 +1,4 @@
-"""docs/metrics.md has the metrics that the two programs show; the chart's dashboard and alerts ask for no others."""
+"""docs/metrics.md lists the metrics of both programs, and the chart's dashboard and alerts use no others."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ PANELS: Final[list[Json]] = [panel for panel in DASHBOARD["panels"] if panel["ty
 GROUPS: Final = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
 ALERTS: Final[list[Json]] = [rule for group in GROUPS for rule in group["rules"]]
 SCRAPED: Final = {"namespace", "job", "pod"}
-"""What Prometheus puts on each series of a Pod."""
+"""The labels that Prometheus adds to each series of a Pod."""
 LATE = ("preflight", "devices", "egress_entries", "egress_probes_total", "cluster_dns_ready")
-"""The metrics of the operator that show nothing before something has happened."""
+"""The metrics of the operator that have no series until certain things have happened."""
 
 _SELECTOR = re.compile(r"(\w+)\{(.*?)\}")
 _MATCHER = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
@@ -43,7 +43,7 @@ _GROUPING = re.compile(r"\b(?:by|on) \((.*?)\)")
 
 @pytest.fixture(scope="module")
 def operator_page() -> str:
-    """What Prometheus reads of an operator that has made proxies, one of them for a ProxyGroup, and a nameserver."""
+    """The metrics page of an operator that has made proxies, one of them for a ProxyGroup, and a nameserver."""
     return patient.run(operator_metrics())
 
 
@@ -64,7 +64,7 @@ async def operator_metrics() -> str:
 
 @pytest.fixture(scope="module")
 def nameserver_page() -> str:
-    """What Prometheus reads of a nameserver that has answered a query, and that had one failure of each kind."""
+    """The metrics page of a nameserver that has answered a query and has had one failure of each kind."""
     return asyncio.run(nameserver_metrics())
 
 
@@ -79,12 +79,14 @@ async def nameserver_metrics() -> str:
 
 @pytest.fixture(scope="module")
 def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
-    """The labels of the series of both programs, by the names that queries give them."""
+    """The labels of the series of both programs, by the names of the series in queries."""
     found = [*text_string_to_metric_families(operator_page), *text_string_to_metric_families(nameserver_page)]
     return {sample.name: {*sample.labels} for family in found for sample in family.samples}
 
 
-def test_every_metric_has_a_row_and_every_row_is_one(operator_page: str, nameserver_page: str) -> None:
+def test_every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric(
+    operator_page: str, nameserver_page: str
+) -> None:
     for heading, page in {"The operator": operator_page, "The nameserver": nameserver_page}.items():
         shown = {name for name in re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) if not name.endswith("_created")}
         assert {*rows(sections("metrics.md")[heading])} == shown
@@ -95,7 +97,7 @@ def test_every_alert_has_a_row_that_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_series_and_labels_that_there_are(rule: Json, series: dict[str, set[str]]) -> None:
+def test_an_alert_uses_only_series_and_labels_that_exist(rule: Json, series: dict[str, set[str]]) -> None:
     asked = re.findall(r"\b((?:tsoperator|tsnameserver|process)_\w+)(?:\{(\w+)[!=])?", rule["expr"])
     assert asked
     assert all(label in {"", *series[name]} for name, label in asked)
@@ -109,7 +111,9 @@ def queries() -> Iterator[tuple[str, str]]:
         yield from ((target["expr"], target["legendFormat"]) for target in panel["targets"])
 
 
-def test_every_query_asks_for_series_and_labels_of_the_chosen_jobs_that_there_are(series: dict[str, set[str]]) -> None:
+def test_every_query_of_the_dashboard_uses_existing_series_and_labels_of_the_chosen_jobs(
+    series: dict[str, set[str]],
+) -> None:
     for expression, legend in queries():
         selected = _SELECTOR.findall(expression)
         for name, matchers in selected:
@@ -121,13 +125,13 @@ def test_every_query_asks_for_series_and_labels_of_the_chosen_jobs_that_there_ar
         assert {*re.findall(r"\{\{(\w+)\}\}", legend)} <= (grouped or {"pod"}), expression
 
 
-def test_every_panel_and_query_is_of_the_data_source_that_was_chosen() -> None:
+def test_every_panel_and_query_uses_the_data_source_that_the_user_chooses() -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "namespace", "job"]
     assert all(each["datasource"] == chosen for panel in PANELS for each in (panel, *panel["targets"]))
 
 
-def test_panels_have_ids_of_their_own_and_do_not_lie_on_each_other() -> None:
+def test_panels_have_distinct_ids_and_do_not_overlap() -> None:
     grid = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     places = Counter(
         (at["x"] + right, at["y"] + down) for at in grid for right in range(at["w"]) for down in range(at["h"])

@@ -1,4 +1,4 @@
-"""The pictures are what their texts describe, and the pages show them."""
+"""The pictures are up to date with the texts that describe them, and the pages show the pictures."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ SOURCES = sorted(FOLDER.glob("*.txt"))
 
 
 def drawn(text: str, shape: str) -> list[ET.Element]:
-    """Return the shapes of one kind in the picture that *text* describes, as SVG has them."""
+    """Draw the picture that *text* describes, and return the SVG elements of one kind."""
     return ET.fromstring(render(read(text))).findall(f"{{*}}{shape}")
 
 
-def test_the_pictures_are_all_drawn_from_texts() -> None:
+def test_every_picture_is_drawn_from_its_text_and_is_up_to_date() -> None:
     assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES}
     assert main(["--check"]) == 0
 
@@ -48,7 +48,7 @@ def test_drawing_needs_python_alone() -> None:
         ("a.bottom+10 -> c.top-10", "M70 60 70 130 50 130 50 200"),
     ],
 )
-def test_an_arrow_leads_from_side_to_side(arrow: str, path: str) -> None:
+def test_an_arrow_runs_from_a_side_of_one_box_to_a_side_of_another(arrow: str, path: str) -> None:
     assert drawn(f"{TWO}box c 10 200 100 50: C\narrow {arrow}\n", "path")[0].attrib["d"] == path
 
 

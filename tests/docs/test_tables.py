@@ -1,4 +1,4 @@
-"""The tables of docs/ have every condition, reason and variable that the sources have, and no others."""
+"""The tables in docs/ list every condition, reason and variable of the sources, and no others."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ from tests.docs.pages import codes, rows, sections
 PACKAGE = Path(tsoperator.__file__).parent
 CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
 NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
-"""Reasons that have the name of their condition."""
+"""Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
     DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort
@@ -29,24 +29,24 @@ OTHERS = """
     AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL StaticEndpoints
     TerminateTLS
 """
-"""Words in the source that are no reasons: of Kubernetes, of our CRDs, of tailscaled's configuration."""
+"""CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs or tailscaled's config."""
 
 
 @cache
 def nodes() -> tuple[ast.AST, ...]:
-    """Return the syntax tree of the source, without what knows the API server's own reasons and only reads objects."""
+    """Return the syntax nodes of the operator's sources, without kube/ and check/, which contain other reasons."""
     paths = (path for path in PACKAGE.rglob("*.py") if not {PACKAGE / "kube", PACKAGE / "check"} & {*path.parents})
     return tuple(node for path in paths for node in ast.walk(ast.parse(path.read_text())))
 
 
 def words() -> set[str]:
-    """Return the words with capitals inside that stand in the source."""
+    """Return the CamelCase words among the strings in the sources."""
     constants = (node.value for node in nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return set(filter(CAPITALS.fullmatch, constants)) - {*OTHERS.split()}
 
 
 def conditions() -> set[str]:
-    """Return the types of conditions, each of which is a constant of that name."""
+    """Return the types of conditions: the values of the constants whose names begin with ``CONDITION_``."""
     return {
         str(node.value.value)
         for node in nodes()
@@ -60,7 +60,7 @@ def test_every_reason_has_a_row_and_every_row_is_a_reason() -> None:
     assert shown == words() - conditions() | NAMED_AS_CONDITIONS
 
 
-def test_every_condition_has_a_heading_and_every_such_heading_is_a_condition() -> None:
+def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condition() -> None:
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 

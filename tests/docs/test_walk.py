@@ -26,11 +26,11 @@ from tests.support.operator import World, running_operator
 SECONDS = 60
 """How long a command may take."""
 ADDRESS = "192.0.2.53"
-"""The nameserver's, which pages call ``$ip``."""
+"""The address of the nameserver, which pages call ``$ip``."""
 DOMAIN = "tail1234.ts.net"
-"""The tailnet's, which pages call ``$domain``."""
+"""The domain of the tailnet, which pages call ``$domain``."""
 WORDS = {"<name>": "stock"}
-"""What a reader puts in the place of a placeholder."""
+"""The values that a reader would put in the place of placeholders."""
 
 
 CHANGING = {
@@ -40,14 +40,14 @@ CHANGING = {
     r"\b(ts-[a-z0-9-]+)-[a-z0-9]{5}\b": r"\1-NAME",
     r":\d{5}/": ":PORT/",
 }
-"""What is different each time that a command runs."""
+"""Patterns for parts of an output that differ each time a command runs, and their replacements."""
 BEFORE: Mapping[str, Sequence[Object]] = {
     "docs/conditions.md": [egress()],
     "docs/install.md": [egress(), backend("stock"), dnsconfig()],
     "docs/proxygroup.md": [egress()],
     "docs/troubleshooting.md": [egress()],
 }
-"""What a page talks of, and doesn't say to apply."""
+"""Objects that a page takes for granted without saying to apply them."""
 CLUSTER_DNS = """
 apiVersion: v1
 kind: ConfigMap
@@ -69,7 +69,7 @@ spec:
     metadata: {labels: {k8s-app: kube-dns}}
     spec: {containers: [{name: coredns, image: example.org/coredns}]}
 """
-"""The cluster's own DNS, as far as the pages change it."""
+"""The objects of the cluster's own DNS that the commands of the pages change."""
 SET_UP = f"kubectl apply --server-side --force-conflicts -f - <<END\n{CLUSTER_DNS}END\n"
 TEAR_DOWN = f"""
 kubectl delete --ignore-not-found -f - <<END\n{CLUSTER_DNS}END
@@ -85,7 +85,7 @@ def walked(page: Path) -> list[str]:
 
 
 async def script(command: str, folder: Path, kubeconfig: Path) -> str:
-    """Run *command* as a shell does in a checkout, and return what it says; raises AssertionError if it fails."""
+    """Run *command* in a shell in a checkout, and return its output. Raises AssertionError if it fails."""
     kubectl = await asyncio.to_thread(build_program, "kubectl", Paths.from_environment(), Progress())
     for word, meant in WORDS.items():
         command = command.replace(word, meant)
@@ -113,7 +113,7 @@ def promised(page: Path) -> set[str]:
 
 
 def lines(text: str) -> set[str]:
-    """Return the lines of *text*, without what is different each time."""
+    """Return the lines of *text*, with the parts replaced that differ each time."""
     for pattern, word in CHANGING.items():
         text = re.sub(pattern, word, text)
     return {" ".join(line.split()) for line in text.splitlines()} - {""}
@@ -121,7 +121,7 @@ def lines(text: str) -> set[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with what the commands name, where they may write."""
+    """A folder with the files that the commands name, into which they may write."""
     for name in ("charts", "coredns", "docs", "loadtest"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path

@@ -31,7 +31,7 @@ CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-control
 
 @dataclass(frozen=True, slots=True)
 class BedGround:
-    """A bed of an API server alone; see `operatorbench.ground.Ground`."""
+    """A bed that has only an API server. It implements `operatorbench.ground.Ground`."""
 
     bed: Bed
     progress: Progress

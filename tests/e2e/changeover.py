@@ -1,4 +1,4 @@
-"""What is seen while one operator takes over from another: answers of DNS, Pods that end, and writes."""
+"""Observes a change from one operator to another: DNS answers, Pods that end, and writes."""
 
 import json
 import subprocess
@@ -23,7 +23,11 @@ from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.waiting import eventually
 
-_BESIDE = ("leases", "events", "selfsubjectaccessreviews")  # what an operator may send before it is its turn
+_BESIDE = (
+    "leases",
+    "events",
+    "selfsubjectaccessreviews",
+)  # the resources that an operator may write before it takes over
 
 
 class Write(NamedTuple):
@@ -37,21 +41,21 @@ class Write(NamedTuple):
 
 @dataclass(slots=True)
 class Changeover:
-    """What was seen; complete once the change is over."""
+    """The observations during a change of operators. They are complete once the block of `changeover` has ended."""
 
     answers: Sequence[Seen] = ()
-    """The nameserver's for one name."""
+    """The nameserver's answers for one name."""
     resolved: Sequence[Seen] = ()
-    """Of the cluster's DNS for names that it has to ask the nameserver for."""
+    """The answers of the cluster's DNS for names about which it has to ask the nameserver."""
     writes: Sequence[Write] = ()
     ended: Mapping[str, datetime | None] = field(default_factory=dict)
-    """When each Pod of our operator that there was has ended, to the second below."""
+    """The end of each Pod of our operator, rounded down to a second. None if the Pod hasn't ended."""
     ended_go: Mapping[str, datetime | None] = field(default_factory=dict)
-    """The same of the Go operator's."""
+    """The end of each Pod of the Go operator, likewise."""
 
     @property
     def silence(self) -> float:
-        """For how many seconds at most the nameserver gave no answer."""
+        """The seconds in which the nameserver may have given no answer, in total."""
         silent, since = 0.0, None
         for seen in self.answers:
             if seen.rcode != NO_ANSWER:
@@ -62,18 +66,18 @@ class Changeover:
 
     @property
     def told(self) -> set[tuple[str, ...]]:
-        """What the nameserver answered: rcode and addresses."""
+        """The different answers of the nameserver: rcode and addresses."""
         return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
 
     def first_write(self, *, ours: bool) -> datetime:
-        """Return when the first write of one of the two operators came."""
+        """Return the time of the first write of our operator or of the Go operator."""
         return min(write.at for write in self.writes if write.ours is ours)
 
     def check_names(self, silence: float = 0.0) -> None:
-        """Check that whoever asked got the one answer, of the nameserver itself and through the cluster's DNS.
+        """Check that the nameserver and the cluster's DNS gave the same right answer to every question.
 
-        The nameserver itself may be silent for *silence* seconds at most, the cluster's DNS never. Raises
-        AssertionError.
+        The nameserver may leave questions without an answer for *silence* seconds at most, the cluster's DNS none.
+        Raises AssertionError.
         """
         assert {answer.rcode for answer in self.resolved} == {"NXDOMAIN"}, self.resolved
         assert {answer.rcode for answer in self.answers} - {NO_ANSWER} == {"NOERROR"}, self.answers
@@ -82,7 +86,7 @@ class Changeover:
 
 
 def nameserver_runs(cluster: Cluster, image: str) -> bool:
-    """Tell whether all that serves as the nameserver, or still ends, has this image."""
+    """Tell whether all Pods of the nameserver, terminating ones included, have this image."""
     pods = cluster.listed("pods", labels={"app": "nameserver"})
     return {pod["spec"]["containers"][0]["image"] for pod in pods} == {image}
 
@@ -94,7 +98,7 @@ def records(cluster: Cluster) -> str:
 
 @contextmanager
 def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[Changeover]:
-    """Watch while the block runs: what *nameserver* says of *name*, and the operators; notes go into *folder*."""
+    """Observe *nameserver*'s answers for *name*, and the operators, during the block; take notes in *folder*."""
     seen = Changeover()
     since = datetime.now(UTC)
     pods = folder / "pods.json"
@@ -113,7 +117,7 @@ def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[C
 
 @contextmanager
 def _watched_pods(bed: Bed, file: Path) -> Iterator[None]:
-    """Note every change of the operators' Pods."""
+    """Write every change of the operators' Pods into *file*."""
     watch = ["get", "pods", "--selector=app=operator", "--watch", "--output-watch-events", "--output=json"]
     argv = ["kubectl", "--namespace", NAMESPACE, *watch]
     with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching:
@@ -124,7 +128,7 @@ def _watched_pods(bed: Bed, file: Path) -> Iterator[None]:
 
 
 def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime | None]]:
-    """Read the end of each Pod's process from a sequence of watch events: of our operator's, and of the Go one's."""
+    """Read from a sequence of watch events when our operator's Pods ended, and when the Go operator's Pods ended."""
     ours: dict[str, datetime | None] = {}
     go: dict[str, datetime | None] = {}
     decoder = json.JSONDecoder()

@@ -1,4 +1,4 @@
-"""`tsoperator check` on the bed, as its admin runs it."""
+"""Runs `tsoperator check` on the bed as the cluster's admin."""
 
 import json
 import subprocess
@@ -10,14 +10,14 @@ from tests.e2e.product import NAMESPACE, TREE
 
 
 class Check(NamedTuple):
-    """What a check has found wrong, by its name, and its exit code."""
+    """The result of `tsoperator check`: the faults by the name of the check that found each, and the exit code."""
 
     code: int
     wrong: dict[str, str]
 
 
 def check(cluster: Cluster) -> Check:
-    """Check as the admin does, from the machine that is the cluster."""
+    """Run `tsoperator check` with the admin's kubeconfig, on the machine `node` of the bed."""
     options = ["--json", f"--namespace={NAMESPACE}", f"--kubeconfig={cluster.bed.plane.kubeconfig('admin')}"]
     command = [sys.executable, "-m", "tsoperator", "check", *options]
     argv = cluster.bed.machines["node"].command(command)
@@ -28,6 +28,6 @@ def check(cluster: Cluster) -> Check:
 
 
 def is_well(cluster: Cluster) -> bool:
-    """Tell whether a check finds nothing; an AssertionError says what it finds."""
+    """Return True if `tsoperator check` finds no fault. Raises AssertionError with the faults otherwise."""
     assert check(cluster) == Check(0, {})
     return True

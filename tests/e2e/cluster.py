@@ -1,4 +1,4 @@
-"""The cluster as a test speaks of it: objects applied, looked up and deleted by kubectl, commands run in Pods."""
+"""Applies, reads and deletes objects in the cluster by kubectl, and runs commands in Pods."""
 
 import json
 import time
@@ -30,7 +30,7 @@ _PARENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster, asked as its admin. Its methods raise BedError when kubectl fails."""
+    """The cluster, to which its admin sends commands. The methods raise BedError if kubectl fails."""
 
     bed: Bed
 
@@ -55,11 +55,11 @@ class Cluster:
         return items
 
     def delete(self, resource: str, name: str, namespace: str = "") -> None:
-        """Delete one object without waiting for its end; one that is gone is fine."""
+        """Delete one object without waiting for its end. Do nothing if the object doesn't exist."""
         self.bed.kubectl("delete", resource, name, "--ignore-not-found", "--wait=false", *_within(namespace))
 
     def children(self, parent: Object, resources: str = ",".join(_CHILDREN)) -> list[Object]:
-        """Return what the operator made for a Service, an Ingress or a Connector."""
+        """Return the children of a Service, an Ingress or a Connector."""
         metadata = parent["metadata"]
         owner = Owner(_PARENTS[parent["kind"]], Key(metadata.get("namespace", ""), metadata["name"]))
         return self.listed(resources, NAMESPACE, owner.labels)
@@ -73,9 +73,10 @@ class Cluster:
         return eventually(ready, f"a ready proxy Pod for {parent['metadata']['name']}", seconds)[0]
 
     def device_proxy(self, parent: Object, seconds: float = 120) -> Object:
-        """Wait for the ready Pod of a parent's proxy that has told of its device, and return it.
+        """Wait for the ready Pod of a parent's proxy that has reported its device, and return the Pod.
 
-        Before that it doesn't know those who want to reach it: their first try would take WireGuard five seconds.
+        Before that, the proxy doesn't know the devices that want to reach it, so that WireGuard would need five seconds
+        for their first attempt.
         """
         pod = self.proxy(parent, seconds)
 
@@ -86,7 +87,7 @@ class Cluster:
         return pod
 
     def nameservers(self) -> list[Object]:
-        """Return the nameserver's Pods that are ready; after an upgrade, the one of before may still be ending."""
+        """Return the nameserver's Pods that are ready. After an upgrade, an old Pod may still be terminating."""
         return [pod for pod in self.listed("pods", labels={"app": "nameserver"}) if is_ready(pod)]
 
     def remove(self, parent: Object, seconds: float = 120) -> None:
@@ -101,7 +102,7 @@ class Cluster:
         eventually(gone, f"{metadata['name']} and its proxy gone", seconds)
 
     def look(self, parent: Object) -> Object:
-        """Return a Service, an Ingress or a Connector as it is. Raises AssertionError if it isn't there."""
+        """Return *parent* as it is in the cluster now. Raises AssertionError if it doesn't exist."""
         metadata = parent["metadata"]
         found = self.get(parent["kind"], metadata["name"], metadata.get("namespace", ""))
         assert found, f"no {parent['kind']} {metadata['name']}"
@@ -114,16 +115,16 @@ class Cluster:
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
 
     def remount(self, namespace: str, labels: Mapping[str, str]) -> None:
-        """Have the kubelet mount now what has changed in the ConfigMaps of the Pods that have all *labels*.
+        """Make the kubelet mount changed ConfigMaps at once in the Pods that have all *labels*.
 
-        It does so when an annotation of a Pod changes, else once in 60 to 90 seconds.
+        The kubelet does so when an annotation of a Pod changes, and otherwise once in 60 to 90 seconds.
         """
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         change = f"{_REMOUNTED}={time.time_ns()}"
         self.bed.kubectl("annotate", "--overwrite", "pods", f"--selector={selector}", change, *_within(namespace))
 
     def remount_dns(self) -> None:
-        """Have the kubelet mount the Corefile of the cluster's DNS now, which loads it within some seconds."""
+        """Make the kubelet mount the Corefile of the cluster's DNS at once. CoreDNS loads it within some seconds."""
         self.remount("kube-system", {"k8s-app": "kube-dns"})
 
     def patch(self, parent: Object, change: Object) -> None:
@@ -133,7 +134,7 @@ class Cluster:
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
 
     def scale_operator(self, replicas: int) -> None:
-        """Have the operator run in as many replicas, and wait until it does."""
+        """Scale the operator's Deployment to so many *replicas*, and wait until they are there."""
         self.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
         if replicas:
             wait_ready(self.bed)
@@ -146,7 +147,7 @@ class Cluster:
         return self.bed.kubectl("-n", metadata["namespace"], "exec", metadata["name"], "--", *words, timeout=timeout)
 
     def curl(self, pod: Object, *words: str) -> str:
-        """Fetch a URL from a Pod, failing where the answer isn't a good one."""
+        """Fetch a URL from a Pod, and return the body. Raises BedError if curl fails or the status is an error."""
         return self.run_in(pod, "curl", "-sS", "--fail", "--max-time", "3", *words)
 
 
@@ -155,21 +156,21 @@ def _within(namespace: str) -> Sequence[str]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Tell whether a Pod is ready and not on its way out."""
+    """Tell whether a Pod is ready and not being deleted."""
     conditions = pod.get("status", {}).get("conditions") or []
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def condition(obj: Object, kind: str) -> Object:
-    """Return the condition of that type, which is empty if there is none or it is of another generation."""
+    """Return the condition of type *kind*; an empty one if it is missing or belongs to another generation."""
     found = [each for each in obj.get("status", {}).get("conditions") or () if each["type"] == kind]
     generation = obj["metadata"].get("generation", 0)
     return next((each for each in found if each.get("observedGeneration", 0) in (0, generation)), {})
 
 
 def identity(pod: Object) -> tuple[str, int]:
-    """Return a Pod's UID, and how often its containers were started again."""
+    """Return a Pod's UID, and how often its containers were restarted."""
     return pod["metadata"]["uid"], sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
 
 
@@ -193,7 +194,7 @@ class Answer:
 
 
 def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answer:
-    """Ask a DNS server from the node. Raises BedError when there is no answer to three questions, a second for each."""
+    """Ask a DNS server from the node. Raises BedError without an answer to three attempts of a second each."""
     question = ["dig", "+time=1", "+tries=3", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
     return parse_dig(bed.machines["node"].run(question, timeout=10))
 

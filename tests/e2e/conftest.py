@@ -1,7 +1,7 @@
-"""The bed, the product on it, and what the tests of both start from.
+"""Fixtures of the end-to-end tests: the bed, the product on it, namespaces and clients.
 
-A bed that is up already is used as it is and left up (for work on one test); else one is brought up, and taken down
-at the end whatever happened.
+If a bed is up already, the tests use it and leave it up, which helps while you work on one test. Otherwise they bring
+one up, and take it down at the end, whatever happened.
 """
 
 import re
@@ -39,15 +39,15 @@ _DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig.yaml"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Count a test's own time only: the first one would pay for the bed."""
+    """Let the time limit cover the test alone: otherwise it would include the start of the bed for the first test."""
     item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Put those last that leave the cluster busy, and after them those that judge what all have left behind.
+    """Sort tests that leave the cluster busy to the end, and after them the tests that judge the whole session.
 
-    Of these go those that need the whole session where only a part of it runs; `full` ones may be missing.
+    Remove tests that need the whole session if only a part of it runs. Missing `full` tests don't matter for that.
     """
     items.sort(key=lambda item: (_has("verdict", item), _has("last", item)))
     collected = list(items)
@@ -65,7 +65,7 @@ def _has(marker: str, item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep what can be known of a failure: the bed goes away."""
+    """Collect the evidence of a failure at once, since the bed will be gone afterwards."""
     report = yield
     bed = Bed(Paths.from_environment())
     if report.failed and bed.runs:
@@ -125,7 +125,7 @@ def nameserver(cluster: Cluster) -> str:
 def _add_stub_domain(cluster: Cluster, ip: str) -> None:
     configmap = cluster.get("configmap", "coredns", "kube-system")
     assert configmap
-    # All of ts.net, which the nameserver answers for: tests compare the answers to each name in it on every way.
+    # The stub domain is all of ts.net, as the nameserver's zone is: tests compare answers to names anywhere in it.
     stanza = _STANZA.read_text().replace("TAILNET_DOMAIN", "ts.net").replace("NAMESERVER_IP", ip)
     if stanza not in configmap["data"]["Corefile"]:
         configmap["data"]["Corefile"] += f"\n{stanza}"
@@ -164,14 +164,14 @@ def outside(bed: Bed) -> Peer:
 
 @pytest.fixture(scope="session")
 def second(bed: Bed) -> Peer:
-    """The device outside the cluster that is in the second tailnet, whose OAuth client is the one it began with."""
+    """The device outside the cluster in the second tailnet, which has its first OAuth client again."""
     replace_client(bed.machines["wan"], SECOND)
     return bed.peers()[1]
 
 
 @pytest.fixture(scope="session")
 def acme_root(bed: Bed) -> Path:
-    """The root that certificates of the ACME server chain to, as a file."""
+    """A file with the root certificate of the ACME server."""
     file = bed.folder / "acme-root.pem"
     file.write_text(control.acme_root(bed.paths, bed.machines["wan"]))
     return file
@@ -179,7 +179,7 @@ def acme_root(bed: Bed) -> Path:
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
-    """Prints a figure that was measured, whatever becomes of the test."""
+    """A function that prints a measured figure, whether the test passes or fails."""
 
     def write(figure: object) -> None:
         with capsys.disabled():
@@ -190,7 +190,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of a user; what is in it, and what the operator made for that, is gone afterwards."""
+    """A namespace of a user. It is deleted afterwards, with its objects and their children."""
     with _namespace(cluster) as name:
         yield name
 
@@ -204,7 +204,7 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def namespace_left(cluster: Cluster) -> Iterator[str]:
-    """A namespace of a user that is not waited for at the end, for a test that is the last."""
+    """A namespace of a user for the last tests of a session, whose deletion nobody waits for."""
     name = _create_namespace(cluster)
     yield name
     cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
@@ -221,7 +221,7 @@ def _create_namespace(cluster: Cluster) -> str:
 def _namespace(cluster: Cluster) -> Iterator[str]:
     name = _create_namespace(cluster)
     yield name
-    # Faster than the end of the namespace, which takes ten seconds: finalizers make this wait for the proxies.
+    # The finalizers make kubectl wait for the proxies here. That is faster than to wait for the namespace: 10 s.
     words = ["delete", "services,ingresses,pods", "--all", "--timeout=90s"]
     cluster.bed.kubectl("-n", name, *words, timeout=100)
     cluster.delete("namespace", name)

@@ -37,7 +37,11 @@ _FRESH_INTERVAL = 0.02  # seconds: these cost the cluster's DNS more
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An answer, or that there was none: when it came first, and was asked for, in seconds of the monotonic clock."""
+    """A noted question: its answer differed from the one before, or no answer came.
+
+    *asked* is the time when the question was sent, *at* the time of its answer, or of the end of waiting for one. Both
+    are in seconds of the monotonic clock.
+    """
 
     asked: float
     at: float
@@ -47,16 +51,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe that runs."""
+    """A running program that asks for one name again and again, and the file with its notes."""
 
     file: Path
 
     @classmethod
     @contextmanager
     def of(cls, bed: Bed, server: str, name: str, folder: Path, *, fresh: bool = False) -> Iterator["Probe"]:
-        """Run a probe on the node, with its notes in *folder*, and wait for its first.
+        """Run a probe on the node, with its notes in *folder*, and wait for its first note.
 
-        A *fresh* one asks for another name below *name* each time, which no cache knows, with a resolver's patience.
+        A *fresh* probe asks for a new name below *name* each time, which no cache knows, and waits as long for an
+        answer as a Pod's resolver does.
         """
         file = folder / f"{name}-{server}.jsonl"
         words = [sys.executable, "-m", "tests.e2e.dnsprobe", server, name, *(["--fresh"] if fresh else [])]
@@ -70,13 +75,13 @@ class Probe:
                 process.terminate()
 
     def seen(self) -> list[Seen]:
-        """Return every answer that was another than the one before, and every time that there was none."""
+        """Return the noted answers and missing answers."""
         return [
             Seen(**json.loads(line)) for line in self.file.read_text().splitlines(keepends=True) if line[-1] == "\n"
         ]
 
     def wait_for(self, wanted: Callable[[Seen], bool], seconds: float, after: float = 0) -> Seen:
-        """Return the first answer after a moment that is *wanted*. Raises AssertionError if none comes in time."""
+        """Return the first *wanted* answer that came at *after* or later. Raises AssertionError without one in time."""
         found: list[Seen] = []
 
         def look() -> bool:

@@ -1,4 +1,4 @@
-"""What a failure leaves for people: logs, events and objects of the bed."""
+"""Saves the logs, Events and objects of the bed after a failure, for people to read."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ _LIMIT = 20.0  # seconds for each look
 
 
 def collect(bed: Bed, folder: Path) -> None:
-    """Write everything into *folder*; what can't be had is named there instead."""
+    """Write everything into *folder*. In place of something that can't be read, write the error."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # The kubelet writes the Pods' logs among the daemons': those of Pods that are gone are there as long as they are.

@@ -1,4 +1,4 @@
-"""Faults of an installation that tests make on purpose. Each is a context, at whose end it is mended again."""
+"""Faults of an installation that tests cause on purpose. Each is a context manager that undoes it at the end."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _MADE_BY_SERVER = ("resourceVersion", "uid", "creationTimestamp", "managedFields
 
 @contextmanager
 def no_operator(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Nobody looks after the cluster."""
+    """No operator runs."""
     cluster.scale_operator(0)
     try:
         yield
@@ -76,14 +76,14 @@ def missing_rule(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 
 def without_stub_domain(corefile: str) -> str:
-    """Return a Corefile as it was before the stub domain of the fixture `nameserver`."""
+    """Return a Corefile without the stub domain that the fixture `nameserver` has added."""
     first, *_ = STANZA.read_text().splitlines()
     return corefile.partition(first)[0]
 
 
 @contextmanager
 def changed_corefile(cluster: Cluster, change: Callable[[str], str]) -> Iterator[None]:
-    """Have the cluster's DNS load what *change* makes of its Corefile, and at the end the Corefile of before."""
+    """Make the cluster's DNS load its Corefile as *change* rewrites it, and at the end the original Corefile."""
     try:
         with changed(cluster, "configmap", "coredns", "kube-system") as configmap:
             configmap["data"]["Corefile"] = change(configmap["data"]["Corefile"])
@@ -103,7 +103,7 @@ def no_stub_domain(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def wrong_stub_domain(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """The cluster's DNS asks for the zone of the tailnet where no nameserver is."""
+    """The cluster's DNS forwards the zone of the tailnet to an address where no nameserver is."""
     nameserver = cluster.get("service", "nameserver", NAMESPACE)
     assert nameserver
     address = nameserver["spec"]["clusterIP"]
@@ -160,7 +160,7 @@ def strict_pod_security(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def webhook_without_service(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """The API server asks about StatefulSets where nobody answers."""
+    """The API server has an admission webhook for StatefulSets that nobody answers."""
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["statefulsets"], "operations": ["CREATE"]}
     webhook = {
         "name": "gate.example.org",
@@ -182,7 +182,7 @@ def webhook_without_service(cluster: Cluster, _namespace: str) -> Iterator[None]
 
 @contextmanager
 def changed(cluster: Cluster, resource: str, name: str, namespace: str = "") -> Iterator[Object]:
-    """Yield an object to be changed, and put it back at the end as it was."""
+    """Yield an object that the block may change in the cluster, and restore it at the end."""
     kept, changed = (_written(cluster, resource, name, namespace) for _ in range(2))
     try:
         yield changed
@@ -191,7 +191,7 @@ def changed(cluster: Cluster, resource: str, name: str, namespace: str = "") -> 
 
 
 def _written(cluster: Cluster, resource: str, name: str, namespace: str) -> Object:
-    """Return an object without what the API server has put into it."""
+    """Return an object without the fields that the API server fills in."""
     found = cluster.get(resource, name, namespace)
     assert found
     metadata = {field: value for field, value in found["metadata"].items() if field not in _MADE_BY_SERVER}

@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 
-CLIENT = "192.0.2.1:40000"  # whom the device is told it serves
+CLIENT = "192.0.2.1:40000"  # the client's address, as the device is told
 PATIENCE = 5.0  # seconds
 
 

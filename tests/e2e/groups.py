@@ -1,4 +1,4 @@
-"""ProxyGroups as the tests see them: whether one has settled, and what is there of a Service that it serves."""
+"""Waits for ProxyGroups, and reads the objects that make their proxies serve a Service."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ ALL_READY = "ReadyToRouteTraffic"
 
 
 def await_group(cluster: Cluster, group: Object, replicas: int, seconds: float = 180) -> list[Object]:
-    """Wait until a ProxyGroup has settled with as many proxies, all of its newest template, and return their Pods."""
+    """Wait until a ProxyGroup is ready with so many *replicas*, all of its newest template, and return their Pods."""
     name = group["metadata"]["name"]
 
     def settled() -> list[Object]:
@@ -45,7 +45,7 @@ def await_served(cluster: Cluster, service: Object, seconds: float = 120) -> Non
 
 
 def entries(cluster: Cluster, group: str) -> list[str]:
-    """Return the names of what the proxies of *group* are to forward."""
+    """Return the names of the entries for the proxies of *group*."""
     configmap = cluster.get("configmap", config_name(group), NAMESPACE) or {}
     encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES, "")
     return sorted(json.loads(base64.b64decode(encoded) or "{}"))

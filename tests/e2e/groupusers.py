@@ -1,4 +1,4 @@
-"""What users have in the cluster of ProxyGroups and Tailnets, whether it works for them, and what it is made of."""
+"""Users of ProxyGroups and Tailnets: they create objects, make connections, and take an inventory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,16 +26,16 @@ from tests.support.manifests import credentials
 TAILNET = tailnet("other", SECOND.url, "other-credentials")
 CREDENTIALS = credentials(client_id=SECOND.client_id, client_secret=SECOND.client_secret)
 GROUPS = {"gate": proxy_group("gate", replicas=2), "away": proxy_group("away", replicas=1, tailnet="other")}
-"""One in the operator's tailnet, and one in another."""
+"""Two ProxyGroups: `gate` in the operator's own tailnet, and `away` in another tailnet."""
 
 _PERMISSION = "go-operator-groups"
 _FINALIZERS = [{"apiGroups": ["tailscale.com"], "resources": ["proxygroups/finalizers"], "verbs": ["update"]}]
-_RATE = 5  # connections a second by each group
+_RATE = 5  # connections a second through each group
 _KINDS = "customresourcedefinitions,proxygroups,tailnets"
 
 
 class Inventory(NamedTuple):
-    """What an operator must leave as it is.
+    """The objects that a new operator must leave unchanged.
 
     These are Pods and StatefulSets of groups, devices and the number of auth keys of both tailnets, the ports at which
     proxies listen, and users' objects.
@@ -50,10 +50,10 @@ class Inventory(NamedTuple):
 
 
 class GroupUsers:
-    """What users have of ProxyGroups, and whether it works for them."""
+    """Users who have ProxyGroups, a Tailnet, and Services that use them."""
 
     def __init__(self, cluster: Cluster, space: str, peers: Sequence[Peer]) -> None:
-        """*space* is their namespace; *peers* are the devices outside the cluster, the first tailnet's first."""
+        """*space* is the users' namespace; *peers* are the devices outside the cluster, the first tailnet's first."""
         self.cluster = cluster
         self._space = space
         self._peers = peers
@@ -77,7 +77,7 @@ class GroupUsers:
             await_group(self.cluster, group, group["spec"]["replicas"])
 
     def add(self, maker: str) -> None:
-        """Apply Services of both groups, and wait until all proxies serve them; *maker* is in their names."""
+        """Apply Services of both groups, and wait until all proxies serve them. Their names begin with *maker*."""
         here, there = self._peers
         services = [
             group_service(self._space, f"{maker}-db", "gate", tailnet_fqdn=here.fqdn),
@@ -90,9 +90,10 @@ class GroupUsers:
 
     @contextmanager
     def at_work(self, maker: str) -> Iterator[list[Load]]:
-        """Have Pods make new connections by Services of *maker* all the time, and yield what knows how these went.
+        """Make Pods open new connections by the Services of *maker* all the time, and yield the two `Load`s.
 
-        Only one Service for each device has any: connections by two that lead to the same port would share addresses.
+        Only one Service for each device gets connections, since connections by two Services to one port would share
+        addresses.
         """
         here, there = self._peers
         db, far = (group_service(self._space, f"{maker}-{what}", "") for what in ("db", "far"))
@@ -103,7 +104,7 @@ class GroupUsers:
             yield [load, far_load]
 
     def inventory(self) -> Inventory:
-        """Return what there is."""
+        """Return the inventory of now."""
         pods, sets = self._children("pods"), self.statefulsets()
         devices = [device for each in self._tailnets for device in each.devices()]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed("services", self._space)]
@@ -117,7 +118,7 @@ class GroupUsers:
         )
 
     def statefulsets(self) -> list[Object]:
-        """Return those of the groups."""
+        """Return the StatefulSets of both groups."""
         return self._children("statefulsets")
 
     def cluster_ips(self) -> list[Object]:

@@ -1,4 +1,4 @@
-"""New connections all the time, from a Pod of a user, and what became of each."""
+"""Opens new connections all the time from a Pod of a user, and records the result of each."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ class Attempt:
 
 
 class Load:
-    """A Pod that makes new connections all the time, to each of some targets in turn."""
+    """A Pod that opens new connections all the time, to several targets in turn."""
 
     def __init__(self, cluster: Cluster, pod: Object) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class Load:
     def on(
         cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str], rate: float = RATE
     ) -> Iterator["Load"]:
-        """Run one, wait until each of *targets* (see `knocker`) has answered *words*, and end it with the block.
+        """Run a Load until the end of the block; first wait until each of *targets* (see `knocker`) answers *words*.
 
         It makes *rate* connections a second.
         """
@@ -56,11 +56,11 @@ class Load:
             load.end()
 
     def seen(self) -> list[Attempt]:
-        """Return the attempts that have ended, those that began first first; all of them once the load has ended."""
+        """Return the attempts that have ended, in the order of their begin; all of them once the load has ended."""
         return self._all or self._read()
 
     def since(self, moment: float, until: float = float("inf")) -> "Outcome":
-        """Return what became of the attempts that began between two moments, in seconds since the epoch."""
+        """Return the outcome of the attempts that began between two moments, in seconds since the epoch."""
         return Outcome([each for each in self.seen() if moment <= each.at < until])
 
     def end(self) -> None:
@@ -82,18 +82,18 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the attempts in a span of time."""
+    """The results of the attempts in a span of time."""
 
     attempts: Sequence[Attempt]
 
     @property
     def failed(self) -> list[Attempt]:
-        """Those that went wrong."""
+        """The attempts that failed."""
         return [each for each in self.attempts if each.error]
 
     @property
     def seconds(self) -> float:
-        """The time from the first failure's begin to the last one's."""
+        """The seconds from the begin of the first failed attempt to the begin of the last one."""
         return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
 
     def __str__(self) -> str:

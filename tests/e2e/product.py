@@ -45,7 +45,7 @@ class ProductImages:
 
 
 def push_images(bed: Bed) -> ProductImages:
-    """Build and push what the operator's Deployment and its children run."""
+    """Build and push the images of the operator, the nameserver and the proxy."""
     operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
     _push_proxy(bed)
     return ProductImages(operator, nameserver)
@@ -118,7 +118,7 @@ def _push_proxy(bed: Bed) -> None:
 
 
 def context(paths: Paths) -> Path:
-    """Return a build context of the tree with its wheels, named by all that its images are made of."""
+    """Return a build context: the source tree and wheels, in a folder whose name changes with their content."""
     cache = paths.cache / "product"
     packed = wheels(cache / "wheels")
     seen = hashlib.sha256(f"{packed.name} {rootfs.layout(paths).name}".encode())

@@ -1,4 +1,4 @@
-"""`tsoperator check` with a kubeconfig finds each of a dozen faults, and nothing where all is well."""
+"""`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -38,7 +38,7 @@ CASES = [
 ]
 
 
-def test_nothing_is_found_where_all_is_well(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserver: str, namespace: str) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
     cluster.device_proxy(service)

@@ -48,8 +48,8 @@ COREFILE = f"""\
 OURS = "# BEGIN tailnet stub domain"
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
-FIGHT = 8.0  # seconds for which another program goes on to put the Corefile back once it is named
-FEW = 10  # writes of ours meanwhile
+FIGHT = 8.0  # seconds for which the other program keeps restoring the Corefile after the status has named it
+FEW = 10  # our writes in that time
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
             "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
             f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
@@ -75,7 +75,7 @@ def ask_for(cluster: Cluster, **cluster_dns: str) -> None:
 
 
 def reason(cluster: Cluster) -> str:
-    """Return why the cluster's DNS is configured, or isn't."""
+    """Return the reason of the condition `ClusterDNSConfigured`."""
     return str(condition(cluster.get("dnsconfig", NAME) or {"metadata": {}}, "ClusterDNSConfigured").get("reason", ""))
 
 
@@ -84,7 +84,7 @@ def becomes(cluster: Cluster, look: Callable[[Cluster], Any], wanted: object) ->
 
 
 def written(cluster: Cluster) -> str:
-    """Wait until the operator has written, have CoreDNS load it, and return the Corefile."""
+    """Wait until the operator has written the stub domain, make CoreDNS load it, and return the Corefile."""
     becomes(cluster, reason, "StubDomainWritten")
     cluster.remount_dns()
     return corefile(cluster)
@@ -92,7 +92,7 @@ def written(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
-    """A Corefile without a stub domain, with a server to ask for all that isn't in the cluster; all is put back."""
+    """A Corefile without a stub domain, with an upstream server for all other names. Both are undone afterwards."""
     before = corefile(cluster)
     bed.daemons.start("upstream", [*UPSTREAM], bed.machines["node"])
     write(cluster, COREFILE)
@@ -105,9 +105,10 @@ def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
 
 @pytest.fixture
 def managed(cluster: Cluster) -> Iterator[str]:
-    """What CoreDNS reads in mode Managed.
+    """The Corefile that CoreDNS loads in mode Managed.
 
-    The mode is Manual before the Corefile is put back. Else the operator would take the test for another writer.
+    Afterwards the mode is Manual before the Corefile is restored. Otherwise the operator would take the test for
+    another writer.
     """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Managed")
@@ -142,7 +143,7 @@ def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, sh
     eventually(lambda: page() == GREETING, "the page of the device")
 
 
-def test_a_pod_with_the_tailnets_domain_in_its_search_list_says_short_names(
+def test_a_pod_with_the_tailnets_domain_in_its_search_list_can_use_short_names(
     cluster: Cluster, managed: str, shared_namespace: str
 ) -> None:
     pod = client_pod(shared_namespace)
@@ -152,19 +153,19 @@ def test_a_pod_with_the_tailnets_domain_in_its_search_list_says_short_names(
     eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
 
 
-def test_a_public_name_in_the_same_domain_is_asked_of_the_upstream(
+def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
     cluster: Cluster, bed: Bed, managed: str, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
 
     def both_resolve() -> bool:
-        """Only CoreDNS with the stub domain of the suffix alone has both."""
+        """Tell whether both names resolve. They do only if the stub domain is just the tailnet's suffix."""
         return bool(dig(bed, DNS_SERVICE, PEER_NAME).data) and dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
     eventually(both_resolve, "a name of the tailnet beside a public one")
 
 
-def test_a_name_that_was_asked_for_before_it_existed_is_there_soon(
+def test_a_name_that_a_client_asked_for_too_early_resolves_soon_after_it_exists(
     cluster: Cluster, managed: str, namespace: str, shared_namespace: str, tmp_path: Path
 ) -> None:
     cluster.remove(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -183,14 +184,14 @@ def has_address(seen: Seen) -> bool:
     return bool(seen.addresses)
 
 
-def test_edits_of_others_are_kept_and_ours_is_put_back(cluster: Cluster, managed: str) -> None:
+def test_the_operator_keeps_edits_of_others_and_puts_its_stub_domain_back(cluster: Cluster, managed: str) -> None:
     ours = managed.removeprefix(COREFILE)
     write(cluster, THEIRS + managed)
     write(cluster, THEIRS + COREFILE)
     becomes(cluster, corefile, THEIRS + COREFILE + ours)
 
 
-def test_an_edit_at_the_same_time_is_kept(cluster: Cluster, managed: str) -> None:
+def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster: Cluster, managed: str) -> None:
     for number in range(20):
         theirs = THEIRS.replace("example", f"example{number}")
         ask_for(cluster, mode="Manual")
@@ -213,7 +214,7 @@ def test_a_nameserver_that_does_not_start_leaves_the_clusters_dns_alone(
     assert dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
 
-def test_a_broken_corefile_is_left_alone_and_told(cluster: Cluster, managed: str) -> None:
+def test_the_operator_does_not_change_a_broken_corefile_and_reports_it(cluster: Cluster, managed: str) -> None:
     write(cluster, BROKEN)
     becomes(cluster, reason, "CorefileUnreadable")
     assert corefile(cluster) == BROKEN
@@ -221,14 +222,14 @@ def test_a_broken_corefile_is_left_alone_and_told(cluster: Cluster, managed: str
     assert written(cluster) == managed
 
 
-def test_the_corefile_is_as_before_in_mode_manual(cluster: Cluster, managed: str) -> None:
+def test_the_operator_removes_its_stub_domain_from_the_corefile_in_mode_manual(cluster: Cluster, managed: str) -> None:
     assert managed != COREFILE
     ask_for(cluster, mode="Manual")
     becomes(cluster, corefile, COREFILE)
     becomes(cluster, reason, "")
 
 
-def test_where_corefiles_import_others_the_stub_domain_has_a_configmap(cluster: Cluster) -> None:
+def test_the_stub_domain_is_in_a_configmap_of_its_own_if_the_corefile_imports_such(cluster: Cluster) -> None:
     imports = f"{COREFILE}import /etc/coredns/custom/*.server\n"
     write(cluster, imports)
     ask_for(cluster, mode="Managed")
@@ -244,7 +245,7 @@ def _made(cluster: Cluster, obj: Object) -> bool:
     return True
 
 
-def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
+def test_the_stub_domain_is_in_the_configuration_of_openshifts_dns_operator(cluster: Cluster) -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition(OPENSHIFT)}
     del crd["metadata"]["finalizers"]
     dns = {"apiVersion": OPENSHIFT_DNS.api_version, "kind": OPENSHIFT_DNS.kind, "metadata": {"name": "default"}}
@@ -263,7 +264,7 @@ def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-def test_another_writer_that_removes_the_stub_domain_is_named_until_it_stops(
+def test_the_status_names_another_writer_that_removes_the_stub_domain_until_it_stops(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:
     def is_told() -> bool:

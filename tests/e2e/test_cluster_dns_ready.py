@@ -1,4 +1,4 @@
-"""`ClusterDNSReady` of a DNSConfig tells each fault of the cluster's DNS, made for real, until it is mended."""
+"""The condition `ClusterDNSReady` of a DNSConfig reports each fault of a real cluster's DNS until it is repaired."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ time.sleep(100000)
 
 
 class Zone(NamedTuple):
-    """What the operator asks about: the zone, the canary in it, and the address of the nameserver."""
+    """A zone about which the operator asks the cluster's DNS, with its canary and the address of the nameserver."""
 
     name: str
     canary: str
@@ -43,7 +43,7 @@ class Zone(NamedTuple):
 
 @pytest.fixture(scope="module")
 def zone(cluster: Cluster, nameserver: str) -> Zone:
-    """The zone that the cluster's DNS has to forward, which it does."""
+    """The zone that the cluster's DNS forwards."""
     eventually(lambda: said(cluster) == "NamesResolve", "names that resolve", 60)
     found = cluster.look(DNSCONFIG)
     (name,) = found["status"]["clusterDNS"]["zones"]
@@ -51,15 +51,16 @@ def zone(cluster: Cluster, nameserver: str) -> Zone:
 
 
 def said(cluster: Cluster) -> str:
-    """The reason of the condition."""
+    """Return the reason of the condition `ClusterDNSReady`."""
     return str(condition(cluster.look(DNSCONFIG), "ClusterDNSReady").get("reason", ""))
 
 
 @contextmanager
 def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
-    """CoreDNS has loaded these server blocks in place of the stub domain; a name of its own shows that it has.
+    """Make CoreDNS load these server *blocks* in place of the stub domain. A marker name shows that it has.
 
-    It has the stub domain again at the end. Nobody asks for names in the zone before: in a loop they would multiply.
+    At the end it has the stub domain again. Until the marker resolves, nobody asks for names in the zone, since a query
+    in a forwarding loop would multiply.
     """
     mark = f"mark{next(MARKS)}.example.org"
     block = f'{mark}:53 {{\n    template ANY ANY {{\n        answer "{mark}. 1 IN A {MARK}"\n    }}\n}}\n'
@@ -100,7 +101,7 @@ def loop(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
 
 @contextmanager
 def nameserver_at_rest(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """The DNSConfig has no replicas."""
+    """Let the DNSConfig ask for no replicas of the nameserver."""
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": 0}}})
     try:
         yield
@@ -110,7 +111,7 @@ def nameserver_at_rest(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def black_hole(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """CoreDNS forwards to ports that take queries and answer none."""
+    """Make CoreDNS forward to ports that receive queries and answer none."""
     cluster.bed.daemons.start("deaf", [sys.executable, "-c", DEAF, NODE, *DEAF_PORTS], cluster.bed.machines["node"])
     try:
         with configured(cluster, forwarding(" ".join(f"{NODE}:{port}" for port in DEAF_PORTS))):
@@ -121,7 +122,7 @@ def black_hole(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """The Service of the cluster's DNS has no port for TCP."""
+    """Take the port for TCP from the Service of the cluster's DNS."""
     service = cluster.get("service", "kube-dns", "kube-system")
     assert service
     ports = service["spec"]["ports"]
@@ -134,7 +135,7 @@ def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """CoreDNS keeps for an hour that there is no canary, which it has learned while that was so."""
+    """Make CoreDNS cache for an hour the answer that the canary doesn't exist, from a time when it didn't."""
     cache = "    cache 30 {\n        denial 9984 3600 3600\n    }"
     with ExitStack() as stack:
         stack.enter_context(configured(cluster, forwarding(zone.nameserver, cache)))
@@ -156,7 +157,7 @@ class Case(NamedTuple):
     reason: str
     words: str
     first: str = ""
-    """The reason that a check repeats, if it isn't the same: it repeats the first of an object that is wrong."""
+    """The reason that `tsoperator check` repeats if it isn't *reason*: that of the object's first wrong condition."""
 
 
 CASES = [

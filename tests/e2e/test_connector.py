@@ -1,4 +1,4 @@
-"""Connectors: devices reach networks of the cluster by them, and find the exit node and the app connector."""
+"""Connectors: devices use them as subnet routers, exit nodes and app connectors."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -47,7 +47,7 @@ def shown(cluster: Cluster, obj: Object) -> list[str]:
 
 
 def routers(outside: Peer) -> dict[str, dict[str, Any]]:
-    """What the device outside knows of the Connector's devices, by name."""
+    """Return the Connector's devices as the device outside sees them, by name."""
     peers = (outside.status().get("Peer") or {}).values()
     return {peer["DNSName"].removesuffix("."): peer for peer in peers if peer["DNSName"].startswith("router-")}
 
@@ -68,7 +68,7 @@ def test_devices_are_offered_each_replica_as_an_exit_node(connected: Cluster, ou
     eventually(lambda: offered() == BOTH, f"{BOTH} as exit nodes")
 
 
-def test_an_app_connector_tells_the_tailnet_what_it_is(connected: Cluster, bed: Bed) -> None:
+def test_an_app_connector_tells_the_control_server_that_it_is_one(connected: Cluster, bed: Bed) -> None:
     name = f"apps.{control.DOMAIN}"
     eventually(lambda: shown(connected, APPS) == [name], f"{name} in the status")
     assert connected.look(APPS)["status"]["isAppConnector"]
@@ -83,7 +83,7 @@ def test_an_app_connector_tells_the_tailnet_what_it_is(connected: Cluster, bed: 
 @pytest.mark.full
 def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluster, bed: Bed) -> None:
     pod = connected.device_proxy(APPS)
-    # No name of the bed is an application's, so the route is put where tailscaled puts those that it learns.
+    # No application is in the bed. So the test adds a route to the preferences, as tailscaled does with learned routes.
     connected.run_in(pod, "tailscale", "--socket=/tmp/tailscaled.sock", "set", f"--advertise-routes={LEARNED}")
 
     def offered(name: str) -> list[str]:

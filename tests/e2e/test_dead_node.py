@@ -1,4 +1,4 @@
-"""A node that dies with a Pod of an egress group on it: new connections soon go by the Pods of other nodes alone."""
+"""A node dies with a Pod of an egress group on it. Soon new connections use only Pods on other nodes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ SPREAD = proxy_class(
         }
     },
 )
-FAILING = 65.0  # seconds from the node's end
+FAILING = 65.0  # seconds from the node's end in which connections may fail
 AFTERWARDS = 60.0  # seconds for which no connection may fail then
 ENDING = 150.0  # seconds for a deleted group: the Pod's grace period, a minute, and some to spare
 
@@ -59,7 +59,7 @@ def node(cluster: Cluster) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def outcome(cluster: Cluster, nameserver: str, node: Node, shared_namespace: str, outside: Peer) -> Outcome:
-    """New connections by a Service of the group from the node's end on, by either name of the device."""
+    """The outcome of new connections to a Service of the group, by both of its names, from the node's end on."""
     service = group_service(shared_namespace, "db", WIDE["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)

@@ -1,4 +1,4 @@
-"""The load generator's Job against the cluster's DNS."""
+"""The Job of the load generator dnsload, run against the cluster's DNS."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
 
 
 @pytest.mark.full
-def test_the_job_finds_the_clusters_dns_right(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_the_job_finds_no_wrong_answer_of_the_clusters_dns(cluster: Cluster, nameserver: str, namespace: str) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.proxy(service)

@@ -1,4 +1,4 @@
-"""The documented values, installed as they are but for the tailnet: the operator works with them."""
+"""The operator works with each documented file of values, in which only the tailnet is replaced by the bed's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ SECRET_VOLUME = {"secretName": SECRET["metadata"]["name"]}
 
 
 class Case(NamedTuple):
-    """A documented file of values, and what is the bed's in it."""
+    """A documented file of values, and the values of the bed that replace some of its own."""
 
     file: str
     changes: Object
@@ -46,7 +46,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def documented_images(cluster: Cluster) -> Iterator[None]:
-    """Our images under the names that the documentation gives them; afterwards the release is as it was."""
+    """Our images under the names that the documentation uses. The release is restored afterwards."""
     bed, revision = cluster.bed, _revision(cluster)
     for target in ("operator", "nameserver"):
         built = product.push_image(bed, target)

@@ -1,4 +1,4 @@
-"""Egress: Pods reach devices of the tailnet through a proxy, by the tailnet's name and by the cluster's."""
+"""Egress: Pods reach a device through a proxy, by its MagicDNS name and by the cluster's name of the Service."""
 
 from pathlib import Path
 
@@ -13,16 +13,16 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service, pod
 
 IN_TIME = 1.0  # seconds from a ready proxy to its name
-PODS = 20  # that try a new Service, one after the other
+PODS = 20  # the number of Pods that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
-    """The first packets may be lost: the WireGuard path is made then."""
+    """Tell whether the client gets the greeting from *host*. The first packets may be lost while WireGuard connects."""
     return eventually(lambda: cluster.curl(client, f"http://{host}:{WEB_PORT}/") == GREETING, f"the page of {host}")
 
 
 def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
-    """The nameserver comes to have this answer for the peer's name."""
+    """Wait until the nameserver gives the *wanted* answer for the peer's name, and return True."""
     return eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == wanted, f"{PEER_NAME} is {wanted}")
 
 
@@ -30,7 +30,7 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
 def by_name(
     cluster: Cluster, nameserver: str, shared_namespace: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Object:
-    """An egress Service to the peer by its MagicDNS name, with its record served; the last test deletes it."""
+    """An egress Service to the peer by its MagicDNS name, whose record is served. The last test deletes the Service."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     assert serves(cluster, nameserver, Answer("NXDOMAIN"))
     with Probe.of(cluster.bed, nameserver, PEER_NAME, tmp_path_factory.mktemp("new")) as probe:
@@ -73,7 +73,7 @@ def test_a_service_works_at_the_first_try_as_soon_as_it_is_ready(
     assert [cluster.curl(pod, url) for pod in pods] == [GREETING] * PODS
 
 
-def test_a_writer_that_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
+def test_an_event_names_a_writer_that_keeps_pointing_a_service_elsewhere(cluster: Cluster, namespace: str) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
     cluster.apply(service)
 

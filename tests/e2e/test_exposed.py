@@ -1,6 +1,6 @@
-"""Exposed Services: devices of the tailnet reach a Service of the cluster, or what it names, through a proxy.
+"""Exposed Services: devices of the tailnet reach a Service of the cluster, or its external name, through a proxy.
 
-Pods use the same name, which leads them to the Service itself.
+Pods can use the same name, which leads them to the Service directly.
 """
 
 import pytest
@@ -14,13 +14,13 @@ from tests.e2e.workloads import BALANCED, PAGE, TO_WEB, exposed_service, web
 
 @pytest.fixture(scope="module")
 def pages(cluster: Cluster, shared_namespace: str) -> str:
-    """A namespace with the Service ``web`` in it that the page is behind."""
+    """A namespace with the Service ``web``, which serves the page."""
     cluster.apply(*web(shared_namespace, "web"))
     return shared_namespace
 
 
 def reached(cluster: Cluster, outside: Peer, service: Object) -> bool:
-    """A device gets the page by the name of the Service's device; the first packets may be lost."""
+    """Wait until a device gets the page by the name of the Service's device. The first packets may be lost."""
     cluster.device_proxy(service)
     url = f"http://{device_name(service)}/"
     return eventually(lambda: outside.curl(url).strip() == PAGE, f"the page of {url}")
@@ -70,7 +70,9 @@ def test_a_service_without_a_cluster_ip_says_that_it_has_no_name(cluster: Cluste
     assert dig(cluster.bed, nameserver, device_name(service)) == Answer("NXDOMAIN")
 
 
-def test_a_device_reaches_what_an_external_name_names(cluster: Cluster, outside: Peer, pages: str) -> None:
+def test_a_device_reaches_the_host_that_an_external_name_service_names(
+    cluster: Cluster, outside: Peer, pages: str
+) -> None:
     spec = {"type": "ExternalName", "externalName": f"web.{pages}.svc.cluster.local"}
     service = exposed_service(pages, "named", spec, expose="true")
     cluster.apply(service)

@@ -1,6 +1,6 @@
-"""Funnel: the proxies of Services and Ingresses that ask for it take what Funnel sends them, and no others do.
+"""Funnel: only proxies of Services and Ingresses that ask for Funnel accept connections from it.
 
-Funnel's own servers are played by the device outside: the tailnet lets every device do that.
+The device outside plays the part of Funnel's own servers. The bed's tailnet lets every device do that.
 """
 
 import sys
@@ -37,7 +37,7 @@ def shown(cluster: Cluster, shared_namespace: str) -> Cluster:
 
 
 def public_page(outside: Peer, host: str, root: Path) -> str:
-    """What a client on the Internet gets from a device, if Funnel leads there."""
+    """Return the page that a client on the Internet gets from the device *host* through Funnel."""
     name = f"{host}.{control.DOMAIN}"
     peers = (outside.status().get("Peer") or {}).values()
     api = next(peer["PeerAPIURL"][0] for peer in peers if peer["DNSName"] == f"{name}.")

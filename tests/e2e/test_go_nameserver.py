@@ -1,4 +1,4 @@
-"""A DNSConfig that names the Go operator's nameserver: it serves what our operator writes."""
+"""A DNSConfig that names the image of the Go operator's nameserver, which serves the records of our operator."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def go_nameserver(cluster: Cluster, nameserver: str, images: ProductImages) -> I
 
 
 @pytest.mark.full
-def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
+def test_the_go_nameserver_serves_our_records_and_the_status_says_what_it_cannot_do(
     cluster: Cluster, nameserver: str, go_nameserver: str, namespace: str
 ) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
@@ -39,7 +39,9 @@ def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
     eventually(lambda: right.data[0] in records(cluster), "the record")
     cluster.remount(NAMESPACE, {"app": "nameserver"})
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
-    assert dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"  # it is theirs that answers
+    assert (
+        dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"
+    )  # only the Go operator's nameserver answers so
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")

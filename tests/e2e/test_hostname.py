@@ -1,4 +1,4 @@
-"""Hostnames that are edited while the proxy runs: the same device has another name, and nothing restarts."""
+"""A user edits a hostname while the proxy runs. The same device gets the other name, and nothing restarts."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from tests.e2e.workloads import BALANCED, PAGE, exposed_service, ingress, web
 
 
 class Case(NamedTuple):
-    """How users reach a page, and what shows it to the tailnet under a hostname."""
+    """A kind of object that exposes a page under a hostname, and the scheme by which users fetch the page."""
 
     scheme: str
     hostname: str

@@ -15,7 +15,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service, group_service, proxy_group
 from tests.support.manifests import connector
 
-# Not in CI's share of what is marked full: alone it would take as long as all the others.
+# The mark `thorough` keeps this test out of CI's shares of `full`: alone it would take as long as all the others.
 pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds
@@ -46,7 +46,7 @@ def test_an_idle_operator_writes_nothing_but_its_lease(cluster: Cluster, settled
 
 
 def written(cluster: Cluster, seconds: float) -> Counter[tuple[str, str]]:
-    """Wait for so long, or for the operator's first write, and return what was written by verb and plural."""
+    """Wait for so many *seconds*, or for the operator's first write, and count the writes by verb and plural."""
     with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR_USER)) as log:
 
         def others() -> Counter[tuple[str, str]]:

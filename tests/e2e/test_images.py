@@ -1,4 +1,4 @@
-"""The product's images: what they add to their base, and how they start."""
+"""The product's images: their files above the base image, their user, and how they start."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ PACKAGES = {"nameserver": ["tsnameserver"], "operator": ["tsoperator"]}
 
 
 class Image(NamedTuple):
-    """An image: the target that it was built from, what it says of itself, and what its layers add to the base."""
+    """An image: its target in the Dockerfile, its configuration, and the files that its layers add to the base."""
 
     target: str
     name: str
@@ -65,8 +65,8 @@ def test_an_image_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> 
     assert 0 < size <= LIMITS[image.target]
 
 
-def test_an_image_adds_its_program_alone(image: Image) -> None:
-    """What builds it, such as the compiler, stays in the stages before."""
+def test_an_image_adds_only_its_program_to_the_base(image: Image) -> None:
+    """Build tools, such as the compiler, must stay in the earlier stages of the Dockerfile."""
     assert [entry.name for entry in image.added if entry.name.partition("/")[0] not in ("", ".", "app")] == []
 
 
@@ -77,7 +77,7 @@ def test_only_the_nameserver_has_the_compiled_loop_which_is_small(image: Image) 
     assert sum(found.values()) < MEGABYTE
 
 
-def test_an_image_says_of_itself_which_program_it_is(image: Image) -> None:
+def test_the_labels_of_an_image_say_which_program_it_contains(image: Image) -> None:
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
     assert labels["title"] == f"ts{image.target}"
     assert labels["version"] == __version__
@@ -99,8 +99,8 @@ def test_the_user_of_an_image_can_change_nothing_in_it_nor_become_another(image:
     assert [entry.name for entry in added if entry.uid or entry.gid or entry.mode & 0o002] == []
 
 
-def test_modules_in_an_image_are_compiled_as_they_run(image: Image) -> None:
-    """Its file system is read-only: what isn't there is compiled again at each start."""
+def test_an_image_has_the_bytecode_of_all_its_modules(image: Image) -> None:
+    """The file system is read-only. So Python would compile a module without bytecode again at each start."""
     names = {entry.name for entry in image.added if entry.name.startswith("app/")}
     compiled = [found for name in names if (found := COMPILED.fullmatch(name))]
     optimized = "2" if "PYTHONOPTIMIZE=2" in image.config["Env"] else None
@@ -108,14 +108,14 @@ def test_modules_in_an_image_are_compiled_as_they_run(image: Image) -> None:
     assert {name for name in names if name.endswith(".py")} == sources != set()
 
 
-def test_wheels_for_one_processor_are_there_for_arm64_too() -> None:
+def test_wheels_with_compiled_code_are_available_for_arm64_too() -> None:
     found = product.wheels(Paths.from_environment().cache / "product" / "wheels", "3.13", ARM64)
     platforms = {wheel.stem.rpartition("-")[2] for wheel in found.glob("*.whl")}
     assert any("aarch64" in platform for platform in platforms)
     assert [each for each in platforms if each != "any" and "aarch64" not in each] == []
 
 
-def test_an_image_works_without_a_shell_and_a_file_system_to_write_to(
+def test_an_image_works_without_a_shell_and_with_a_read_only_file_system(
     cluster: Cluster, image: Image, namespace: str
 ) -> None:
     cluster.apply(

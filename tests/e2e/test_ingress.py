@@ -18,7 +18,7 @@ ROOT_IN_POD = "/tmp/root.pem"
 
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
-    """An Ingress with everything on: redirect, and Pods go through it too."""
+    """An Ingress that redirects plain HTTP, and that Pods can use, too."""
     shown = ingress(shared_namespace, "shop", http_redirect="true", **FORWARD)
     cluster.apply(*web(shared_namespace, "web"), shown)
     address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))
@@ -47,7 +47,7 @@ def test_plain_http_from_a_device_leads_to_the_page(shop: Object, outside: Peer,
 
 @pytest.fixture(scope="module")
 def trusting(cluster: Cluster, client: Object, acme_root: Path) -> Object:
-    """A Pod that has the root of the certificates."""
+    """A Pod that has the root certificate of the ACME server."""
     metadata = client["metadata"]
     write = ["exec", "-i", metadata["name"], "-n", metadata["namespace"], "--", "sh", "-c", f"cat > {ROOT_IN_POD}"]
     cluster.bed.kubectl(*write, stdin=acme_root.read_text())

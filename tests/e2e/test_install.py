@@ -1,4 +1,4 @@
-"""What an administrator sees of a release: `helm test`."""
+"""`helm test`, by which an administrator checks a release."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from tests.e2e.waiting import eventually
 TEST = ("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--hide-notes")
 
 
-def test_helm_test_finds_every_replica_and_the_nameserver_well(cluster: Cluster, nameserver: str) -> None:
+def test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy(cluster: Cluster, nameserver: str) -> None:
     said = cluster.bed.helm(*TEST, timeout=200).splitlines()
     assert "Phase:          Succeeded" in said
     assert len([line for line in said if line.startswith("ok: operator at ") and line.endswith(" is ready")]) == 2
@@ -44,7 +44,9 @@ CURES = {
 
 
 @pytest.mark.full(share=6)
-def test_helm_test_fails_where_the_operators_metrics_say_so(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_helm_test_fails_if_the_operators_metrics_show_a_fault(
+    cluster: Cluster, nameserver: str, namespace: str
+) -> None:
     with faults.proxy_without_node(cluster, namespace), faults.wrong_credentials(cluster, namespace):
         log_in_anew(cluster)
         with pytest.raises(BedError, match="exit code 1"):
@@ -58,6 +60,6 @@ def test_helm_test_fails_where_the_operators_metrics_say_so(cluster: Cluster, na
 
 
 def log_in_anew(cluster: Cluster) -> None:
-    """Start the operator again, which else has a Secret that was changed within a minute."""
+    """Restart the operator, so that it uses a changed Secret at once. Otherwise that would take up to a minute."""
     cluster.bed.kubectl("-n", NAMESPACE, "rollout", "restart", "deployment/operator")
     wait_ready(cluster.bed)

@@ -1,4 +1,4 @@
-"""What a bed makes is seen when it is left behind, and leaves nothing when it is removed."""
+"""Leftovers of a bed on this machine are noticed, and a bed that is taken down leaves none."""
 
 import subprocess
 import sys
@@ -54,7 +54,7 @@ def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Sna
 
 
 @pytest.mark.full
-def test_a_run_that_is_told_to_end_takes_its_bed_down(tmp_path: Path) -> None:
+def test_a_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None:
     words = [sys.executable, "-c", RUN, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=TREE) as running:
         assert running.stdout
@@ -64,14 +64,16 @@ def test_a_run_that_is_told_to_end_takes_its_bed_down(tmp_path: Path) -> None:
     assert strays(tmp_path / "api") == []
 
 
-def test_leftovers_of_a_machine_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_leftovers_of_an_isolation_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
     found = leftovers(before, tmp_path)
     assert f"namespaces: new: {NAME}" in found
     assert any(f"nsfs {NETNS / NAME}" in line for line in found if line.startswith("mounts: new"))
     assert any(str(machine.folder) in line for line in found if line.startswith("processes: new"))
 
 
-def test_a_machine_takes_what_was_done_on_it_along(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_an_isolation_that_is_removed_leaves_none_of_its_changes_behind(
+    machine: Isolation, before: Snapshot, tmp_path: Path
+) -> None:
     machine.run(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
     machine.run(["sh", "-c", "echo nameserver 192.0.2.1 > /etc/resolv.conf; mkdir /var/lib/left-behind"])
     machine.run(["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & exec iptables -A INPUT -j DROP"])
@@ -81,7 +83,7 @@ def test_a_machine_takes_what_was_done_on_it_along(machine: Isolation, before: S
     assert not Path("/var/lib/left-behind").exists()
 
 
-def test_the_last_name_takes_the_folder_of_names_along(tmp_path: Path) -> None:
+def test_removing_the_last_network_namespaces_name_removes_the_folder_of_names(tmp_path: Path) -> None:
     first, last = tmp_path / "netns" / "first", tmp_path / "netns" / "last"
     first.parent.mkdir()
     first.touch()
@@ -92,7 +94,7 @@ def test_the_last_name_takes_the_folder_of_names_along(tmp_path: Path) -> None:
     assert not last.parent.exists()
 
 
-def test_a_folder_of_names_that_is_mounted_stays(tmp_path: Path) -> None:
+def test_a_folder_of_network_namespaces_names_stays_if_it_is_a_mount(tmp_path: Path) -> None:
     name = tmp_path / "netns" / "last"
     name.parent.mkdir()
     run(["mount", "--bind", name.parent, name.parent])  # as `ip netns add` does

@@ -1,4 +1,4 @@
-"""ServiceMonitors: a cluster with the Prometheus operator's kind has one for each proxy whose class asks for it."""
+"""ServiceMonitors: if the cluster has the kind, each proxy whose class asks for a ServiceMonitor gets one."""
 
 from collections.abc import Iterator
 
@@ -64,7 +64,9 @@ def test_a_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, moni
     eventually(is_ours, f"{LABEL_MANAGED} on it")
 
 
-def test_a_monitor_is_what_the_class_says_until_it_wants_none(cluster: Cluster, monitored: Object) -> None:
+def test_a_monitor_follows_the_edits_of_its_class_until_the_class_asks_for_none(
+    cluster: Cluster, monitored: Object
+) -> None:
     (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")
     name = f"{statefulset['metadata']['name']}-metrics"
     eventually(lambda: monitors(cluster, monitored) == [(name, "first")], f"ServiceMonitor {name}")

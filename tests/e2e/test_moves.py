@@ -1,4 +1,4 @@
-"""A Service that moves from a proxy of its own to a group, to another one and back: its users hardly notice."""
+"""A Service moves from its own proxy to a group, to another group and back, and its users hardly notice."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.full
 
 GROUPS = [proxy_group(name, replicas=1) for name in ("from-here", "to-there")]
 FIRST, OTHER = (group["metadata"]["name"] for group in GROUPS)
-OWN = ""  # a proxy of its own
+OWN = ""  # the place of a Service with its own proxy
 MOVES = [OWN, FIRST, OTHER, OWN]
-MOVED = 2.0  # seconds of errors in a move
-AFTERWARDS = 10.0  # seconds in which those who know an old address come to know the new one
+MOVED = 2.0  # seconds in which connections may fail during a move
+AFTERWARDS = 10.0  # seconds until clients with an old address in their cache ask for the new one
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_service_moves_and_leaves_nothing_behind(
 
 
 def await_place(cluster: Cluster, service: Object, place: str, management: Management) -> None:
-    """Wait until a Service is served by the group *place*, or by a proxy of its own, and nothing is left elsewhere."""
+    """Wait until the group *place*, or the own proxy, serves a Service, and no leftover of another place exists."""
     if place == OWN:
         cluster.device_proxy(service)
     else:

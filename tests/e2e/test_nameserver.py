@@ -1,4 +1,4 @@
-"""The nameserver: right answers to real clients, at once, and whatever happens to the operator and the API server."""
+"""The nameserver gives right answers to real clients, and serves changed records at once."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from tests.e2e.waiting import eventually
 
 DNSMASQ = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
            "--pid-file=", "--bind-interfaces")  # fmt: skip
-KUBE_DNS = ("--cache-size=1000", "--no-negcache", "--dns-loop-detect")  # how kube-dns starts dnsmasq
+KUBE_DNS = ("--cache-size=1000", "--no-negcache", "--dns-loop-detect")  # the flags with which kube-dns starts dnsmasq
 COREFILE = """
 ts.net:53 {{
     bind {address}
@@ -47,7 +47,7 @@ RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8:
 
 @pytest.fixture(scope="module")
 def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
-    """Nobody who writes records but the test."""
+    """A time without an operator, in which only the test writes records."""
     cluster.scale_operator(0)
     yield
     cluster.scale_operator(2)
@@ -55,7 +55,7 @@ def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
-    """Addresses of servers that ask the nameserver for ts.net: the cluster's DNS, and two more on the node."""
+    """The addresses of DNS servers that forward ts.net to the nameserver: the cluster's, and two more on the node."""
     found = {"CoreDNS": DNS_SERVICE, "dnsmasq": "127.0.0.53", "CoreDNS by TCP": "127.0.0.54"}
     corefile = tmp_path_factory.mktemp("coredns") / "Corefile"
     corefile.write_text(COREFILE.format(address=found["CoreDNS by TCP"], nameserver=nameserver))
@@ -71,7 +71,7 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 def stub_domain_flags(nameserver: str) -> Iterator[str]:
-    """Yield the flags that kube-dns starts dnsmasq with for the stub domains that the operator writes."""
+    """Yield the flags by which kube-dns passes the operator's stub domains to dnsmasq."""
     edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)), "tailscale")
     assert isinstance(edited, Edited)
     for zone, addresses in json.loads(edited.text or "").items():
@@ -81,7 +81,7 @@ def stub_domain_flags(nameserver: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def records(cluster: Cluster, nameserver: str, without_operator: None) -> None:
-    """Records of every kind, written where the operator writes them."""
+    """Records of every kind, which the test writes into the operator's ConfigMap."""
     put(cluster, RECORDS)
     eventually(lambda: dig(cluster.bed, nameserver, BOTH).data, f"records of {BOTH}")
 
@@ -114,7 +114,7 @@ CASES = {
 @pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq", "CoreDNS by TCP"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_client_passes_the_answer_on(
+def test_a_server_in_front_of_the_nameserver_passes_its_answer_on(
     bed: Bed, records: None, servers: Mapping[str, str], case: Case, server: str, transport: str
 ) -> None:
     assert dig(bed, servers[server], case.name, case.rtype, transport) == case.answer
@@ -122,7 +122,7 @@ def test_a_client_passes_the_answer_on(
 
 @pytest.mark.parametrize("rtype", ["SOA", "NS"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq"])
-def test_a_client_learns_of_the_zone(
+def test_a_server_in_front_of_the_nameserver_passes_the_zones_soa_and_ns_on(
     bed: Bed, nameserver: str, records: None, servers: Mapping[str, str], server: str, rtype: str
 ) -> None:
     itself = dig(bed, nameserver, "ts.net", rtype)
@@ -143,17 +143,21 @@ NAMES = {
 
 @pytest.mark.parametrize("qtype", QTYPES)
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-def test_coredns_says_what_the_nameserver_says(bed: Bed, nameserver: str, records: None, name: str, qtype: str) -> None:
+def test_coredns_gives_the_same_answer_as_the_nameserver(
+    bed: Bed, nameserver: str, records: None, name: str, qtype: str
+) -> None:
     itself = dig(bed, nameserver, name, qtype)
     assert itself.rcode in {"NOERROR", "NXDOMAIN"}
-    for _ in range(2):  # the second comes from its cache
+    for _ in range(2):  # the second answer comes from the cache of CoreDNS
         assert dig(bed, DNS_SERVICE, name, qtype) == itself
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_client_that_mixes_cases_gets_its_spelling_back(bed: Bed, records: None, case: Case) -> None:
+def test_a_client_that_mixes_upper_and_lower_case_gets_its_spelling_of_the_name_back(
+    bed: Bed, records: None, case: Case
+) -> None:
     chance = random.Random(0x20)
-    for _ in range(2):  # what CoreDNS has cached was asked for in another spelling
+    for _ in range(2):  # the second time CoreDNS has the answer in its cache, for another spelling
         name = "".join(chance.choice((letter.lower(), letter.upper())) for letter in case.name)
         assert dig(bed, DNS_SERVICE, name, case.rtype) == case.answer
         assert asked(bed, DNS_SERVICE, name, case.rtype) == f"{name}."

@@ -1,4 +1,4 @@
-"""The operator as a process: killed in the middle of its work, followed by another, and gone."""
+"""The operator's process is killed in the middle of its work, replaced by another leader, or removed."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 BURST = 10
 KILLS = 5
 TAKEOVER = 4.0
-"""Seconds after a leader was killed until another one leads, nine times out of ten."""
+"""The seconds within which another replica leads after a leader was killed, in nine of ten cases."""
 
 
 def leading_pod(cluster: Cluster) -> Object:
@@ -40,9 +40,9 @@ def test_a_killed_leader_is_followed_within_seconds(cluster: Cluster, say: Calla
 
 
 def kill_leader(cluster: Cluster) -> float:
-    """Kill the process of the leader, once it has noted where it runs, and return the seconds until another one leads.
+    """Kill the leader once its Lease names its container, and return the seconds until another replica leads.
 
-    The Pod is deleted after that, so that the kubelet puts no restart off.
+    Afterwards delete the Pod, so that the kubelet doesn't delay the restart (CrashLoopBackOff).
     """
     product.wait_ready(cluster.bed)
     lease = eventually(lambda: has_noted(cluster), "the leader's note in its Lease")
@@ -62,7 +62,7 @@ def kill_leader(cluster: Cluster) -> float:
 
 
 def has_noted(cluster: Cluster) -> Object | None:
-    """Return the Lease if its present holder has noted its container there."""
+    """Return the Lease if its present holder has written its container's ID there."""
     lease = product.lease(cluster.bed)
     return lease if noted(lease) is not None else None
 
@@ -108,7 +108,7 @@ def parents(children: list[Object]) -> list[str]:
 
 
 def all_ready(cluster: Cluster, namespace: str) -> set[str]:
-    """Return the addresses of all the proxies, once there are as many as Services."""
+    """Return the addresses of all ready proxies, or none while there are fewer than Services."""
     pods = cluster.listed("pods", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
     ready = {pod_ip(pod) for pod in pods if is_ready(pod)}
     return ready if len(ready) == BURST else set()
@@ -119,7 +119,7 @@ def devices(api: Management, namespace: str) -> list[str]:
     return sorted(name for name in names if name.startswith(namespace))
 
 
-def test_the_next_leader_counts_an_event_that_is_there(cluster: Cluster, namespace: str) -> None:
+def test_the_next_leader_increases_the_count_of_an_event_of_the_last_leader(cluster: Cluster, namespace: str) -> None:
     cluster.apply(egress_service(namespace, "db", tailnet_fqdn="no.device.example.org"))
     eventually(lambda: event_counts(cluster, namespace) == [1], "an Event that says what is wrong")
     cluster.delete("pod", leading_pod(cluster)["metadata"]["name"], NAMESPACE)

@@ -1,4 +1,4 @@
-"""The nameserver while the API server is away: last, with no other test's fixtures about."""
+"""The nameserver during an outage of the API server. These tests run last, without fixtures of other tests."""
 
 import signal
 from pathlib import Path
@@ -14,12 +14,12 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
 TO_THE_POD = ("-p", "1053")
-OUTAGE = 6.0  # seconds; if it were longer, the operator would lose its Lease, and the end would take as long again
+OUTAGE = 6.0  # seconds; in a longer outage the operator would lose its Lease, and its recovery would take as long again
 
 
 @pytest.fixture
 def right(cluster: Cluster, nameserver: str, namespace_left: str) -> Answer:
-    """The right answer for the peer's name, which an egress Service is for."""
+    """The right answer for the peer's name: the address of the proxy of an egress Service."""
     service = egress_service(namespace_left, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     answer = Answer("NOERROR", (pod_ip(cluster.device_proxy(service)),))
@@ -27,7 +27,7 @@ def right(cluster: Cluster, nameserver: str, namespace_left: str) -> Answer:
     return answer
 
 
-@pytest.mark.last  # the garbage collector takes most of a minute to be itself again
+@pytest.mark.last  # the garbage collector needs most of a minute to recover
 def test_the_nameserver_answers_while_the_api_server_is_away(
     cluster: Cluster, nameserver: str, right: Answer, bed: Bed, namespace_left: str, tmp_path: Path
 ) -> None:
@@ -40,7 +40,7 @@ def test_the_nameserver_answers_while_the_api_server_is_away(
 
 
 @pytest.mark.last
-def test_a_nameserver_that_starts_while_the_api_server_is_away_has_the_records_of_before(
+def test_a_nameserver_that_starts_while_the_api_server_is_away_serves_the_last_records(
     cluster: Cluster, nameserver: str, bed: Bed
 ) -> None:
     pod = eventually(cluster.nameservers, "a ready Pod of the nameserver")[0]
@@ -60,6 +60,6 @@ def zone(bed: Bed, address: str) -> Answer:
 
 
 def server_of(bed: Bed, address: str) -> str:
-    """Return which server says that it answers (RFC 5001)."""
+    """Return the name by which the server that answers identifies itself (NSID, RFC 5001)."""
     words = ["dig", "+time=1", "+tries=1", "+noall", "+comments", "+nsid", *TO_THE_POD, f"@{address}", "ts.net", "SOA"]
     return bed.machines["node"].run(words, timeout=10).partition("NSID: ")[2].partition('("')[2].partition('")')[0]

@@ -1,4 +1,4 @@
-"""Commands of the documentation that need Pods with logs, and an operator in a Pod."""
+"""Commands in the documentation that work only with real Pods: they read logs, or run in the operator's Pod."""
 
 import pytest
 

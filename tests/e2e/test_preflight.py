@@ -1,4 +1,4 @@
-"""A machine that can't take a bed is found out at once, and a run of the tests says so in one line."""
+"""On a machine that can't run a bed, the testbed says so at once, and a run of the tests says it in one line."""
 
 import os
 import subprocess
@@ -14,18 +14,18 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
 
 
-def test_a_machine_with_another_kubelet_takes_no_bed(tmp_path: Path) -> None:
+def test_no_bed_starts_on_a_machine_with_another_kubelet(tmp_path: Path) -> None:
     pod = tmp_path / "pids" / "kubepods" / "burstable" / "pod1"
     pod.mkdir(parents=True)
     procs = pod / "cgroup.procs"
-    procs.write_text("")  # what a kubelet leaves that has ended
+    procs.write_text("")  # cgroups that a kubelet leaves when it has ended
     preflight.check_cluster(tmp_path, cgroups=tmp_path)
     procs.write_text("4711\n")
     with pytest.raises(BedError, match="another kubelet runs on this machine"):
         preflight.check_cluster(tmp_path, cgroups=tmp_path)
 
 
-def test_a_work_folder_on_an_overlay_takes_no_bed(tmp_path: Path) -> None:
+def test_no_bed_starts_in_a_work_folder_on_an_overlay_file_system(tmp_path: Path) -> None:
     for name in ("lower", "upper", "work", "merged"):
         (tmp_path / name).mkdir()
     options = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
@@ -37,7 +37,7 @@ def test_a_work_folder_on_an_overlay_takes_no_bed(tmp_path: Path) -> None:
         run(["umount", tmp_path / "merged"])
 
 
-def test_a_run_without_a_bed_ends_with_one_line(tmp_path: Path) -> None:
+def test_a_run_of_the_tests_without_a_bed_ends_with_one_line(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/e2e/test_exposed.py"]
     with locked(tmp_path, "up"):
         environment = {**os.environ, "TESTBED_WORK": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""ProxyClasses: a running proxy is rolled once to be as its class says, and its metrics can be read."""
+"""ProxyClasses: a running proxy is replaced once to follow its class, and its metrics can be read."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def given_class(cluster: Cluster) -> Iterator[str]:
     cluster.delete("proxyclass", CLASS)
 
 
-def test_a_proxy_is_as_its_class_says_and_without_it_as_it_was(
+def test_a_proxy_follows_its_class_and_is_as_before_without_it(
     cluster: Cluster, client: Object, namespace: str, given_class: str
 ) -> None:
     service = exposed_service(namespace, "lb", BALANCED)

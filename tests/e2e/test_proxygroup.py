@@ -1,4 +1,4 @@
-"""A ProxyGroup of type egress: Pods reach devices by it, and go on while its proxies are replaced."""
+"""A ProxyGroup of type egress: Pods reach devices through it, even while its proxies are replaced."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 
 FLEET = proxy_group("fleet", replicas=2)
-KILLED = 5.0  # seconds of errors after a Pod was killed
+KILLED = 5.0  # seconds in which connections may fail after a Pod was killed
 AFTERWARDS = 6.0  # seconds that the load goes on for
 SWARM = 8  # groups that are deleted together
 TOGETHER = 60.0  # seconds until all of them are gone
@@ -53,7 +53,7 @@ def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
 
 
 def go_on(load: Load) -> None:
-    """Wait for as long as a change may have an effect, and end the load."""
+    """Keep the load on for as long as a change may have an effect, and then end it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()

@@ -1,4 +1,7 @@
-"""What `make images` pushes: here into a registry on this machine, for its own architecture. It needs no bed."""
+"""`make images` pushes the images and the chart, here into a registry on this machine, for its own architecture.
+
+These tests need no bed.
+"""
 
 import json
 import shutil
@@ -33,14 +36,14 @@ Object = dict[str, Any]
 
 pytestmark = pytest.mark.full(share=2)
 
-WHERE = {"PYTHONPATH": ".ci"}  # of the program, which isn't installed
+WHERE = {"PYTHONPATH": ".ci"}  # the release program isn't installed
 NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
 SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What was pushed, and the programs to look at it."""
+    """The pushed artifacts, and the programs that read them."""
 
     registry: str
     base: str
@@ -54,7 +57,7 @@ class Released:
         return found
 
     def blob(self, name: str, digest: str) -> Object:
-        """Return a blob that is JSON."""
+        """Return a JSON blob of the registry."""
         found: Object = json.loads(run([self.crane, "blob", f"{self.registry}/{name}@{digest}"]))
         return found
 
@@ -64,7 +67,7 @@ class Released:
         return dict(found)
 
     def said(self, name: str, digest: str) -> dict[str, Object]:
-        """Return what is said of an artifact: predicate by type. All of it has to be about that digest."""
+        """Return the statements about an artifact: predicate by type. Check that each is about this *digest*."""
         referrers = self.manifest(f"{name}:{digest.replace(':', '-')}")["manifests"]
         layers = [self.manifest(f"{name}@{each['digest']}")["layers"][0] for each in referrers]
         statements = [self.blob(name, each["digest"]) for each in layers]
@@ -92,7 +95,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
-    """What `make images` pushes, built upon the base image of the testbed."""
+    """The artifacts that `make images` pushes, built on the base image of the testbed."""
     paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("release")
     crane, helm = program(paths, "crane"), program(paths, "helm")
     base, digests = f"{registry}/base:1", folder / "digests.json"
@@ -109,17 +112,17 @@ def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     found = json.loads(digests.read_text())
     assert found["registry"] == f"{registry}/tailnet"
     yield Released(found["registry"], base, found["digests"], crane, helm)
-    shutil.rmtree(folder)  # with buildah's images, which are large
+    shutil.rmtree(folder)  # the folder has buildah's images, which are large
 
 
-def test_all_is_under_its_version_by_the_digest_that_is_told(released: Released) -> None:
+def test_the_tag_of_the_version_leads_to_the_reported_digest_of_each_artifact(released: Released) -> None:
     assert released.digests.keys() == {*NAMES}
     for name, digest in released.digests.items():
         assert run([released.crane, "digest", f"{released.registry}/{name}:{__version__}"]).strip() == digest
 
 
 @pytest.mark.parametrize("name", NAMES[:2])
-def test_an_image_is_for_this_machine_and_of_the_version(released: Released, name: str) -> None:
+def test_an_image_is_for_this_machines_architecture_and_has_the_version(released: Released, name: str) -> None:
     image = released.image(name)
     assert image["platform"] == {"os": "linux", "architecture": oci.architecture()}
     config = released.blob(name, released.manifest(f"{name}@{image['digest']}")["config"]["digest"])
@@ -158,7 +161,7 @@ def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
 
 @pytest.fixture(scope="module")
 def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart as its users have it."""
+    """The released chart, pulled from the registry as users do."""
     folder = tmp_path_factory.mktemp("pulled")
     words: list[Word] = ["pull", f"oci://{released.registry}/{NAMES[2]}", "--version", __version__, "--plain-http"]
     run([released.helm, *words, "--untar", "--destination", folder])

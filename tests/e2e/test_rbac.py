@@ -1,4 +1,4 @@
-"""The operator, its nameserver and its proxies were denied nothing by the API server, and have no right for nothing."""
+"""The API server has denied the operator, its nameserver and its proxies no request, and they have no unused rights."""
 
 import json
 import sys
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.verdict
 
 OPERATOR = "operator"
 OPERATOR_ROLE, PROXY_ROLE = f"Role {NAMESPACE}/operator", f"Role {NAMESPACE}/proxies"
-STARTED = datetime.now(UTC)  # a bed that was up before has older requests in its log
+STARTED = datetime.now(UTC)  # the audit log of a bed that was up before has older requests
 
-ENFORCED = "admission asks for it, which is no request: see test_owner_references_are_enforced"
+ENFORCED = "admission asks for it, which is no request: see test_the_bed_enforces_permissions_for_owner_references"
 UNUSED = {
     Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
     Permission("ClusterRole tailscale-operator", "update", "proxygroups.tailscale.com/finalizers"): ENFORCED,
@@ -40,12 +40,12 @@ UNUSED = {
     },
     Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
 }
-"""Why what is never used is in a role all the same."""
+"""The permissions in the roles that no test uses, and the reasons for granting them."""
 
 
 @pytest.fixture(scope="module")
 def conduct(cluster: Cluster) -> Conduct:
-    """What was asked since the bed is up: of a bed that was up before, what there was then is not made again."""
+    """All requests since the bed came up. A bed that was up before keeps objects that no test creates again."""
     return Conduct.of(NAMESPACE, OPERATOR, entries(cluster.bed.plane.audit_log))
 
 
@@ -80,7 +80,7 @@ def lines(found: Iterable[Denial | Permission]) -> str:
     return "\n  ".join([str(len(shown)), *shown])
 
 
-def test_owner_references_are_enforced(cluster: Cluster) -> None:
+def test_the_bed_enforces_permissions_for_owner_references(cluster: Cluster) -> None:
     owner = {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "name": "gate", "uid": "1"}
     metadata = {"name": "owned", "namespace": NAMESPACE, "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
     words = ["create", "--dry-run=server", f"--as=system:serviceaccount:{NAMESPACE}:{OPERATOR}", "--filename=-"]

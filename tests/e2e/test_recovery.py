@@ -1,4 +1,4 @@
-"""A proxy whose state Secret is deleted by hand comes back as what it was: with its name, and as the only device."""
+"""A proxy whose state Secret somebody deletes comes back under its old name, as the only device with it."""
 
 import pytest
 from tsoperator.api.names import SECRET_CURRENT_PROFILE, SECRET_DEVICE_ID
@@ -29,7 +29,7 @@ def service(cluster: Cluster, namespace: str) -> Object:
 
 
 def check_whole(cluster: Cluster, service: Object, management: Management) -> bool:
-    """Its Secret has the state of a device again, there is but one, and the status names it as before."""
+    """Check that the Secret has the state of a device again, the only one, and that the status names it as before."""
     (secret,) = cluster.children(service, "secrets")
     assert {SECRET_DEVICE_ID, SECRET_CURRENT_PROFILE} <= secret["data"].keys()
     names = [device["name"] for device in management.devices()]

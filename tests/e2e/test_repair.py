@@ -1,4 +1,4 @@
-"""What somebody takes from the operator's objects is given back, and what is left over goes."""
+"""The operator restores what somebody removes from its objects, and deletes leftovers."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def metadata_of(cluster: Cluster, names: Sequence[str], field: str) -> list[obje
 
 @pytest.fixture(scope="module")
 def children(cluster: Cluster, nameserver: str, shared_namespace: str) -> list[str]:
-    """What the operator made for the nameserver and for an egress Service, as ``kind/name``."""
+    """The children of the DNSConfig and of an egress Service, as ``kind/name``."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.device_proxy(service)
@@ -47,7 +47,7 @@ def test_the_nameservers_objects_belong_to_its_dnsconfig_again(cluster: Cluster,
     eventually(lambda: metadata_of(cluster, NAMESERVER, "ownerReferences") == owners, "an owner of each")
 
 
-def test_a_configmap_that_the_records_need_no_more_goes(cluster: Cluster, nameserver: str) -> None:
+def test_the_operator_deletes_a_configmap_that_the_records_no_longer_need(cluster: Cluster, nameserver: str) -> None:
     records = cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE)
     assert records
     metadata: Object = {"namespace": NAMESPACE, "name": f"{CONFIGMAP_NAME}-1", "labels": records["metadata"]["labels"]}

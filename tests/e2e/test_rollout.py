@@ -1,4 +1,4 @@
-"""Our next version by `helm upgrade`, with two replicas: nobody waits, nothing restarts, and names keep resolving."""
+"""`helm upgrade` to another version of ours, with two replicas: no proxy restarts, and names keep resolving."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,7 +24,7 @@ PATIENCE = 5  # seconds that a new Service may wait for its proxy
 
 
 class Rollout(NamedTuple):
-    """A proxy's Pod before and after, the Services that were applied meanwhile, and what else was seen."""
+    """Observations of an upgrade: a proxy's Pod before and after, the Services applied in that time, and more."""
 
     before: Object
     after: Object
@@ -41,7 +41,7 @@ def rollout(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Rollout]:
-    """Another template of the operator's Pods and another nameserver, while a new Service is applied each second."""
+    """An upgrade of the operator's Pods and of the nameserver, while the test applies a new Service each second."""
     bed = cluster.bed
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(NOWHERE, service)
@@ -96,7 +96,7 @@ def test_new_services_get_their_proxies_in_time(rollout: Rollout, cluster: Clust
 
 
 def created(obj: Object) -> datetime:
-    """Return when an object was created, to the second below."""
+    """Return when an object was created, rounded down to a second."""
     return datetime.fromisoformat(obj["metadata"]["creationTimestamp"])
 
 
@@ -105,7 +105,7 @@ def statefulsets(cluster: Cluster, space: str) -> list[Object]:
     return cluster.listed("statefulsets", labels={LABEL_PARENT_NAMESPACE: space})
 
 
-def test_every_operator_pod_was_replaced_and_no_proxys(rollout: Rollout) -> None:
+def test_the_upgrade_replaced_every_pod_of_the_operator_and_no_pod_of_a_proxy(rollout: Rollout) -> None:
     assert len([name for name, ended in rollout.seen.ended.items() if ended]) == 2
     assert len(rollout.seen.ended) == 4
     assert identity(rollout.after) == identity(rollout.before)

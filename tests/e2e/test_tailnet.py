@@ -1,4 +1,4 @@
-"""The testbed's tailnets are such: an auth key lets one device in, and a deleted device is cut off."""
+"""The testbed's tailnets work like real ones: an auth key lets one device in, and a deleted device is cut off."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,7 +17,7 @@ Join = Callable[[str], Peer]
 
 @pytest.fixture
 def join(bed: Bed, management: Management) -> Iterator[Join]:
-    """Lets one more device in by an auth key, beside the cluster; it is gone from the tailnet afterwards."""
+    """A function that lets one more device join by an auth key. The device is deleted from the tailnet afterwards."""
     guest = Peer.at(bed.paths, bed.machines["node"], bed.folder, "guest")
 
     def start(key: str) -> Peer:
@@ -31,7 +31,7 @@ def join(bed: Bed, management: Management) -> Iterator[Join]:
         management.delete(device["nodeId"])
 
 
-def test_a_key_lets_one_device_in(join: Join, management: Management) -> None:
+def test_an_auth_key_lets_one_device_in(join: Join, management: Management) -> None:
     key = management.create_key(["tag:guest"])
     known = join(key).status()["Self"]
     device = management.device("guest") or {}
@@ -40,7 +40,7 @@ def test_a_key_lets_one_device_in(join: Join, management: Management) -> None:
         join(key)
 
 
-def test_the_second_tailnet_is_another(join: Join, management: Management, second: Peer) -> None:
+def test_the_second_tailnet_has_other_devices_than_the_first(join: Join, management: Management, second: Peer) -> None:
     other = Management.log_in(management.machine, SECOND)
     assert (other.device(second.name) is None, other.device("peer")) == (False, None)
     with pytest.raises(BedError, match="API key does not exist"):

@@ -1,4 +1,4 @@
-"""A Tailnet: a group and a Connector are devices of another tailnet, by credentials that may change at any time."""
+"""A Tailnet: a group and a Connector join another tailnet, with credentials that may change at any time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -84,7 +84,9 @@ def test_proxies_join_the_tailnet_that_they_name_and_no_other(
     assert [name for prefix in ("abroad-", "bridge-") for name in devices(management, prefix)] == []
 
 
-def test_the_clusters_dns_is_to_forward_the_suffixes_of_both_tailnets(cluster: Cluster, abroad: Object) -> None:
+def test_the_dnsconfigs_status_lists_the_suffixes_of_both_tailnets_as_zones_to_forward(
+    cluster: Cluster, abroad: Object
+) -> None:
     def zones() -> list[str]:
         return list(((cluster.get("dnsconfig", "ts-dns") or {})["status"].get("clusterDNS") or {})["zones"])
 
@@ -136,7 +138,7 @@ def test_a_rotated_secret_is_used_without_a_restart(cluster: Cluster, abroad: Ob
 
 
 def operators(cluster: Cluster) -> list[tuple[str, int]]:
-    """Return what tells the operator's Pods from others."""
+    """Return the UID and the restarts of each of the operator's Pods."""
     return sorted(identity(pod) for pod in cluster.listed("pods", NAMESPACE, {"app": "operator"}))
 
 

@@ -1,4 +1,4 @@
-"""The chart uninstalled: what works goes on, what is deleted needn't wait for ever, and a new operator goes on."""
+"""The chart is uninstalled: proxies work on, objects can be deleted, and a new operator continues the work."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,8 +26,10 @@ COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.
 
 
 class Left(NamedTuple):
-    """A Service whose proxy runs, another in a namespace of its own, the first one's Pod and device, and the UIDs of
-    what is cluster-wide.
+    """The objects that an uninstalled operator leaves.
+
+    The proxy of *service* runs as *pod* and *device*. The proxy of *lonely*, in another namespace, doesn't run. *kinds*
+    are the UIDs of our CRDs and of our cluster-scoped objects.
     """
 
     service: Object
@@ -52,7 +54,7 @@ def device_of(management: Management, service: Object) -> str:
 def left(
     cluster: Cluster, nameserver: str, images: ProductImages, shared_namespace: str, management: Management
 ) -> Iterator[Left]:
-    """What the operator leaves when its chart is uninstalled; it comes back afterwards."""
+    """The objects that the operator leaves when its chart is uninstalled. The chart is installed again afterwards."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     elsewhere = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{shared_namespace}-brief"}}
     lonely = egress_service(f"{shared_namespace}-brief", "db", tailnet_fqdn=PEER_NAME, proxy_class="nowhere")
@@ -75,7 +77,7 @@ def left(
 
 
 def hold(cluster: Cluster, lease: Object) -> None:
-    """Put the Lease back as the leader left it, as if the leader's Role had gone before the leader could release it."""
+    """Restore the Lease that the leader held, as if the chart's Role had been deleted before the leader released it."""
     metadata = {name: value for name, value in lease["metadata"].items() if name not in ("resourceVersion", "uid")}
     cluster.bed.kubectl("replace", "-f", "-", stdin=yaml.safe_dump({**lease, "metadata": metadata}))
 
@@ -102,7 +104,7 @@ def test_a_proxy_pod_that_ends_comes_back_as_the_same_device(
     assert device_of(management, left.service) == left.device
 
 
-def test_a_namespace_goes_once_its_objects_are_let_go_as_documented(left: Left, cluster: Cluster) -> None:
+def test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documented(left: Left, cluster: Cluster) -> None:
     (command,) = COMMAND.findall((DOCS / "install.md").read_text())
     namespace = left.lonely["metadata"]["namespace"]
     cluster.delete("namespace", namespace)
@@ -116,7 +118,7 @@ def test_a_namespace_goes_once_its_objects_are_let_go_as_documented(left: Left, 
 
 @pytest.fixture(scope="module")
 def again(left: Left, cluster: Cluster, images: ProductImages) -> Object:
-    """The operator installed again; the Pod of the proxy as it was before."""
+    """The Pod of the proxy before the operator was installed again."""
     before = cluster.proxy(left.service)
     product.deploy(cluster.bed, images)
     return before
@@ -145,7 +147,7 @@ def time_of(words: str, log: str) -> datetime:
     return datetime.fromisoformat(line.partition(" ")[0])
 
 
-def test_an_operator_that_is_installed_again_goes_on(
+def test_an_operator_that_is_installed_again_continues_with_the_old_objects(
     again: Object, left: Left, cluster: Cluster, nameserver: str, management: Management
 ) -> None:
     eventually(lambda: is_held(cluster, left.service), "our finalizer again")

@@ -1,4 +1,4 @@
-"""Kinds that are installed, and that this version does nothing for, say so; as does what the Go operator leaves."""
+"""Objects that this version doesn't support say so in their status, as do leftovers of the Go operator."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service, ingress
 
-POLICY = "ProxyGroupPolicy"  # the only kind of these that is in namespaces
+POLICY = "ProxyGroupPolicy"  # the only namespaced kind of these
 SPECS: dict[str, Object] = {
     "PeerRelay": {},
     "ProxyGroup": {"type": "ingress"},

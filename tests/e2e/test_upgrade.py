@@ -1,4 +1,4 @@
-"""From the Go operator's chart to ours and back: what was there doesn't restart, and names keep resolving."""
+"""An upgrade from the Go operator's chart to ours and back: no proxy restarts, and names keep resolving."""
 
 import sys
 from collections.abc import Iterator
@@ -22,14 +22,16 @@ from tests.e2e.workloads import BALANCED, egress_service, exposed_service, web
 
 pytestmark = pytest.mark.full(share=1)
 
-NAME = f"go-shop.{control.DOMAIN}"  # is to resolve all the while
-EARLY = f"early.{control.DOMAIN}"  # of a Service that ours exposes and the Go operator has to let go
-ONE_LOST = 0.9  # seconds: the Go nameserver's Pod may take one question with it, which a resolver asks again
-SILENCE = 90.0  # seconds at most; it is ten or so: the Go operator stops a nameserver before it starts another
+NAME = f"go-shop.{control.DOMAIN}"  # this name has to resolve all the time
+EARLY = (
+    f"early.{control.DOMAIN}"  # the name of a Service that ours exposes, and whose record the Go operator has to delete
+)
+ONE_LOST = 0.9  # seconds: a question to the Go nameserver may get lost when its Pod ends; a resolver asks again
+SILENCE = 90.0  # seconds at most, usually about ten: the Go operator stops a nameserver before it starts another
 
 
 class Stage(NamedTuple):
-    """A change of operators: what there was before and after, and what was seen meanwhile."""
+    """A change of operators: the inventories before and after it, and the observations during it."""
 
     before: Inventory
     after: Inventory
@@ -46,7 +48,7 @@ def users(
     outside: Peer,
     client: Object,
 ) -> Iterator[Users]:
-    """Users, who have nothing yet; at the end our operator looks after the cluster again."""
+    """Users without objects yet. At the end our operator runs again."""
     made = Users(cluster, management, shared_namespace, outside, client)
     cluster.apply(CLASS, *web(shared_namespace, "web"))
     yield made
@@ -58,7 +60,7 @@ def users(
 
 @pytest.fixture(scope="module")
 def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Inventory:
-    """The Go operator in place of ours, with proxies of every kind that it has made; what there is then."""
+    """The inventory once the Go operator has replaced ours and made proxies of every kind."""
     bed = users.cluster.bed
     go_operator.take_over(bed, tmp_path_factory.mktemp("charts"))
     users.add("go")
@@ -72,7 +74,7 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
 def ours(
     go: Inventory, users: Users, nameserver: str, images: ProductImages, tmp_path_factory: pytest.TempPathFactory
 ) -> Stage:
-    """The same release with our chart and the same values, and the names of our images."""
+    """The upgrade of the release to our chart, with the same values and the names of our images."""
     cluster, bed = users.cluster, users.cluster.bed
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("ours")) as seen:
         product.install(bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
@@ -116,7 +118,7 @@ def back(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """The Go operator again, by `helm rollback`, with proxies of every kind that ours has made, too."""
+    """The way back to the Go operator by `helm rollback`, after ours has made proxies of every kind, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
     users.check(acme_root)
@@ -138,11 +140,11 @@ def back(
 
 
 ROLLED = tuple(f"ts-ours-{name}" for name in ("db", "printer", "lb", "gate"))
-"""The proxies that ours made with its own init script, in place of which Go operators before 1.103 put theirs."""
+"""The proxies that our operator made with its init script, which Go operators before 1.103 replace by their own."""
 
 
 def kept(found: Inventory) -> Inventory:
-    """Leave out what the Go operator restarts."""
+    """Return the inventory without the proxies that the Go operator restarts."""
     pods, statefulsets = (
         {name: identity for name, identity in each.items() if not name.startswith(ROLLED)}
         for each in (found.pods, found.statefulsets)
@@ -166,7 +168,7 @@ def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, 
     users.check(acme_root)
 
 
-def test_the_go_operator_takes_the_name_of_a_service_away_that_ours_exposed(
+def test_the_go_operator_deletes_the_record_of_a_service_that_ours_exposed(
     back: Stage, nameserver: str, users: Users
 ) -> None:
     eventually(lambda: EARLY not in records(users.cluster), f"no record of {EARLY}")

@@ -1,4 +1,4 @@
-"""From the Go operator's chart to ours and back with ProxyGroups: no proxy restarts, and no connection fails."""
+"""An upgrade from the Go operator's chart to ours and back with ProxyGroups: no restart, and no failed connection."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 
 class Stage(NamedTuple):
-    """A change of operators: what there was before and after, and what became of connections meanwhile."""
+    """A change of operators: the inventories before and after it, and the outcome of connections during it."""
 
     before: Inventory
     after: Inventory
@@ -38,7 +38,7 @@ def users(
     second: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[GroupUsers]:
-    """Users with groups that the Go operator looks after; at the end ours looks after the cluster again."""
+    """Users with groups that the Go operator has made. At the end our operator runs again."""
     made = GroupUsers(cluster, shared_namespace, [outside, second])
     go_operator.take_over(cluster.bed, tmp_path_factory.mktemp("charts"))
     made.begin()
@@ -52,7 +52,7 @@ def users(
 
 @contextmanager
 def changing(users: GroupUsers, maker: str) -> Iterator[list[Outcome]]:
-    """Have new connections made all the time while operators change, and yield what becomes of them."""
+    """Open new connections all the time during a change of operators, and yield a list that gets their outcomes."""
     outcomes: list[Outcome] = []
     with users.at_work(maker) as loads:
         began = time.time()  # the very first packets may be lost: the WireGuard path is made then
@@ -62,7 +62,7 @@ def changing(users: GroupUsers, maker: str) -> Iterator[list[Outcome]]:
 
 @pytest.fixture(scope="module")
 def ours(users: GroupUsers, images: ProductImages) -> Stage:
-    """The same release with our chart and the same values, and the names of our images."""
+    """The upgrade of the release to our chart, with the same values and the names of our images."""
     before = users.inventory()
     with changing(users, "go") as outcomes:
         product.install(users.cluster.bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
@@ -93,7 +93,7 @@ def test_no_connection_fails_while_ours_takes_over(ours: Stage) -> None:
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, users: GroupUsers) -> Stage:
-    """The Go operator again, by `helm rollback`, with Services that ours has made, too."""
+    """The way back to the Go operator by `helm rollback`, with Services that ours has made, too."""
     bed = users.cluster.bed
     users.add("ours")
     before = users.inventory()

@@ -1,4 +1,4 @@
-"""What users have in the cluster of all that has a proxy, whether it works for them, and what it is made of."""
+"""Users with every kind of object that gets a proxy: they create them, check that they work, and take an inventory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +33,7 @@ _IN_NAMESPACES = "services,ingresses"
 
 
 class Inventory(NamedTuple):
-    """What an operator must leave as it is: Pods and StatefulSets of proxies, devices, auth keys, users' objects."""
+    """Things that a new operator must not change: Pods and StatefulSets of proxies, devices, keys, users' objects."""
 
     pods: dict[str, tuple[str, int]]
     statefulsets: dict[str, tuple[str, int]]
@@ -43,7 +43,7 @@ class Inventory(NamedTuple):
 
 
 class Proxied(NamedTuple):
-    """Objects of a user that have a proxy, one of each kind."""
+    """One object of each kind that gets a proxy, all of one user."""
 
     by_name: Object
     by_address: Object
@@ -53,7 +53,7 @@ class Proxied(NamedTuple):
 
     @classmethod
     def of(cls, space: str, maker: str, address: str) -> "Proxied":
-        """Return those that the operator called *maker* is to make proxies for; *address* is a device's."""
+        """Return the objects for which the operator called *maker* makes proxies; *address* is that of a device."""
         prefix = f"{maker}-gate"
         return cls(
             egress_service(space, f"{maker}-db", tailnet_fqdn=PEER_NAME),
@@ -65,7 +65,7 @@ class Proxied(NamedTuple):
 
 
 class Users:
-    """What users have in the cluster, and whether it works for them."""
+    """Users who have such objects in the cluster."""
 
     def __init__(self, cluster: Cluster, management: Management, space: str, outside: Peer, client: Object) -> None:
         self.cluster = cluster
@@ -76,7 +76,7 @@ class Users:
         self._client = client
 
     def add(self, maker: str) -> None:
-        """Apply objects of each kind, and wait until they have their proxies."""
+        """Apply an object of each kind, and wait until each has its proxy."""
         made = Proxied.of(self.space, maker, self._outside.address)
         self.cluster.apply(*made)
         self._sets.append(made)
@@ -84,7 +84,7 @@ class Users:
             self.cluster.device_proxy(parent)
 
     def leave(self) -> None:
-        """Delete what is in no namespace."""
+        """Delete the users' cluster-scoped objects."""
         for each in self._sets:
             self.cluster.delete(each.gate["kind"], name_of(each.gate))
         for each in self._sets:
@@ -92,7 +92,7 @@ class Users:
         self.cluster.delete("proxyclass", name_of(CLASS))
 
     def inventory(self) -> Inventory:
-        """Return what there is."""
+        """Return the inventory of now."""
         proxies = self.cluster.listed("statefulsets,pods", labels={LABEL_MANAGED: MANAGED})
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]
         return Inventory(

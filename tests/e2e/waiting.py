@@ -1,4 +1,4 @@
-"""Waiting for what a test says of the world: the one place where the end-to-end tests wait."""
+"""Waits until a function of a test succeeds. All end-to-end tests wait by this module."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def eventually(look: Callable[[], T], what: str, seconds: float = 120) -> T:
-    """Look again and again until there is something (anything true), and return it.
+    """Call *look* again and again until its result is true, and return the result.
 
-    A look that fails (BedError, AssertionError) has found nothing yet; what it said is in the error.
+    A BedError or an AssertionError of *look* counts as no result. The final error contains its words.
 
     Raises:
         AssertionError: the time is over.

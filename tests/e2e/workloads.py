@@ -1,4 +1,4 @@
-"""What tests apply: objects for the operator, and Pods to try them from."""
+"""Objects that tests apply: objects for the operator, and Pods that try whether those work."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def _within(namespace: str, obj: Object) -> Object:
 
 
 NOWHERE = manifests.proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
-"""A class whose proxies no node takes."""
+"""A ProxyClass with which a proxy's Pod fits no node."""
 
 
 def web(namespace: str, name: str) -> list[Object]:

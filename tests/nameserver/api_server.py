@@ -13,7 +13,7 @@ LABELS = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserv
 
 
 class ApiServer:
-    """Lists and watches ConfigMaps as the real one does, and fails as it is told."""
+    """Lists and watches ConfigMaps as the real API server does, and fails as tests ask for."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -40,7 +40,7 @@ class ApiServer:
         self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
 
     def bookmark(self) -> None:
-        """Move the version on without a change."""
+        """Send a bookmark with a higher resource version, without a change of an object."""
         self.version += 1
         self._send("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
 

@@ -39,7 +39,7 @@ NAMES = tuple(
 )
 QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
 _TELLING = bytes((0, 1, 2, 3, 10, 12, 28, 41, 63, 64, 65, 90, 91, 97, 128, 192, 255))
-"""Bytes that mean something somewhere: flags, lengths, types, limits of letters."""
+"""Byte values that have a meaning in DNS messages: flags, lengths, types, limits of letters."""
 _SEEDS = 4000
 _OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
 

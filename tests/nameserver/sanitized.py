@@ -1,4 +1,4 @@
-"""A plugin of pytest: the compiled loop is the one that SANITIZED_UDPLOOP leads to."""
+"""A plugin of pytest that loads the compiled loop from the path in SANITIZED_UDPLOOP."""
 
 import importlib.util
 import os

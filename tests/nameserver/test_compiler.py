@@ -30,7 +30,7 @@ def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
     assert repr(name) in problem
 
 
-def test_zones_of_the_records_come_on_top_and_names_in_them_go_with_them() -> None:
+def test_the_records_can_add_zones_and_the_names_in_them_go_with_the_zone() -> None:
     old = compiled(A_EXAMPLE)
     new = compiled(A_EXAMPLE.model_copy(update={"zones": ["b..ad", "ts.example.org."]}), upon=old)
     last = compiled(A_EXAMPLE, upon=new)
@@ -42,7 +42,7 @@ def test_zones_of_the_records_come_on_top_and_names_in_them_go_with_them() -> No
     assert "b..ad" in problem
 
 
-def test_the_settings_say_the_ttl_and_with_the_serial_what_the_soa_says() -> None:
+def test_the_settings_decide_the_ttl_and_together_with_the_serial_the_soa() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]}, serial=2**32 + 2**31 + 9)
     zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     soa = "ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"
@@ -68,14 +68,14 @@ def test_unchanged_names_are_not_compiled_again() -> None:
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
-def test_a_set_split_anew_changes_no_name() -> None:
+def test_splitting_the_records_into_other_shards_changes_no_name() -> None:
     old = compiled(RECORDS)
     halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
     new = compiled(*halves, upon=old)
     assert (new.changed, new.zone.nodes) == (0, old.zone.nodes)
 
 
-def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
+def test_compiling_a_zone_upon_an_old_one_leaves_the_old_zone_as_it_is() -> None:
     records = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "odd.ts.net": ["bad"]}})
     old, fresh = compiled(records), compiled(records)
     assert old.problems
@@ -83,7 +83,7 @@ def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
     assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 
 
-def test_problems_of_unchanged_names_are_still_known_but_no_news() -> None:
+def test_problems_of_unchanged_names_are_still_listed_but_are_no_news() -> None:
     old = compiled(Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []}))
     new = compiled(Records(ip4={"a.ts.net": ["bad", "192.0.2.1"]}), upon=old)
     assert new.problems == old.problems != {}
@@ -97,7 +97,7 @@ def test_names_and_records_in_the_zone_are_counted() -> None:
     assert [(each.names, each.ip4, each.ip6) for each in (first, second)] == [(2, 2, 0), (1, 0, 1)]
 
 
-def test_work_is_done_in_short_steps() -> None:
+def test_records_are_compiled_in_short_steps() -> None:
     records = Records(ip4={f"n{number}.ts.net": ["192.0.2.1"] for number in range(1000)})
     assert sum(1 for _ in compile_steps(nothing_compiled(SETTINGS), (records,), SETTINGS)) > 1000 / 100
 
@@ -116,7 +116,7 @@ DOCUMENTS = st.builds(
 
 
 @given(st.lists(st.lists(DOCUMENTS, min_size=1, max_size=3), min_size=1, max_size=6))
-def test_a_zone_built_on_old_ones_is_as_one_built_anew(sets: list[list[Records]]) -> None:
+def test_a_zone_compiled_upon_older_ones_equals_one_compiled_from_nothing(sets: list[list[Records]]) -> None:
     grown = nothing_compiled(SETTINGS)
     for documents in sets:
         grown = compiled(*documents, upon=grown)

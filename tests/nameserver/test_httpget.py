@@ -1,4 +1,4 @@
-"""Tests of the HTTP client, against a server that says what it is told to."""
+"""Tests of the HTTP client, against a server that sends the bytes that a test gives it."""
 
 import asyncio
 import contextlib
@@ -98,7 +98,7 @@ async def test_a_malformed_response_is_an_error_that_a_follower_waits_out(respon
             await said(client)
 
 
-async def test_a_request_says_what_is_asked_of_whom() -> None:
+async def test_a_request_has_its_target_its_host_and_its_headers() -> None:
     parameters, headers = {"a": "b,c=d", "e": "1"}, {"Authorization": "Bearer x"}
     async with scripted(WHOLE, path="/proxy/") as (script, client), client.get("/api", parameters, headers):
         pass
@@ -147,7 +147,7 @@ async def test_a_server_that_does_not_take_connections_is_given_up_in_time() -> 
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_only_a_server_that_the_authority_certifies_is_told_anything(tmp_path: Path, known: bool) -> None:
+async def test_only_a_server_with_a_certificate_of_the_authority_gets_a_request(tmp_path: Path, known: bool) -> None:
     serving = certified(tmp_path)
     asking = ssl.create_default_context(cafile=tmp_path / "ca.crt" if known else None)
     refused = contextlib.nullcontext() if known else pytest.raises(ssl.SSLCertVerificationError)

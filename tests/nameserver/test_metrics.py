@@ -1,4 +1,4 @@
-"""Tests of what Prometheus reads."""
+"""Tests of the metrics page."""
 
 import errno
 import re
@@ -74,7 +74,7 @@ async def test_queries_are_counted_by_what_they_ask_and_how(server: Running, met
     assert counted(metrics, *expected) == expected
 
 
-async def test_servers_are_told_of_with_their_own_numbers(server: Running, metrics: Metrics) -> None:
+async def test_each_server_has_its_own_numbers_in_the_metrics(server: Running, metrics: Metrics) -> None:
     udp, tcp = server.udp, server.tcp
     udp.failures, tcp.failures = 1, 2
     udp.counts.malformed, tcp.counts.malformed = 3, 4
@@ -92,7 +92,7 @@ async def test_servers_are_told_of_with_their_own_numbers(server: Running, metri
         assert samples(metrics, f"tsnameserver_{name}") == {"": 0}
 
 
-def test_packets_without_room_are_told() -> None:
+def test_packets_that_were_dropped_for_lack_of_room_are_in_the_metrics() -> None:
     sockets = bind([Endpoint("::1", 0)], None)
     bound = sockets.pairs[0].udp
     server = UdpServer(bound, Serving(sample_zone()))
@@ -128,7 +128,7 @@ SERIES = {
 }
 
 
-async def test_reloads_are_told_as_they_were_counted(metrics: Metrics) -> None:
+async def test_the_metrics_show_the_counted_reloads(metrics: Metrics) -> None:
     assert {name: samples(metrics, f"tsnameserver_{name}") for name in SERIES} == SERIES
 
 
@@ -141,14 +141,14 @@ async def test_reloads_are_told_as_they_were_counted(metrics: Metrics) -> None:
     ],
     ids=["neither", "an API server", "a snapshot"],
 )
-def test_an_api_server_or_a_snapshot_that_there_is_not_to_be_has_no_series(
+def test_an_api_server_or_a_snapshot_that_is_not_in_use_has_no_series(
     watched: Watched | None, snapshot: Snapshot | None, told: list[str]
 ) -> None:
     shown = page(Metrics([], [], reloads(), watched, snapshot=snapshot))
     assert re.findall(r"^tsnameserver_((?:api|snapshot)_.*)$", shown, flags=re.MULTILINE) == told
 
 
-async def test_the_version_the_start_and_the_process_are_told(metrics: Metrics) -> None:
+async def test_the_metrics_show_the_version_the_start_and_the_process(metrics: Metrics) -> None:
     started = samples(metrics, "process_start_time_seconds")
     assert started == samples(metrics, "process_start_time_seconds")
     assert time.time() - 60 < started[""] <= time.time()

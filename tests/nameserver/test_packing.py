@@ -1,4 +1,4 @@
-"""Tests of packing addresses: the good ones are packed once each, the bad ones are left out and told."""
+"""Tests of packing addresses: good addresses are packed once each, bad ones are left out and reported."""
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -18,7 +18,7 @@ ADDRESS_LIKE = (
 
 
 def packed(ip4: list[str], ip6: list[str]) -> tuple[bytes, bytes, list[str]]:
-    """Return the bodies of both families, and what was said."""
+    """Return the packed addresses of both families, and the reported problems."""
     problems: list[str] = []
     return *packed_addresses("a.ts.net", (ip4, ip6), 5, problems), problems
 
@@ -30,7 +30,7 @@ def test_two_spellings_of_one_address_are_one_record() -> None:
 @pytest.mark.parametrize(
     ("text", "ip4", "ip6"), [*((text, [text], []) for text in BAD_IP4), *((text, [], [text]) for text in BAD_IP6)]
 )
-def test_a_bad_address_is_left_out_and_said(text: str, ip4: list[str], ip6: list[str]) -> None:
+def test_a_bad_address_is_left_out_and_reported(text: str, ip4: list[str], ip6: list[str]) -> None:
     a, aaaa, (problem,) = packed(ip4, ip6)
     assert (a, aaaa) == (b"", b"")
     assert problem.startswith(f"address {text!r} of 'a.ts.net' is left out: ")

@@ -1,4 +1,4 @@
-"""Tests of asking a whole set of documents for its names."""
+"""Tests of looking up names in all documents of a whole set."""
 
 import pytest
 from hypothesis import given
@@ -47,13 +47,13 @@ def test_zones_are_joined_and_the_highest_serial_counts() -> None:
 
 
 @given(SHARDS, SHARDS)
-def test_every_name_that_is_said_otherwise_is_among_the_differences(old: ShardSet, new: ShardSet) -> None:
+def test_every_name_with_other_records_is_among_the_differences_of_two_sets(old: ShardSet, new: ShardSet) -> None:
     names = {fold(n) for each in (*old.shards, *new.shards) for n in (*each.records.ip4, *each.records.ip6)}
     differing = {name for name in names if old.addresses(name) != new.addresses(name)}
     assert differing <= {name for batch in differences(old, new) for name in batch} <= names
 
 
-def test_shards_that_are_kept_are_not_looked_at() -> None:
+def test_shards_that_both_sets_share_are_not_compared() -> None:
     kept, before, after = (shard(Records(ip4={name: ["1"]})) for name in ("kept", "before", "after"))
     batches = list(differences(ShardSet([kept, before]), ShardSet([kept, after])))
     assert sorted(name for batch in batches for name in batch) == ["after", "before"]

@@ -1,4 +1,4 @@
-"""Tests of the snapshot: what is written when, and what is read when."""
+"""Tests of the snapshot, the file of the last good records: when it is written, and when it is read."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from tests.support.virtual_time import in_virtual_time, now
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Return what the files of *folder* have, by their names."""
+    """Return the contents of the files in *folder*, by their names."""
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-async def test_changes_are_written_in_lines_at_most_once_a_second_and_the_last_is(tmp_path: Path) -> None:
+async def test_changes_are_written_at_most_once_a_second_and_the_last_one_always_is(tmp_path: Path) -> None:
     snapshot = Snapshot(tmp_path / "kept")
     async with running(snapshot.write_changes()):
         snapshot.keep(['{"ä":\r\n1}', b"[\n]"])
@@ -33,7 +33,7 @@ async def test_changes_are_written_in_lines_at_most_once_a_second_and_the_last_i
     assert 1 <= snapshot.written - first < 4
 
 
-async def test_a_reader_never_finds_a_part(tmp_path: Path) -> None:
+async def test_a_reader_of_the_snapshot_never_finds_half_of_it(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("old\n")
     snapshot = Snapshot(path)
@@ -46,7 +46,7 @@ async def test_a_reader_never_finds_a_part(tmp_path: Path) -> None:
     assert files(tmp_path) == {"kept": "new\n"}
 
 
-async def test_a_snapshot_that_cannot_be_written_is_told_once_and_tried_again(
+async def test_an_error_of_writing_the_snapshot_is_logged_once_and_writing_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "none"
@@ -64,7 +64,7 @@ async def test_a_snapshot_that_cannot_be_written_is_told_once_and_tried_again(
         await until(lambda: len(caplog.records) > 1)  # that is another trouble
 
 
-async def test_what_is_to_be_kept_while_another_is_written_is_written_next(tmp_path: Path) -> None:
+async def test_records_that_come_while_a_snapshot_is_written_are_written_next(tmp_path: Path) -> None:
     kept, slow = tmp_path / "kept", threading.Event()
     snapshot = Snapshot(kept)
     with ThreadPoolExecutor(1) as disk:
@@ -90,13 +90,13 @@ def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]
     return offered
 
 
-def test_a_snapshot_is_offered_after_a_second_if_there_is_one_that_is_needed(tmp_path: Path) -> None:
+def test_a_snapshot_is_offered_after_a_second_if_it_exists_and_is_needed(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("{}\n[]\n")
     assert offers(tmp_path / "kept") == [(1.0, [b"{}", b"[]"])]
     assert offers(tmp_path / "kept", needed=False) == offers(tmp_path / "none") == []
 
 
-def test_a_snapshot_that_cannot_be_read_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_reading_the_snapshot_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert offers(tmp_path) == []
     assert "the snapshot can't be read: " in caplog.text
 

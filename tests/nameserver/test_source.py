@@ -72,11 +72,11 @@ SERVED = {
     "a snapshot that comes later": "api5: api5, lost: api5, snapshot9: api5",
     "a snapshot and a file": "snapshot5: snapshot5, file4: snapshot5, file5: snapshot5, file: snapshot5, file6: file6",
 }
-"""Steps: who offers records of which serial, or that the API server is lost; and whose are served then."""
+"""Steps: the source that offers records with a serial, or "lost" for the API server, and the records served then."""
 
 
 @pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)
-async def test_records_of_the_source_that_leads_are_served(serving: Serving, follower: Follower, steps: str) -> None:
+async def test_the_records_of_the_leading_source_are_served(serving: Serving, follower: Follower, steps: str) -> None:
     assert (follower.has_none(), follower.reloads.source) == (True, "")
     for what, expected in (step.split(": ") for step in steps.split(", ")):
         label = what.rstrip("0123456789")
@@ -98,7 +98,7 @@ async def test_the_file_leads_until_the_api_server_has_good_records(serving: Ser
     assert served(serving) == "api"
 
 
-async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving) -> None:
+async def test_good_documents_of_the_api_server_are_kept_for_the_snapshot(serving: Serving) -> None:
     kept: list[Sequence[str | bytes]] = []
     follower = Follower(serving, SETTINGS, kept.append)
     whole = document("a", serial=5)
@@ -110,7 +110,7 @@ async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving)
     assert kept == [[whole]]
 
 
-async def test_a_problem_is_said_once_and_again_when_it_comes_back(
+async def test_a_problem_is_logged_once_and_logged_again_when_it_comes_back(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
@@ -132,7 +132,7 @@ async def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pyte
     assert "480 more" in caplog.text
 
 
-async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_in_vain(
+async def test_only_the_newest_of_the_offers_that_come_during_a_compilation_is_compiled(
     serving: Serving, follower: Follower
 ) -> None:
     sizes = []
@@ -148,7 +148,7 @@ async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_i
     assert (len(serving.zone.nodes), follower.reloads.loaded) == (1004, 2)
 
 
-async def test_many_new_names_keep_no_others_waiting_and_the_collector_leaves_them_alone(follower: Follower) -> None:
+async def test_many_new_names_keep_no_queries_waiting_and_the_garbage_collector_skips_them(follower: Follower) -> None:
     turns, frozen = 0, gc.get_freeze_count()
     task = asyncio.create_task(follower.offer(FILE, {"records.json": many(2000)}))
     while not task.done():
@@ -159,7 +159,7 @@ async def test_many_new_names_keep_no_others_waiting_and_the_collector_leaves_th
     gc.unfreeze()
 
 
-async def test_a_change_of_one_shard_parses_that_one_alone(follower: Follower) -> None:
+async def test_only_the_shard_that_changed_is_parsed(follower: Follower) -> None:
     parsed = []
     old = {f"dnsrecords-{number}": document(f"n{number}", shard=number, shards=3) for number in range(3)}
     new = {**old, "dnsrecords-1": document("new", shard=1, shards=3)}

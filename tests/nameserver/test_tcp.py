@@ -97,7 +97,7 @@ async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Runni
         assert server.tcp.readiness.ready() == []  # it waits for the client, not for room
 
 
-async def test_time_runs_anew_with_every_answer() -> None:
+async def test_the_time_limit_of_a_connection_starts_again_with_every_answer() -> None:
     half, rest = framed(QUERY)[:9], framed(QUERY)[9:]
     loop = asyncio.get_running_loop()
     async with (
@@ -124,7 +124,7 @@ async def test_a_silent_connection_ends_in_time_while_others_come_and_go() -> No
 @pytest.mark.parametrize(
     "limits", [{"read": 0.1}, {"queries": 1, "close": 0.05}], ids=["for the rest of a query", "after its last answer"]
 )
-async def test_a_client_that_sends_a_byte_now_and_then_has_no_more_time(limits: dict[str, float]) -> None:
+async def test_a_client_that_sends_a_byte_now_and_then_gets_no_more_time_than_others(limits: dict[str, float]) -> None:
     async with limited(idle=60, **limits) as server, connected(server) as client:
         assert await client.ask() == ["100.64.0.1"]
         client.writer.write(b"\xff\xff")
@@ -153,7 +153,9 @@ async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> 
     [({"connections": 3}, "other"), ({"connections": 4, "client_connections": 2}, "second")],
     ids=["of all", "of its client"],
 )
-async def test_past_a_limit_the_most_silent_connection_goes(limits: dict[str, int], gone: str) -> None:
+async def test_beyond_a_limit_the_connection_that_was_silent_for_longest_is_closed(
+    limits: dict[str, int], gone: str
+) -> None:
     async with (
         limited(**limits) as server,
         connected(server) as first,
@@ -220,7 +222,7 @@ async def test_a_client_with_many_connections_keeps_no_other_client_waiting(serv
 @pytest.mark.parametrize("limit", ["connections", "client_connections"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
-async def test_a_connection_that_has_ended_makes_room(limit: str, left: bytes, reset: bool) -> None:
+async def test_a_connection_that_has_ended_makes_room_for_another(limit: str, left: bytes, reset: bool) -> None:
     async with limited(**{limit: 1}) as server:
         for _ in range(3):
             async with connected(server, "127.0.0.9") as client:

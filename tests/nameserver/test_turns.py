@@ -1,4 +1,4 @@
-"""Tests of whose turn it is."""
+"""Tests of the queue in which clients take turns."""
 
 from tsnameserver.turns import Turns
 
@@ -11,7 +11,7 @@ def taken(turns: Turns[str, str]) -> str:
     return items
 
 
-def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
+def test_clients_take_turns_even_if_one_of_them_has_many_items_in_the_queue() -> None:
     turns: Turns[str, str] = Turns()
     for item in "abcd":
         turns.add("one", item)
@@ -30,7 +30,7 @@ def test_a_client_that_has_had_its_turn_waits_for_the_others() -> None:
     assert taken(turns) == "xbyc"
 
 
-def test_what_waits_is_there_once_and_what_is_removed_is_not() -> None:
+def test_an_item_is_in_the_queue_once_and_a_removed_item_is_not_in_it() -> None:
     turns: Turns[str, str] = Turns()
     for client, item in (("one", "a"), ("one", "b"), ("one", "a"), ("other", "x"), ("one", "b")):
         turns.add(client, item)

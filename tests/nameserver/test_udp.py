@@ -53,7 +53,7 @@ class Ends(NamedTuple):
         return self.client.recv(4096)
 
     def answers(self, *queries: bytes) -> list[bytes]:
-        """Return what is said to *queries* that wait for the server as it is stopped."""
+        """Return the responses to *queries* that wait for the server in its socket as it starts and at once stops."""
         self.send(*queries)
         self.server.stop()
         self.server.start()
@@ -67,7 +67,7 @@ class Ends(NamedTuple):
         return responses
 
     def break_zone(self) -> None:
-        """Serve a zone in which each query for a name that isn't there is an exception."""
+        """Serve a zone in which a query for a missing name raises an exception."""
         self.serving.zone = replace(self.serving.zone, apexes={}, loaded=False)
 
 
@@ -96,7 +96,7 @@ def host() -> str:
 
 @pytest.fixture(params=LOOPS, ids=["python", "compiled"])
 def compiled(request: pytest.FixtureRequest) -> bool:
-    """Tell which loop is tested."""
+    """True if the compiled loop is tested, False if the loop in Python is."""
     return bool(request.param)
 
 
@@ -113,7 +113,9 @@ def numbered(count: int) -> list[bytes]:
     return [number.to_bytes(2, "big") + QUERY[2:] for number in range(count)]
 
 
-def test_queries_that_fail_are_servfail_said_once_and_counted(both: Ends, caplog: pytest.LogCaptureFixture) -> None:
+def test_queries_that_raise_an_error_get_servfail_and_are_logged_once_and_counted(
+    both: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
     good = both.serving.zone
     both.break_zone()
     both.server.start()
@@ -124,7 +126,7 @@ def test_queries_that_fail_are_servfail_said_once_and_counted(both: Ends, caplog
     assert [message.endswith("(failure 1)") for message in caplog.messages] == [True]
 
 
-def test_failures_that_go_on_are_said_again(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_that_go_on_are_logged_again(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
     with ends("127.0.0.1", compiled, log_seconds=0.2) as both:
         both.break_zone()
         both.server.start()
@@ -163,7 +165,9 @@ POD = 208 << 10
 @needs_root
 @pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
 @pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
-def test_a_neighbour_that_is_gone_keeps_no_other_client_waiting(host: str, compiled: bool, size: int | None) -> None:
+def test_a_client_on_the_local_network_that_is_gone_keeps_no_other_client_waiting(
+    host: str, compiled: bool, size: int | None
+) -> None:
     def ask_both() -> list[str]:
         with ends(host, compiled) as both, client_that_is_gone() as gone:
             if size is not None:
@@ -198,14 +202,14 @@ def test_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted
     assert "a response is dropped, because the send buffer is full: a client on the local network may be" in caplog.text
 
 
-def test_a_stop_is_not_held_up_by_more_packets_than_a_drain_answers(both: Ends) -> None:
+def test_a_stopping_server_answers_a_limited_number_of_waiting_packets(both: Ends) -> None:
     both.answers(*numbered(3000))
     received = 3000 - (both.server.dropped() or 0)
     assert min(received, 1000) <= sum(both.server.counts.requests().values()) < 1100
 
 
 @on_every_kind_of_socket
-def test_queries_without_a_port_to_answer_to_keep_no_other_waiting(both: Ends) -> None:
+def test_a_query_from_port_0_which_cannot_be_answered_keeps_no_other_waiting(both: Ends) -> None:
     port = both.server.endpoint.port
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
@@ -220,7 +224,7 @@ def test_queries_without_a_port_to_answer_to_keep_no_other_waiting(both: Ends) -
 
 
 @on_every_kind_of_socket
-def test_a_loop_answers_and_counts_what_answer_does(both: Ends) -> None:
+def test_a_loop_gives_the_same_answers_and_counts_as_the_function_answer(both: Ends) -> None:
     chance, counts = random.Random(5), Counts()
     queries = [random_query(chance) for _ in range(300)]
     alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the last wakes the thread
@@ -241,7 +245,9 @@ def test_servers_of_several_addresses_answer_from_the_newest_zone(both: Ends, co
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
-def test_each_query_is_logged_by_wish(host: str, compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_query_is_logged_if_the_settings_ask_for_it(
+    host: str, compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     with ends(host, compiled, log_queries=1) as both:
         assert len(both.answers(*numbered(3), MISSING)) == 4
@@ -251,7 +257,9 @@ def test_each_query_is_logged_by_wish(host: str, compiled: bool, caplog: pytest.
     assert logged[:4] == [f"{client}{each}" for each in (hit, hit, hit, miss)]
 
 
-def test_about_so_many_queries_are_logged_and_of_pairs_both(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_about_one_in_ten_queries_is_logged_and_both_of_two_that_alternate(
+    compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     with ends("127.0.0.1", compiled, log_queries=10) as both:
         assert len(both.answers(*(QUERY, MISSING) * 250)) == 500

@@ -27,11 +27,11 @@ INDEX = index_of(ZONES[0], None)
 FUZZED = int(os.environ.get("FUZZ_PACKETS", "1000000"))
 SEED = os.environ.get("FUZZ_SEED", "0")
 SHARES = 4
-"""Of the packets, so that several processes share them."""
+"""The number of shares into which the packets are divided, so that several processes can test them."""
 
 
 def is_same(packet: bytes, index: Any = INDEX) -> bool | None:
-    """Tell whether the loop answers and counts *packet* as Python does; None where it leaves it to Python."""
+    """Tell whether the compiled loop answers and counts *packet* as Python does. None if it leaves that to Python."""
     said = compiled.answer(index, packet)
     if said is None:
         return None
@@ -120,11 +120,11 @@ def test_the_loop_answers_what_is_ordinary_once_there_are_records(packet: bytes)
 
 
 @pytest.mark.parametrize("packet", LEFT.values(), ids=LEFT)
-def test_the_loop_leaves_the_rest_to_python(packet: bytes) -> None:
+def test_the_loop_leaves_unusual_packets_to_python(packet: bytes) -> None:
     assert compiled.answer(index_of(sample_zone(), None), packet) is None
 
 
-def test_an_index_made_of_another_has_its_own_zones_even_if_their_names_are_as_long() -> None:
+def test_an_index_built_upon_another_has_its_own_zones_even_if_their_names_have_equal_lengths() -> None:
     names = Records(ip4={"db.ts.net": MANY[:1], "db.my.net": MANY[:2]})
     one, other = (
         build_zone(names, replace(SETTINGS, origins=origins))
@@ -136,7 +136,7 @@ def test_an_index_made_of_another_has_its_own_zones_even_if_their_names_are_as_l
 
 
 @pytest.mark.parametrize("origins", [("ts.net",), ("ts.net", "example.org"), ("example.org", "ts.net")], ids=str)
-def test_an_index_made_of_another_says_what_its_own_zone_does(origins: tuple[str, ...]) -> None:
+def test_an_index_built_upon_another_gives_the_answers_of_its_own_zone(origins: tuple[str, ...]) -> None:
     old = index_of(sample_zone(), None)
     names = {f"n{number}.ts.net": MANY[:1] for number in range(1000)}
     zone = build_zone(Records(ip4={**names, "n.example.org": MANY[:2]}), replace(SETTINGS, origins=origins))
@@ -163,6 +163,6 @@ WRONG: dict[str, tuple[Any, Any, Any]] = {  # the buckets of names, the apexes, 
 
 
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
-def test_an_index_of_what_is_no_zone_is_refused(arguments: tuple[Any, Any, Any]) -> None:
+def test_an_index_cannot_be_built_from_objects_that_are_no_zone(arguments: tuple[Any, Any, Any]) -> None:
     with pytest.raises((TypeError, SystemError)):
         compiled.Index(*arguments)

@@ -24,7 +24,7 @@ async def world(cluster: World) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def monitoring(cluster: World) -> AsyncIterator[Object]:
-    """The definition of ServiceMonitors, for the test to apply; it is taken away again."""
+    """The CRD of ServiceMonitors, for the test to apply; it is deleted after the test."""
     crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SERVICEMONITOR)}
     yield crd
     with suppress(NotFound):

@@ -1,4 +1,4 @@
-"""What may go wrong around the operator, in any order, while users work; and how the world has to be in the end."""
+"""Faults around the operator, in any order, while users work, and the state in which the world has to be in the end."""
 
 import asyncio
 from collections import Counter
@@ -39,10 +39,10 @@ USERS: dict[str, Object] = {
     **{"router": ROUTER, "gate": GATE, "web": ingress(), "dns": DNS},
 }
 DEVICES = {"here": 2, "there": 1, "own": 1, "router": 1, "gate": 1, "web": 1}
-"""How many devices an object has; those of `ABROAD` are in the other tailnet."""
+"""The number of devices of each object; the devices of the objects in `ABROAD` are in the other tailnet."""
 ABROAD = ("there", "gate")
 PACES = (0.0, 0.05, 2.0, 70.0, 400.0)
-"""Seconds until the next step: less than a reconcile takes, or until a dead node's Pods are unready, or deleted."""
+"""The possible pauses in seconds: shorter than a reconcile, or until a dead node's Pods are unready, or deleted."""
 NEVER = 10.0**6
 """Seconds after which a control server that hangs would answer."""
 _MARK = "# BEGIN tailnet stub domain"  # before what the operator writes
@@ -65,7 +65,7 @@ class Play(Stage):
         return self.abroad.control if name == NAME else self.world.control
 
     async def take(self, step: Step) -> None:
-        """Let *step* happen, as far as the object is there, and wait for its pace."""
+        """Carry out *step* if its object is there, and wait for the seconds of its pace."""
         with suppress(NotFound, Conflict):
             await getattr(self, step.what)(step)
         await asyncio.sleep(step.pace or 0)
@@ -96,13 +96,13 @@ class Play(Stage):
         await self.start()
 
     async def spoil(self, _: Step) -> None:
-        """Let the credentials of the other tailnet be bad."""
+        """Replace the credentials of the other tailnet by bad ones."""
         await self.world.change(self.abroad.secret(), self.abroad.secret(client_id="bad", client_secret="bad"))
 
     async def mend(self, _: Step) -> None:
-        """Let the credentials be good again, in a Secret that has changed.
+        """Write good credentials into the Secret of the other tailnet again, with a change in any case.
 
-        The operator tries credentials again half a minute later, too, but by a clock that isn't virtual.
+        The operator also tries credentials again half a minute later, but by a clock that isn't virtual.
         """
         good = self.abroad.control
         self.mended += 1
@@ -112,18 +112,18 @@ class Play(Stage):
         await self.world.change(secret, secret)
 
     async def hang(self, step: Step) -> None:
-        """Let a control server take requests and never answer."""
+        """Make a control server accept requests and never answer."""
         self.control(step.whom).latency = NEVER
 
     async def answer(self, step: Step) -> None:
         self.control(step.whom).heal()
 
     async def revert(self, step: Step) -> None:
-        """Let somebody apply the manifest of a Service again."""
+        """Apply the manifest of a Service again, as its user does."""
         await self.world.change(USERS[step.whom], {"spec": {"externalName": "placeholder"}})
 
     async def rewrite(self, step: Step) -> None:
-        """Let somebody write the Corefile that they know, with a comment of theirs."""
+        """Replace the Corefile by an administrator's own version, with a comment of theirs."""
         await self.world.api.patch(CONFIGMAP, key_of(COREDNS), {"data": {"Corefile": step.how}})
 
     async def heal(self) -> None:
@@ -165,7 +165,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[frozenset[str]]:
-    """Return what the user wants to be there in the end; a Service without its group is not asked for."""
+    """Return the objects that the user wants in the end; a Service is among them only if its group is."""
 
     def possible(chosen: set[str]) -> frozenset[str]:
         orphans = {name for name, service in GROUPED.items() if annotations(service)[PROXY_GROUP] not in chosen}
@@ -175,7 +175,7 @@ def wishes() -> st.SearchStrategy[frozenset[str]]:
 
 
 async def grant(play: Play, wish: frozenset[str]) -> None:
-    """End all faults, and bring about that the user wants *wish*, as it is in `USERS`."""
+    """End all faults, give the objects in *wish* their spec from `USERS` again, and delete all others of `USERS`."""
     await play.heal()
     for name, obj in USERS.items():
         with suppress(NotFound):
@@ -187,7 +187,7 @@ async def grant(play: Play, wish: frozenset[str]) -> None:
 
 
 async def wrong(play: Play, wish: frozenset[str]) -> list[str]:
-    """Return what is not as in *wish*; what isn't there is made."""
+    """Return the differences from *wish* as texts; create wished objects that are missing."""
     world, found = play.world, []
     for name, obj in USERS.items():
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
@@ -258,7 +258,7 @@ async def _addresses(world: World, name: str) -> list[str]:
 
 
 async def _wrong_names(world: World, wish: frozenset[str]) -> AsyncIterator[str]:
-    """Yield what is wrong with the records, and with what Services say of their names."""
+    """Yield the mistakes in the records, and in the messages of Services about their names."""
     corefile = (await world.api.get(CONFIGMAP, key_of(COREDNS)))["data"]["Corefile"]
     records = {name: sorted(addresses) for name, addresses in (await world.records()).items()}
     if "dns" not in wish:
@@ -283,7 +283,7 @@ async def _wrong_names(world: World, wish: frozenset[str]) -> AsyncIterator[str]
 
 
 async def _holder(world: World, name: str) -> str:
-    """Return which Service has the name for which the Service called *name* asks, by what that says."""
+    """Return the Service that has the name for which the Service called *name* asks, by the message of the latter."""
     condition = await world.condition(USERS[name], "TailscaleEgressSvcValid" if name in GROUPED else _OWN[0])
     words = condition.message if condition else ""
     return words.partition("get to Service default/")[2].partition(",")[0]

@@ -1,4 +1,4 @@
-"""What the Go operator 1.102.5 makes: the objects of proxy/recorded/, as they would be of other parents."""
+"""The objects that the Go operator 1.102.5 makes: those in proxy/recorded/, adapted to other parents."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _ALLOCATED = ("clusterIPs", "ipFamilies")
 
 
 class Recording(NamedTuple):
-    """A recorded proxy: its file, and what the test's parent calls otherwise."""
+    """A recorded proxy: its file, and the names in it that the test's parent replaces."""
 
     file: str
     parent: str
@@ -87,7 +87,7 @@ def nameserver(dnsconfig: Object, document: str) -> list[Object]:
 
 
 def held(parent: Object) -> Object:
-    """Return the patch with which the Go operator keeps *parent* until its proxy is gone."""
+    """Return the patch by which the Go operator puts its finalizer on *parent*, to keep it until its proxy is gone."""
     return {"metadata": {"finalizers": [*parent["metadata"].get("finalizers", ()), FINALIZER]}}
 
 
@@ -114,13 +114,13 @@ def _recorded(parent: Object, recording: Recording, address: str = _ADDRESS) -> 
 
 
 def _replica(value: Object, ordinal: int) -> Object:
-    """Return what the first replica has as that of the one with *ordinal*."""
+    """Return *value*, which is about the first replica, as it would be for the replica with *ordinal*."""
     replica: Object = json.loads(re.sub(r'-0"', f'-{ordinal}"', json.dumps(value)))
     return replica
 
 
 def _secret(recorded: Object, hostname: str, server: str, auth_key: str) -> Object:
-    """Return a *recorded* Secret of a proxy that has yet to log in; of the rest of its data, what it serves."""
+    """Return a *recorded* Secret as before its proxy logs in: with its configs and serve config, and no other data."""
     given = {"Hostname": hostname, "ServerURL": server, "AuthKey": auth_key}
     files = {name: value for name, value in recorded["data"].items() if isinstance(value, dict)}
     files = {name: value | given if name.startswith("cap-") else value for name, value in files.items()}

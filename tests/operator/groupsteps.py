@@ -1,4 +1,4 @@
-"""What may happen to ProxyGroups, egress Services and the operator, in any order, and what has to come of it."""
+"""Changes of ProxyGroups, egress Services and the operator, in any order, and the state to which they have to lead."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -35,17 +35,17 @@ from tests.support.operator import NAMESPACE, World, running_operator
 GRACE = 0.05
 """Seconds for which an old place stays."""
 REST = 30.0
-"""Seconds of virtual time in which `GRACE`, and whatever else is waited for, is over by any clock."""
+"""Seconds of virtual time after which `GRACE` and every other wait of the operator is over by any clock."""
 GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
 SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
 TARGETS = (f"db.{DOMAIN}", f"other.{DOMAIN}", "100.64.7.7", "db.example.org", "")
-"""Where a Service may lead. The last two are no targets."""
+"""The targets that a Service may name. The last two are invalid."""
 _CHILDREN = (SERVICE, ENDPOINTSLICE, CONFIGMAP, STATEFULSET, POD, SECRET, SERVICEACCOUNT, ROLE)
 KINDS = {resource.kind: resource for resource in _CHILDREN}
-"""The kinds of children that may be lost."""
+"""The kinds of children that a step may delete."""
 PACES = (0.0, 0.01, 0.1, None)
-"""Seconds until the next step; None waits until nothing is left to do."""
+"""The possible pauses in seconds; None waits until the operator has settled."""
 _LOOKS = 60
 _PAUSE = 1.0  # s between them
 _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
@@ -53,7 +53,7 @@ _MANAGED = "tailscale.com/managed=true"
 
 
 class Step(NamedTuple):
-    """Something that happens: what, to which object, and how."""
+    """A change in the world: its method of `Stage`, its object, its value and the pause after it."""
 
     what: str
     whom: str = ""
@@ -62,8 +62,8 @@ class Step(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What the user wants in the end: the replicas by group, and the group of each Service, empty for a proxy of its
-    own. What is not named shall be gone.
+    """The objects that the user wants in the end: the replicas by group, and the group of each Service, empty for an
+    own proxy. All others have to be gone.
     """
 
     replicas: dict[str, int]
@@ -90,7 +90,7 @@ class Stage:
         self.runs = False
 
     async def comes_to_rest(self) -> None:
-        """See that the operator writes nothing after some time, nor when it starts again."""
+        """Assert that the operator writes nothing once some time has passed, nor when it starts again."""
         await asyncio.sleep(REST)
         written = await self.world.writes_when_left_alone()
         await self.stop()
@@ -99,7 +99,7 @@ class Stage:
         assert not written, written  # pytest explains the assertions of test modules only
 
     async def play(self, taken: Sequence[Step]) -> set[str]:
-        """Start the operator, and take the steps once it has settled; return everything that was there before them."""
+        """Start the operator, let it settle, and take the steps; return all objects from before the steps."""
         await self.start()
         await self.world.settled()
         before = everything(self.world)
@@ -108,7 +108,7 @@ class Stage:
         return before
 
     async def take(self, step: Step) -> None:
-        """Let *step* happen, as far as the object is there, and wait for its pace."""
+        """Carry out *step* if its object is there, and wait for its pace."""
         with suppress(NotFound, Conflict):
             await _ACTS[step.what](self, step)
         if step.pace is None and self.runs:
@@ -135,7 +135,7 @@ class Stage:
     async def lose(self, step: Step) -> None:
         """Delete the children of one kind.
 
-        Nothing but its Secret tells what the device of a proxy is, and the operator, as long as it runs. So Secrets
+        The device of a proxy is known only from its Secret, and to the operator as long as it runs. So Secrets
         are deleted while it runs and looks.
         """
         if (are_secrets := step.whom == SECRET.kind) and not self.runs:
@@ -219,7 +219,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Bring about that the user wants what *wish* says, whatever there is."""
+    """Let the user apply the objects in *wish* and delete all others, whatever there is."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})
@@ -233,7 +233,7 @@ async def grant(world: World, wish: Wish) -> None:
 
 
 async def _there(world: World, obj: Object, patch: Object) -> None:
-    """Wait until *obj* is there and stays, and *patch* it."""
+    """Wait until *obj* is there and isn't being deleted, create it if it is missing, and *patch* it."""
 
     async def stays() -> bool:
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
@@ -276,7 +276,7 @@ async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str
 
 
 async def _wrong_service(world: World, service: Object, group: str) -> AsyncIterator[str]:
-    """Yield what is wrong with a Service that *group* serves, or a proxy of its own if that is empty."""
+    """Yield the mistakes in a Service that *group* serves, or its own proxy if *group* is empty."""
     places = await _listed(world, SERVICE, service)
     if (at := [labels(each)[PROXY_GROUP] for each in places]) != ([group] if group else []):
         yield f"places at {at}"
@@ -295,13 +295,13 @@ async def _wrong_service(world: World, service: Object, group: str) -> AsyncIter
 
 
 async def _listed(world: World, resource: Resource, service: Object) -> list[Object]:
-    """Return what *service* has at ProxyGroups."""
+    """Return the places of *service* at ProxyGroups."""
     selector = f"tailscale.com/parent-resource={key_of(service).name},tailscale.com/svc-type=egress"
     return (await world.api.list(resource, NAMESPACE, selector)).items
 
 
 def everything(world: World) -> set[str]:
-    """Return all that is in the cluster, but for Events and the Lease."""
+    """Return the kinds and keys of all objects in the cluster except Events and the Lease."""
     resources = {*RESOURCES} - {SIM_EVENT, SIM_LEASE}
     return {f"{resource.kind} {key_of(obj)}" for resource in resources for obj in world.store.list(resource)}
 
@@ -313,7 +313,7 @@ async def end(world: World, *others: Object) -> None:
 
 
 async def soon_empty(look: Callable[[], Awaitable[Collection[str]]], pause: float = _PAUSE) -> None:
-    """Wait until *look* finds nothing, in virtual time, where patience costs less than looks.
+    """Wait until *look* finds nothing; looks are rare, because in virtual time a wait costs less than a look.
 
     It looks every *pause* seconds.
     """

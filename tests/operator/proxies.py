@@ -1,4 +1,4 @@
-"""Proxies of a World, as loop tests wait for them."""
+"""Facts about the proxies of a World, for loop tests that wait for them."""
 
 from tsoperator.api.objects import Object
 
@@ -6,7 +6,7 @@ from tests.support.operator import Proxy, World
 
 
 async def restarted(world: World, before: Proxy, parent: Object) -> bool:
-    """Tell whether another Pod than that of *before* is ready."""
+    """Return True if another Pod than the one in *before* is ready."""
     proxy = await world.proxy(parent)
     return proxy is not None and proxy.pod_uid != before.pod_uid
 

@@ -1,4 +1,4 @@
-"""A cluster that the Go operator has run in is taken over: no proxy restarts, changes its name or its device."""
+"""The take-over of a cluster from the Go operator: no proxy restarts, and none changes its name or its device."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -60,7 +60,7 @@ def our_operator(world: World) -> AbstractAsyncContextManager[object]:
 
 
 async def by_go(world: World, parent: Object, recording: go_objects.Recording, *hostnames: str) -> list[Object]:
-    """Return what the Go operator makes of *parent*, which it holds; an Ingress and a load balancer lead to a Service.
+    """Create *parent* with the Go operator's finalizer, and return the children that the Go operator makes for it.
 
     The last object is the StatefulSet.
     """
@@ -78,7 +78,7 @@ CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleCon
 
 
 async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
-    """Return the proxy that the Go operator makes of an egress Service, with the init *script* of its version."""
+    """Create the Go operator's proxy for an egress Service, with the init *script* of its version; return it."""
     service = egress(proxy_class="prod") if with_class else egress()
     *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
@@ -95,7 +95,7 @@ async def egress_by_go(world: World, script: str = "", *, with_class: bool = Fal
 
 
 async def exposed_by_go(world: World) -> Proxy:
-    """Return the proxy that the Go operator makes of a LoadBalancer Service, which shows it in its status."""
+    """Create the Go operator's proxy for a LoadBalancer Service, which has it in its status; return it."""
     await world.apply(*await by_go(world, load_balancer(), go_objects.EXPOSED, "default-lb"))
     proxy = await logged_in(world, load_balancer())
     ips = json.loads(proxy.state["device_ips"])
@@ -129,7 +129,7 @@ async def endpoints(world: World, proxy: Proxy) -> list[Object]:
 
 
 async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
-    """Make what the Go operator makes of a DNSConfig, with *records* of IPv4 addresses."""
+    """Create a DNSConfig with the Go operator's nameserver, and with *records* of IPv4 addresses."""
     await world.apply(dnsconfig())
     parent = await world.look(dnsconfig())
     await world.change(parent, go_objects.held(parent))
@@ -226,7 +226,7 @@ async def test_names_exist_all_the_while_that_a_cluster_is_taken_over(cluster: W
 
 
 async def grouped_by_go(world: World) -> Object:
-    """Make what the Go operator makes of an egress Service that a ProxyGroup serves; return the Service of these."""
+    """Create an egress Service of a ProxyGroup as the Go operator leaves it; return the ClusterIP Service for it."""
     await world.apply(egress(proxy_group="group"))
     parent = await world.look(egress())
     service = go_objects.grouped(parent, "group")

@@ -1,6 +1,6 @@
-"""10,000 egress Services: a restart, reads of the device list, a take-over of all names; prints what each costs.
+"""10,000 egress Services: a restart, reads of the device list, and a take-over of all names. The tests print the costs.
 
-The operator is a process of its own, so that the simulated cluster does not count. `make test-scale` runs this.
+The operator is a process of its own, so its costs don't include the simulated cluster. `make test-scale` runs this.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.support.process import Cost, OperatorProcess, operator_process
 
 SIZE = int(os.environ.get("SCALE_SIZE", "10000"))
 READS = 3
-"""Reads of the device list, of which the mean is printed."""
+"""The number of reads of the device list, whose mean cost is printed."""
 PATIENCE = 900.0
 """Seconds that an operator may take to look at everything."""
 
@@ -49,7 +49,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
-    """What each step has cost; it is printed after the last test."""
+    """The cost of each step; the table is printed after the last test."""
     found: Figures = {}
     yield found
     plugins = pytestconfig.pluginmanager
@@ -83,7 +83,7 @@ def secrets(world: World) -> list[Object]:
 
 
 async def cost_of_a_read(world: World, operator: OperatorProcess, times: int = READS) -> Cost:
-    """Let the operator read the device list so often, and return what one read cost."""
+    """Make the operator read the device list so many *times*, and return the mean cost of a read."""
     since, first = operator.now(), world.control.requests[LIST]
     for _ in range(times):
         await ask_for_a_read(world)
@@ -102,7 +102,7 @@ async def ask_for_a_read(world: World) -> None:
 
 
 def join_with_their_keys(world: World) -> list[str]:
-    """Let all proxies join the tailnet as their Secrets say, and return the MagicDNS names that they got."""
+    """Let all proxies join the tailnet with the keys and hostnames in their Secrets; return their MagicDNS names."""
     configs = [json.loads(b64decode(secret["data"][CONFIG_KEY])) for secret in secrets(world)]
     return sorted(world.control.register(config["AuthKey"], config["Hostname"]).name for config in configs)
 

@@ -1,4 +1,4 @@
-"""Proxies that have a ProxyClass: they are as it says, and only what changes restarts them."""
+"""Proxies that have a ProxyClass: they follow it, and only a change of their own Pods restarts them."""
 
 from functools import partial
 from operator import itemgetter
@@ -112,7 +112,7 @@ async def test_a_change_of_a_class_restarts_only_what_it_changes(world: World, e
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_change_of_a_class_is_no_news_to_its_parents(world: World) -> None:
+async def test_a_change_of_a_class_changes_neither_status_nor_events_of_the_objects_that_name_it(world: World) -> None:
     await world.apply(backend(), proxy_class(**FOO), *PARENTS)
     for parent in PARENTS:
         await world.joined(parent)
@@ -159,7 +159,7 @@ async def test_without_its_class_a_proxy_is_as_one_that_never_had_one(
 
 
 def field_names(proxy: Proxy) -> list[object]:
-    """Return the names of what the proxy's Pods and their container have."""
+    """Return the names of the fields of the proxy's Pods and their container, and of its environment variables."""
     pod = proxy.statefulset["spec"]["template"]
     [only] = pod["spec"]["containers"]
     return [pod["metadata"].keys(), pod["spec"].keys(), only.keys(), [each["name"] for each in only["env"]]]
@@ -271,7 +271,7 @@ async def test_a_service_monitor_follows_the_class(monitored: World, failing: st
 @pytest.mark.parametrize(
     "parent", [INGRESS_WITH_CLASS, ROUTER, load_balancer(proxy_class="prod")], ids=itemgetter("kind")
 )
-async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never_patched(
+async def test_the_lost_labels_of_a_service_monitor_are_restored_without_a_patch(
     monitored: World, parent: Object
 ) -> None:
     async with running_operator(monitored):
@@ -283,7 +283,7 @@ async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never
         await monitored.change(monitor, {"metadata": {"labels": None}})
         await monitored.becomes(lambda: monitor_labels(monitored), [wanted])
         await monitored.settled()
-        # Our own, above, which only a simulated cluster counts.
+        # The one patch is the test's own, above; only a simulated cluster counts it.
         assert patches(monitored) - before == (monitored.simulation is not None)
 
 
@@ -291,7 +291,7 @@ def patches(world: World) -> int:
     return sum(count for (_, *what), count in world.requests().items() if what == ["patch", "servicemonitors"])
 
 
-async def test_a_strangers_service_monitor_is_said_to_be_in_the_way(monitored: World) -> None:
+async def test_a_strangers_service_monitor_is_reported_to_be_in_the_way(monitored: World) -> None:
     async with running_operator(monitored):
         proxy = await measured(monitored)
     stranger = {**metrics_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}

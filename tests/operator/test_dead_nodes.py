@@ -1,4 +1,4 @@
-"""Objects that are deleted while the node of their proxy is dead: its Pod hangs, and they must not hang with it."""
+"""Objects that are deleted while the node of their proxy is dead: the Pod can't end, but the objects have to go."""
 
 import asyncio
 from typing import NamedTuple
@@ -29,7 +29,7 @@ ROWS = {
 
 
 async def start(world: World, obj: Object) -> None:
-    """Make *obj*, and wait until its device has joined and nothing is left to do."""
+    """Create *obj*, and wait until its device has joined and the operator has settled."""
     await world.apply(obj)
     await world.eventually(world.device_names)
     await world.settled()
@@ -40,7 +40,7 @@ async def condition(world: World, row: Row) -> Condition | None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-async def test_a_deleted_object_goes_without_the_pod_of_a_dead_node(world: World, row: Row) -> None:
+async def test_a_deleted_object_goes_without_waiting_for_its_pod_on_a_dead_node(world: World, row: Row) -> None:
     await world.apply(backend())
     await start(world, row.obj)
     world.sim.kubelet.kill_node("node1")
@@ -69,7 +69,7 @@ async def pods(world: World, obj: Object) -> set[str]:
     return {pod["spec"]["nodeName"] for pod in await world.children(POD, obj)}
 
 
-async def test_an_object_of_that_name_gets_a_proxy_on_another_node(world: World) -> None:
+async def test_a_new_object_of_the_same_name_gets_a_proxy_on_another_node(world: World) -> None:
     obj = ROWS["Connector"].obj
     await start(world, obj)
     world.sim.kubelet.add_node("node2")

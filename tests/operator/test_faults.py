@@ -1,7 +1,7 @@
-"""Whatever goes wrong around the operator while users work: when all is quiet, the world is as they wish it to be.
+"""Faults of every sort around the operator while users work: after the last fault, the world is as the users wish.
 
 No device, Secret or Service is left over and none is missing, each name leads to what serves it, and each condition
-says what is.
+is true.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ PAUSE = 5.0
 
 
 async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
-    """Take the steps, end all faults, see that the wish comes true, delete all, and see that nothing is left.
+    """Take the steps, end all faults, assert that the wish comes true, delete all, and assert that nothing is left.
 
-    If a node is named *dead*, it dies before all is deleted, and doesn't come back.
+    If *dead* names a node, it dies before all objects are deleted, and doesn't come back.
     """
     async with new_world() as world, other_tailnet(world) as other:
         world.sim.kubelet.add_node(NODES[1])
@@ -44,7 +44,7 @@ async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
 
 
 async def end(stage: Play, dead: str) -> None:
-    """Let a node die if one is named *dead*, and delete all once its Pods are being deleted."""
+    """Let the node called *dead* die, if one is given, and delete all objects once that node's Pods are going."""
     if dead:
         stage.world.sim.kubelet.kill_node(dead)
         await asyncio.sleep(max(PACES))
@@ -54,7 +54,7 @@ async def end(stage: Play, dead: str) -> None:
 
 
 async def left(stage: Play, before: set[str], dead: str) -> list[str]:
-    """Return what is there that was not there *before*, and the other way round. A *dead* node ends no Pod."""
+    """Return objects that are new or missing since *before*, without Pods if a node is *dead*, and leftover devices."""
     found = [each for each in everything(stage.world) ^ before if not (dead and each.startswith("Pod "))]
     devices = [*proxies(stage.world.control), *proxies(stage.control(NAME))]
     return [*found, *devices, *([] if dead else await wrong(stage, frozenset()))]

@@ -1,4 +1,4 @@
-"""Whatever happens to ProxyGroups and their Services, it ends as the user wishes, and leaves nothing behind.
+"""Changes of ProxyGroups and their Services in any order: they end as the user wishes, and leave nothing behind.
 
 Each object has one reconciler that writes it, and a second reconcile writes nothing.
 """
@@ -22,7 +22,7 @@ from tests.support.othertailnet import other_tailnet
 
 
 async def play(taken: list[Step], wish: Wish) -> None:
-    """Take the steps, see that the wish comes true, delete all, and see that nothing is left."""
+    """Take the steps, assert that the wish comes true, delete all objects, and assert that nothing is left."""
     async with new_world() as world:
         stage = Stage(world)
         async with stage.operator:
@@ -92,7 +92,7 @@ HAPPENING: Sequence[Step] = (
 def observing(
     write: Callable[..., Awaitable[Any]], user: KubeClient, writers: Writers
 ) -> Callable[..., Awaitable[Any]]:
-    """Return *write* that also adds to *writers* whose worker called it, by object, unless it is the *user*."""
+    """Wrap *write* so that it also notes in *writers*, by object, the reconciler that called it; *user* isn't noted."""
 
     async def observed(client: KubeClient, resource: Resource, which: Any, *args: Any, **kwargs: Any) -> Any:
         task, key = asyncio.current_task(), which if isinstance(which, Key) else key_of(which)
@@ -104,7 +104,7 @@ def observing(
 
 
 async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
-    """Let much happen, see that the operator comes to rest, and delete all in the end."""
+    """Make many changes, assert that the operator comes to rest, and delete all objects in the end."""
     async with new_world() as world, other_tailnet(world) as other:
         for name in WRITES:
             patches.setattr(KubeClient, name, observing(getattr(KubeClient, name), world.api, writers))
@@ -124,7 +124,9 @@ async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
             assert not other.control.devices
 
 
-def test_each_object_has_one_writer_and_a_busy_world_comes_to_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_object_has_one_writer_and_the_operator_comes_to_rest_after_many_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     writers: Writers = defaultdict(set)
     patient.run(much(monkeypatch, writers))
     pods = [writers.pop(name) for name in [*writers] if name.startswith("pods ")]

@@ -24,7 +24,7 @@ def annotated(class_: str | None) -> Object:
 
 
 class Parent(NamedTuple):
-    """An object with a proxy that has no class, and what gives it one and takes it away."""
+    """An object whose proxy has no class, and the patches that give it one and take it away."""
 
     plain: Object
     with_class: Object
@@ -39,7 +39,7 @@ PARENTS = {
 
 
 async def amounts(world: World, obj: Object) -> Object:
-    """Return what the proxy's container gets of the node."""
+    """Return the resources of the proxy's container."""
     (statefulset,) = await world.children(STATEFULSET, obj)
     found: Object = statefulset["spec"]["template"]["spec"]["containers"][0]["resources"]
     return found

@@ -1,4 +1,4 @@
-"""What the log of a whole operator tells of the lives of objects, and what it keeps to itself."""
+"""The log of a whole operator about the lives of objects, without any secret."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
 
 def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
-    """Return what the log has told of an object, and forget everything; no line has a key or a token."""
+    """Return the lines of the log about an object, and clear the log; assert that no line has a key or a token."""
     ours = [record for record in caplog.records if "tsoperator" in record.name]
     assert not [record for record in ours if KEYS.search(record.getMessage())]
     lines = [record.getMessage() for record in ours if record.levelno >= logging.INFO]
@@ -24,13 +24,13 @@ def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
 
 
 async def annotated(world: World, reason: str, **annotations: str | None) -> None:
-    """Annotate the Service, and wait until its condition has the *reason*, and nothing more is to be done."""
+    """Annotate the Service, and wait until its condition has the *reason* and the operator has settled."""
     await world.annotate(egress(), {f"tailscale.com/{name}": value for name, value in annotations.items()})
     await world.becomes(lambda: world.reason(egress()), reason)
     await world.settled()
 
 
-async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_change_in_the_life_of_a_proxy_is_one_line(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     about = "Service default/db"
     async with running_operator(cluster):
@@ -54,7 +54,7 @@ async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: py
     assert told(caplog, about) == ["removed what was made for it"]
 
 
-async def test_an_operator_that_finds_all_as_it_should_be_tells_nothing_of_objects(
+async def test_an_operator_that_finds_everything_right_logs_nothing_about_objects(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_operator(cluster):
@@ -69,7 +69,7 @@ async def test_an_operator_that_finds_all_as_it_should_be_tells_nothing_of_objec
     assert not [message for message in caplog.messages if message.startswith(("Service", "Connector"))]
 
 
-async def test_a_change_of_a_class_is_no_news_of_what_an_ingress_leaves_out(
+async def test_after_a_change_of_a_class_the_backends_that_an_ingress_lacks_are_not_logged_again(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     half, missing = ingress(proxy_class="prod"), {"name": "missing", "port": {"number": 80}}

@@ -1,4 +1,4 @@
-"""The operator as a process: exit codes, one line for what is wrong, and a stop at once when asked to."""
+"""The operator as a process: its exit codes, its one-line errors, and its immediate stop at a signal."""
 
 import asyncio
 import inspect
@@ -31,12 +31,12 @@ Ended = tuple[str | int | None, str]
 
 @dataclass(frozen=True)
 class Process:
-    """The operator as it runs, and its log."""
+    """A running process of the operator, and its log."""
 
     child: asyncio.subprocess.Process
 
     async def says(self, words: str) -> str:
-        """Return the next line of the log with *words*."""
+        """Return the next line of the log that contains *words*."""
         assert self.child.stderr
         async with asyncio.timeout(30):
             while line := (await self.child.stderr.readline()).decode():
@@ -45,7 +45,7 @@ class Process:
         raise AssertionError(f"the log ended without {words!r}")
 
     async def ends(self, seconds: float = 20) -> tuple[int, str]:
-        """Return the exit code, and what the log has said since it was last read, which is no traceback."""
+        """Wait for the end of the process; return the exit code and the rest of the log, which has no traceback."""
         async with asyncio.timeout(seconds):
             _, rest = await self.child.communicate()
         assert self.child.returncode is not None
@@ -53,14 +53,14 @@ class Process:
         return self.child.returncode, rest.decode()
 
     async def stops(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Ask it to stop, and return how it did."""
+        """Send the process a signal to stop, and return its exit code and the rest of its log."""
         self.child.send_signal(number)
         return await self.ends(12)
 
 
 @asynccontextmanager
 async def operator(environment: Mapping[str, str], *arguments: str) -> AsyncIterator[Process]:
-    """Run the operator with nothing but *environment*."""
+    """Run the operator with no other variables than *environment*."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tsoperator", *arguments,
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -133,7 +133,7 @@ async def test_useless_certificates_are_one_line(sim: ClusterSim, environment: E
 
 
 @pytest.mark.thorough
-async def test_a_setting_that_is_not_right_but_clear_is_logged(environment: Environment) -> None:
+async def test_a_wrong_setting_whose_meaning_is_clear_is_logged(environment: Environment) -> None:
     async with operator({**environment, "PROXY_TAGS": "tag:k8s,"}) as process:
         await process.says("WARNING PROXY_TAGS: 'tag:k8s,' has a comma too many: write tag:k8s\n")
 
@@ -179,7 +179,7 @@ def lease(sim: ClusterSim) -> Object:
 
 
 def tell(sim: ClusterSim, name: str, state: Object) -> None:
-    """Tell the *state* of the container in one of the operator's Pods, which is made if it isn't there."""
+    """Report the *state* of the container in one of the operator's Pods, and create the Pod if it isn't there."""
     if sim.store.find(kinds.POD, "tailscale", name) is None:
         spec = {"nodeName": "here", "containers": [{"name": "operator", "image": "operator"}]}
         sim.store.create(kinds.POD, {"metadata": {"namespace": "tailscale", "name": name}, "spec": spec})

@@ -1,4 +1,4 @@
-"""An operator that watches some namespaces only: what it serves, what it leaves alone, and what it may not see."""
+"""An operator that watches some namespaces only: objects that it serves, leaves alone, or may not read."""
 
 import logging
 from collections.abc import Sequence
@@ -68,11 +68,11 @@ async def all_served(world: World, *parents: Object) -> bool:
 
 
 def users_objects(name: str) -> list[Object]:
-    """Return one of all that users make: objects that get a proxy, and one of a kind that isn't supported."""
+    """Return one object of each kind that users create: kinds that get a proxy, and one that isn't supported."""
     return [egress(name), backend(), ingress(name, name), load_balancer(f"lb-{name}", class_=None), policy("default")]
 
 
-async def test_objects_of_watched_namespaces_are_served_and_no_others(teams: World) -> None:
+async def test_only_objects_of_watched_namespaces_are_served(teams: World) -> None:
     ours, others = users_objects("ours"), [at(TEAM, obj) for obj in users_objects("other")]
     mine = at(NAMESPACE, egress("mine"))  # the operator's own namespace is watched, too
     await teams.apply(*ours, *others, mine)
@@ -87,13 +87,13 @@ async def test_objects_of_watched_namespaces_are_served_and_no_others(teams: Wor
 
 
 async def leads(world: World) -> set[str]:
-    """Return the names that lead to somewhere; all others are wrong."""
+    """Return the names that lead to addresses, and a text for each name that leads nowhere."""
     found = await world.records()
     return {name if addresses else f"{name} leads nowhere" for name, addresses in found.items()}
 
 
 async def narrowed(world: World) -> dict[str, str]:
-    """Have objects in `default` served, and return their proxies' Pods by name."""
+    """Let an operator serve objects in `default`, and return their proxies' Pods by name."""
     await world.apply(dnsconfig(), egress(), backend(), ingress())
     async with running_operator(world):
         await world.becomes(lambda: leads(world), NAMED)
@@ -154,7 +154,7 @@ async def test_clients_in_a_namespace_that_is_not_watched_follow_the_pods_of_the
 
 
 def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:
-    """Let nobody list and watch objects of *kinds* in *namespace*, or in all namespaces at once."""
+    """Forbid lists and watches of *kinds* in *namespace*, or over all namespaces if it is empty."""
     for plural in kinds:
         for verb in ("list", "watch"):
             world.sim.faults.forbid(Ban(plural, namespace, verb))
@@ -172,7 +172,7 @@ async def test_objects_of_users_are_not_asked_for_over_all_namespaces(cluster: W
 
 
 @pytest.mark.simulated
-async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
+async def test_a_namespace_without_rights_does_not_delay_the_others(
     teams: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     shut(teams, TEAM)
@@ -190,7 +190,7 @@ async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_an_ingress_whose_services_may_not_be_seen_goes_on_only_with_those_that_were(
+async def test_an_ingress_whose_services_the_operator_may_not_read_changes_only_if_it_has_read_them_before(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

@@ -1,4 +1,4 @@
-"""A ProxyGroup, its Service, its tailnet and the operator come in any order: the world is the same in the end."""
+"""A ProxyGroup, its Service, its tailnet and the operator are created in any order: the world ends up the same."""
 
 import re
 from base64 import b64decode
@@ -42,7 +42,7 @@ KINDS = (SERVED, GROUP, OTHER)
 
 
 def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return what may happen, by name; each happens once."""
+    """Return the functions for the events, by name; each event happens once."""
 
     async def join() -> None:
         world.peer("target", other.control)
@@ -69,7 +69,7 @@ MOST_UNUSUAL = tuple(f"{name}*" for name in reversed(USUAL))
 
 
 async def portrait(order: Sequence[str]) -> list[str]:
-    """Return what comes of the events in this *order*; after one with a star, the operator does all that it can."""
+    """Return the world as lines after the events in this *order*; after a name with a star, the operator settles."""
     async with new_world() as world, other_tailnet(world) as other, AsyncExitStack() as running:
         scenes = [Scene(world, kind) for kind in KINDS]
         happening = events(world, other, running)
@@ -85,7 +85,7 @@ async def portrait(order: Sequence[str]) -> list[str]:
 
 
 def alike(text: str) -> Iterator[str]:
-    """Yield the lines of a portrait without what differs between two worlds in which the same has come."""
+    """Yield the lines of a portrait, without the names and numbers that differ between two equal worlds."""
     text = re.sub('"egress-services": "([^"]*)"', lambda found: b64decode(found[1]).decode(), text)
     text = re.sub("ts-kind-served-[a-z0-9]{5}", "PROXY", text)
     text = re.sub(f"{CANARY_PREFIX}[0-9a-f]+", "CANARY", text)
@@ -96,7 +96,7 @@ def alike(text: str) -> Iterator[str]:
 
 @cache
 def usual() -> list[str]:
-    """Return what comes of the events in the order in which users are told to make things."""
+    """Return the portrait of the events in the order that the documentation tells users."""
     return patient.run(portrait(USUAL))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a proxy whose parent is gone."""
+"""The removal of a proxy whose parent is gone."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ PARENTS = {**NAMESPACED, "Connector": connector()}
 
 @dataclass
 class Left:
-    """The proxy of a parent that is gone, and the reconciler that sees to it, on a clock of the test's."""
+    """The proxy of a parent that is gone, and the reconciler for it, with a clock that the test sets."""
 
     world: World
     cache: Cache
@@ -76,7 +76,7 @@ class Left:
 
 @asynccontextmanager
 async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
-    """Yield what *parent*, which is gone, has left to an operator that watches those namespaces, or all."""
+    """Create a proxy for *parent*, delete the parent, and yield the rest; the operator watches *watched*, or all."""
     async with new_world() as world:
         async with running_operator(world):
             await world.apply(backend(), parent)
@@ -124,7 +124,7 @@ async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device
 
 
 @each_parent
-async def test_the_proxy_of_a_parent_that_our_finalizer_did_not_hold_goes_at_once(parent: Object) -> None:
+async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(parent: Object) -> None:
     async with new_world() as world, running_operator(world):
         await world.apply(backend(), parent)
         await world.eventually(world.device_names)
@@ -135,7 +135,7 @@ async def test_the_proxy_of_a_parent_that_our_finalizer_did_not_hold_goes_at_onc
 
 
 @each_parent
-async def test_a_parent_that_was_back_meanwhile_has_its_hour_again_and_is_told_of_anew(
+async def test_a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again(
     parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with leaving(parent) as left:
@@ -187,4 +187,6 @@ async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(pare
         assert await left.left() == before
         left.world.sim.faults.clear()
         await until(lambda: not left.cache.refused_selections(), 30)
-        assert await left.reconcile() == Result(ORPHANED_FOR)  # its hour begins when it is seen to be gone
+        assert await left.reconcile() == Result(
+            ORPHANED_FOR
+        )  # the hour begins when the operator notices that the parent is gone

@@ -1,4 +1,4 @@
-"""What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
+"""Calls that the control server refuses or lacks: the object says what to set up, and the call isn't made in a loop."""
 
 import asyncio
 from functools import partial
@@ -24,7 +24,7 @@ PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
 UNSUPPORTED = "UnsupportedByControlServer"
 REFUSED_FOR = 515.0
-"""Seconds after which the next try is as far away as it may be."""
+"""Seconds after which the pauses between tries have their full length."""
 SEEN_BY_PREFLIGHT = 65.0
 
 
@@ -45,7 +45,7 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return what is said on *parent* for *reason*, in the Event and in its condition if it has one."""
+    """Return the message for *reason* on *parent*, which its Event and its condition, if it has one, have to share."""
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
@@ -54,7 +54,9 @@ async def said(world: World, parent: Parent, reason: str) -> str:
 
 
 @pytest.mark.parametrize("parent", cases(PARENTS, "ingress"))
-async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(world: World, parent: Parent) -> None:
+async def test_a_call_that_the_server_does_not_have_is_reported_and_not_made_again(
+    world: World, parent: Parent
+) -> None:
     for _ in range(20):
         world.control.answer("404 page not found\n", status=404, path="/keys", headers=PLAIN)
     await world.apply(backend(), parent.obj)
@@ -78,7 +80,7 @@ async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(worl
         (NotSupported, 60, 86_400),
     ],
 )
-def test_a_refusal_is_tried_again_within_five_minutes_and_what_is_lacking_within_a_day(
+def test_a_refused_call_is_made_again_within_five_minutes_and_an_unsupported_one_within_a_day(
     error: type[Exception], first: float, longest: float
 ) -> None:
     waits = [PATIENCE[error].delay(failures) for failures in (0, 1, 100)]
@@ -87,7 +89,9 @@ def test_a_refusal_is_tried_again_within_five_minutes_and_what_is_lacking_within
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases({"Event": ("create", "events"), "status": ("update", "services")}, "Event"))
-async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: World, write: tuple[str, str]) -> None:
+async def test_a_refusal_that_could_not_be_reported_at_once_is_reported_later(
+    world: World, write: tuple[str, str]
+) -> None:
     world.control.policy_tags = set()
     for status in (500, 409):
         world.sim.faults.fail(Failure(status, verb=write[0], plural=write[1]))
@@ -101,7 +105,7 @@ async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: Wor
 @pytest.mark.parametrize(
     ("parent", "words"), [(PARENTS["ingress"], ""), (PUBLIC, "Funnel is not supported by this control server")]
 )
-async def test_https_and_funnel_are_said_once_to_be_out_of_reach_on_headscale(parent: Parent, words: str) -> None:
+async def test_https_and_funnel_are_reported_once_as_unavailable_on_headscale(parent: Parent, words: str) -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         await world.apply(backend(), parent.obj)
         assert words in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
@@ -127,7 +131,7 @@ async def asked(world: World, before: int) -> int:
     return world.control.requests[KEYS] - before
 
 
-async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_it(world: World) -> None:
+async def test_a_control_server_that_hangs_delays_only_the_objects_that_need_it(world: World) -> None:
     before = await keys_asked_for_at_first(world)
     world.control.latency = 3600
     await world.apply(*MANY)
@@ -139,7 +143,7 @@ async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_i
     world.control.heal()
 
 
-async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world: World) -> None:
+async def test_a_control_server_that_fails_does_not_get_a_call_for_every_waiting_parent(world: World) -> None:
     before = await keys_asked_for_at_first(world)
     world.control.fail(503, count=10_000)
     await world.apply(*MANY)
@@ -167,7 +171,7 @@ async def test_egress_exposed_services_and_connectors_work_on_headscale() -> Non
             assert UNSUPPORTED not in await world.events(parent.obj)
 
 
-async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
+async def test_a_missing_scope_is_reported_and_used_without_a_restart_once_it_is_there(world: World) -> None:
     parent = PARENTS["exposed"]
     world.control.scopes.remove("auth_keys")
     await world.apply(parent.obj)
@@ -177,7 +181,7 @@ async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world:
 
 
 @pytest.mark.simulated
-async def test_what_was_refused_again_and_again_works_soon_after_the_scope_is_there(cluster: World) -> None:
+async def test_calls_that_were_refused_again_and_again_work_soon_after_the_scope_is_there(cluster: World) -> None:
     cluster.control.scopes.remove("auth_keys")
     async with running_operator(cluster):
         await cluster.apply(egress())
@@ -187,7 +191,7 @@ async def test_what_was_refused_again_and_again_works_soon_after_the_scope_is_th
 
 
 @pytest.mark.simulated
-async def test_what_another_tailnet_refused_again_and_again_works_soon_after_it_is_mended(world: World) -> None:
+async def test_calls_that_another_tailnet_refused_again_and_again_work_soon_after_it_is_mended(world: World) -> None:
     async with other_tailnet(world) as lab:
         await world.apply(lab.secret(), lab.tailnet())
         await world.becomes(lambda: world.reason(lab.tailnet(), "TailnetReady"), "TailnetValid")

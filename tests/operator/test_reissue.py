@@ -35,7 +35,7 @@ KINDS = {
 }
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
-"""The condition of a kind and its reason where all is well; an Ingress has none."""
+"""The condition of the kind, and its reason while all is well; an Ingress has none."""
 
 
 async def start(world: World, kind: Kind) -> Proxy:
@@ -44,7 +44,7 @@ async def start(world: World, kind: Kind) -> Proxy:
 
 
 async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
-    """Wait until the proxy has joined by a device that is not *other_than*, and its parent says that all is well."""
+    """Wait until the proxy has joined with a device other than *other_than*, and the parent's condition is good."""
     proxy = await world.joined(kind.parent, other_than)
     if condition := READY.get(kind.parent["kind"]):
         await world.becomes(lambda: world.reason(kind.parent, condition[0]), condition[1])
@@ -71,7 +71,7 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
 
 
 async def waits(world: World, parent: Object) -> str:
-    """Return what *parent* says of a proxy that waits for another key; empty before it does."""
+    """Return the message of *parent* about a proxy that waits for another key, or an empty text before there is one."""
     if parent["kind"] not in READY:
         return await event(world, parent, "AuthKeyDelayed")
     condition = await world.condition(parent, READY[parent["kind"]][0])
@@ -105,13 +105,13 @@ async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(wo
 
 
 async def asked_or_given(world: World, kind: Kind) -> bool:
-    """Tell whether the proxy has asked for a key, or was given one since."""
+    """Return True if the proxy has asked for a key, or has got one since."""
     (secret,) = await world.children(SECRET, kind.parent)
     state = Proxy({}, {}, secret, {}).state
     return "reissue_authkey" in state or len(world.control.keys) > 1
 
 
-async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
+async def test_an_operator_that_starts_answers_requests_for_keys_from_before_its_start(cluster: World) -> None:
     async with running_operator(cluster):
         before = await start(cluster, EGRESS)
     cluster.control.delete_device(only_device(cluster))
@@ -132,7 +132,7 @@ WRITES = {
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases(WRITES, "key"))
-async def test_a_write_that_fails_costs_no_second_key(world: World, write: tuple[str, str]) -> None:
+async def test_a_failed_write_causes_no_second_key(world: World, write: tuple[str, str]) -> None:
     before = await start(world, EGRESS)
     world.sim.writes.clear()
     for code in (500, 409):
@@ -160,14 +160,16 @@ async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> No
 
 
 async def gates(world: World, lost: set[str]) -> bool:
-    """Tell whether all replicas of GATES have devices that aren't among the *lost*, and no key any more."""
+    """Return True if all replicas of `GATES` have devices that aren't among the *lost*, and no key any more."""
     found = [Proxy({}, {}, secret, {}) for secret in await world.children(SECRET, GATES)]
     good = [each for each in found if "AuthKey" not in each.config and "device_fqdn" in each.state]
     return len(good) == 3 and not {each.state["device_id"] for each in good} & lost
 
 
 @pytest.mark.parametrize("path", ["/api/v2/device/", pytest.param("/keys", marks=pytest.mark.thorough)])
-async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_second_key(world: World, path: str) -> None:
+async def test_a_refused_call_to_the_control_server_is_reported_and_causes_no_second_key(
+    world: World, path: str
+) -> None:
     before = await start(world, EGRESS)
     world.control.fail(403, path=path, count=1000)
     world.control.expire_device(only_device(world))

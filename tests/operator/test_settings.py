@@ -1,4 +1,4 @@
-"""Settings from the environment, and the help on their variables."""
+"""Settings from environment variables, and the help on these variables."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from tsoperator.variables import VARIABLES, help_lines
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """The least that the operator needs."""
+    """The variables that the operator needs at least."""
     for name in ("id", "secret"):
         (tmp_path / name).write_text(name)
     return {
@@ -152,7 +152,7 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WARNED)
-def test_a_setting_that_is_not_right_but_clear_is_a_warning(
+def test_a_wrong_setting_whose_meaning_is_clear_is_a_warning(
     name: str, value: str, words: str, environ: dict[str, str]
 ) -> None:
     (told,) = read_settings({**environ, name: value}).warnings
@@ -189,7 +189,9 @@ def test_credentials_that_are_no_text_are_refused(environ: dict[str, str], tmp_p
         read_settings(environ)
 
 
-def test_workload_identity_needs_no_files_and_goes_before_them(environ: dict[str, str], tmp_path: Path) -> None:
+def test_workload_identity_needs_no_credential_files_and_is_preferred_to_them(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("e30.e30.c2ln")
     for given in (environ, {"OPERATOR_NAMESPACE": "tailscale"}):

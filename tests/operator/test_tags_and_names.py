@@ -1,4 +1,4 @@
-"""What the tailnet has of the proxies' devices: tags and names that follow their parents, approval, destinations."""
+"""The devices of proxies in the tailnet: their tags and names follow the parents; also approval and destinations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,7 +84,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("parent", cases(REFUSED, "Service"))
-async def test_tags_that_are_refused_are_said_once_and_asked_for_again_on_an_edit(
+async def test_refused_tags_are_reported_once_and_tried_again_after_an_edit(
     world: World, parent: tuple[Object, str, str]
 ) -> None:
     obj, kind, reason = parent
@@ -109,7 +109,7 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
 
 
 @pytest.mark.parametrize("status", [403, 503])
-async def test_without_the_list_of_devices_the_rest_can_be_done(world: World, status: int) -> None:
+async def test_without_the_list_of_devices_all_other_work_is_done(world: World, status: int) -> None:
     world.control.fail(status, count=10_000, path="/devices")
     await world.apply(egress())
     await all_joined(world, egress())
@@ -135,7 +135,7 @@ async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluste
 
 
 class Held(NamedTuple):
-    """The words by which it is told why a name is not to be had, and who holds it."""
+    """A device that holds a name, and the *words* by which the message says why the name isn't available."""
 
     words: str
     tags: Sequence[str] = ("tag:k8s", "tag:web")
@@ -186,7 +186,7 @@ async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster
         await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"shop.{DOMAIN}")
 
 
-async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World) -> None:
+async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: World) -> None:
     target = join(world.control, "db", "tag:db")
     await world.apply(egress())
     await all_joined(world, egress())
@@ -202,7 +202,7 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
 
 
 @pytest.mark.simulated
-async def test_a_destination_that_was_never_there_is_told_until_it_joins(world: World) -> None:
+async def test_a_destination_that_was_never_there_is_reported_until_it_joins(world: World) -> None:
     world.control.has_all_targets = False
     await world.apply(egress())
     lost = await world.eventually(lambda: event(world, egress(), "TargetNotFound"))
@@ -212,7 +212,7 @@ async def test_a_destination_that_was_never_there_is_told_until_it_joins(world: 
     await world.becomes(lambda: world.condition(egress()), WELL)
 
 
-async def test_a_destination_that_no_proxy_of_a_group_finds_is_told_until_it_joins(world: World) -> None:
+async def test_a_destination_that_no_proxy_of_a_group_finds_is_reported_until_it_joins(world: World) -> None:
     service, kind = group_egress(), "TailscaleEgressSvcReady"
     await world.apply(proxy_group(), service)
     lost = await world.eventually(lambda: event(world, service, "TargetNotFound"))
@@ -233,7 +233,7 @@ async def says(world: World, words: str, service: Object | None = None, kind: st
 
 
 @pytest.mark.simulated  # on a real API server the list of devices may not be read again that soon
-async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster: World) -> None:
+async def test_a_device_that_needs_approval_is_reported_until_it_is_approved(cluster: World) -> None:
     await cluster.apply(egress())
     async with running_operator(cluster):
         await all_joined(cluster, egress())
@@ -244,11 +244,13 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
         assert NAME in await cluster.eventually(lambda: event(cluster, egress(), "DeviceApprovalNeeded"))
         assert not await cluster.writes_when_left_alone()
         cluster.control.update(replace(device, authorized=True))
-        await cluster.eventually(lambda: is_true(cluster, egress()), timeout=60)  # by the Service's next look
+        await cluster.eventually(lambda: is_true(cluster, egress()), timeout=60)  # at the next reconcile of the Service
 
 
 @pytest.mark.parametrize("take_over", [True, False], ids=["names are taken over", "names are left"])
-async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: World, *, take_over: bool) -> None:
+async def test_two_services_that_ask_for_one_name_do_not_take_it_from_each_other(
+    cluster: World, *, take_over: bool
+) -> None:
     async with running_operator(cluster, take_over_names=take_over):
         for name in ("one", "two"):
             await cluster.apply(egress(name, hostname="db"))
@@ -266,7 +268,7 @@ FINDING_WRITES = {"condition": ("update", "services"), "event": ("create", "even
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases(FINDING_WRITES, "condition"))
-async def test_a_finding_is_told_though_a_write_fails(cluster: World, write: tuple[str, str]) -> None:
+async def test_a_finding_is_reported_although_a_write_fails(cluster: World, write: tuple[str, str]) -> None:
     async with running_operator(cluster):
         await cluster.apply(egress())
         await all_joined(cluster, egress())

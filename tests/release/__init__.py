@@ -1,1 +1,1 @@
-"""Tests of what makes a release."""
+"""Tests of the programs that make a release."""

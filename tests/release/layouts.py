@@ -13,7 +13,7 @@ from release import oci
 
 
 def write(folder: Path, layers: Sequence[Mapping[str, str]], *, zipped: bool = True, **config: Any) -> Path:
-    """Write an image into *folder*, and return that. Each layer maps paths to content."""
+    """Write an image into *folder*, and return *folder*. Each layer maps paths to contents."""
     described = []
     for layer in layers:
         data = _tar(layer)

@@ -1,4 +1,4 @@
-"""Layouts: what images contain, and what is written about them."""
+"""OCI layouts: the files of images, indexes of several platforms, and statements about images."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from tests.release import layouts
         ([{"app/a": "1"}, {"app/b": "2", "app/.wh..wh..opq": ""}], {"app/b": b"2"}),
     ],
 )
-def test_the_files_of_an_image_are_those_of_its_layers_one_upon_the_other(
+def test_the_files_of_an_image_are_the_files_of_all_its_layers_each_over_the_one_below(
     tmp_path: Path, layers: list[dict[str, str]], found: dict[str, bytes], zipped: bool
 ) -> None:
     layout = layouts.write(tmp_path, layers, zipped=zipped)
@@ -32,7 +32,7 @@ def test_the_files_of_an_image_are_those_of_its_layers_one_upon_the_other(
 
 
 def read(layout: Path, descriptor: dict[str, Any]) -> dict[str, Any]:
-    """Return what a descriptor leads to, which has to be as that says."""
+    """Return the content that *descriptor* names, after checking its size and its digest."""
     content = oci.blob(layout, descriptor["digest"]).read_bytes()
     assert f"sha256:{hashlib.sha256(content).hexdigest()}" == descriptor["digest"]
     assert len(content) == descriptor["size"]
@@ -60,7 +60,7 @@ def test_an_index_leads_to_the_images_of_all_platforms(tmp_path: Path) -> None:
     assert [read(layout, each["config"])["config"]["User"] for each in manifests] == [*images]
 
 
-def test_a_statement_is_an_artifact_whose_subject_is_what_it_is_about(tmp_path: Path) -> None:
+def test_a_statement_is_an_artifact_whose_subject_is_the_image_that_it_describes(tmp_path: Path) -> None:
     about = {"mediaType": oci.MANIFEST, "digest": "sha256:1", "size": 7, "platform": {"os": "linux"}}
     statement = {"predicateType": "https://example.org/said", "predicate": {"a": 1}}
     described = oci.write_artifact(tmp_path, about, statement)

@@ -1,4 +1,4 @@
-"""A release: the chart names the images, statements say of what and by whom all was made, and a workflow runs it."""
+"""A release: the chart names the images, provenance says how they were made, and a workflow pushes and signs all."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-def test_both_images_are_named_where_they_were_pushed() -> None:
+def test_the_released_chart_names_both_images_by_their_places_in_the_registry() -> None:
     values, about = map(yaml.safe_load, chart.released(VALUES, ABOUT, "example.org/a"))
     config = values["operatorConfig"]
     assert config["image"]["repository"] == "example.org/a/tsoperator"
@@ -44,7 +44,7 @@ def test_a_chart_of_another_version_is_not_released(tmp_path: Path) -> None:
         )
 
 
-def test_the_version_is_that_of_the_sources() -> None:
+def test_a_release_has_the_version_of_the_sources() -> None:
     assert version_of(ROOT) == yaml.safe_load(ABOUT)["version"]
 
 
@@ -58,7 +58,7 @@ def test_the_version_is_that_of_the_sources() -> None:
         ("example.org/base:1@sha256:34", "example.org/base"),
     ],
 )
-def test_a_base_is_pinned_by_its_digest(given: str, name: str) -> None:
+def test_a_base_image_is_pinned_by_its_digest(given: str, name: str) -> None:
     assert pinned(given, "sha256:12") == f"{name}@sha256:12"
 
 
@@ -71,7 +71,7 @@ ACTIONS = {
 BUILD = Build("c0ffee", False, "https://example.org/a", "https://example.org/b", "", "then", "later")
 
 
-def test_in_githubs_actions_the_workflow_and_its_run_are_named() -> None:
+def test_provenance_names_the_workflow_and_its_run_in_github_actions() -> None:
     found = build_from(ACTIONS, "c0ffee", True, "then")
     assert found == Build(
         commit="c0ffee",
@@ -83,7 +83,7 @@ def test_in_githubs_actions_the_workflow_and_its_run_are_named() -> None:
     )
 
 
-def test_elsewhere_the_builder_is_this_machine() -> None:
+def test_provenance_names_this_machine_as_the_builder_outside_github_actions() -> None:
     found = build_from({}, "c0ffee", True, "then")
     assert (found.source, found.builder, found.invocation) == ("https://localhost", "https://localhost/make-images", "")
 
@@ -101,26 +101,26 @@ def test_provenance_names_the_commit_the_base_and_the_parameters() -> None:
     assert found["runDetails"]["metadata"] == {"startedOn": "then", "finishedOn": "later"}
 
 
-def test_a_statement_is_about_one_digest() -> None:
+def test_a_provenance_statement_is_about_one_digest() -> None:
     found = statement("example.org/a", "sha256:12", "https://example.org/said", {"b": 1})
     assert found["subject"] == [{"name": "example.org/a", "digest": {"sha256": "12"}}]
     assert (found["predicateType"], found["predicate"]) == ("https://example.org/said", {"b": 1})
 
 
-def test_what_the_workflow_runs_is_in_the_makefile() -> None:
+def test_the_makefile_has_the_target_and_the_variables_that_the_workflow_uses() -> None:
     (target, given) = re.findall(r"run: make (\S+) (.*)", WORKFLOW)[0]
     assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
     for variable in re.findall(r"([A-Z]+)=", given):
         assert f"$({variable})" in MAKEFILE
 
 
-def test_the_registry_is_said_in_one_place() -> None:
+def test_the_workflow_names_the_registry_in_one_place() -> None:
     workflow = yaml.safe_load(WORKFLOW)
     assert workflow["env"].keys() == {"REGISTRY"}
     assert len(re.findall("ghcr.io/", WORKFLOW)) == 1
 
 
-def test_all_that_is_pushed_is_signed() -> None:
+def test_the_workflow_signs_everything_that_it_pushes() -> None:
     steps = yaml.safe_load(WORKFLOW)["jobs"]["release"]["steps"]
     signed = [each["with"]["subject-name"] for each in steps if "attest" in each.get("uses", "")]
     names = ("tsoperator", "tsnameserver", "charts/tailscale-operator")

@@ -1,4 +1,4 @@
-"""What an image is made of."""
+"""The SBOM: the list of the packages in an image."""
 
 import pytest
 from release import sbom
@@ -40,13 +40,13 @@ LIBC = Package("deb/debian", "libc6", "2.36-9+deb12u10", "arch=amd64")
         ({}, ["PYTHON_VERSION=3.13.1", "OTHER=1"], [Package("generic", "python", "3.13.1")]),
     ],
 )
-def test_the_packages_are_those_that_debian_pip_and_the_environment_tell_of(
+def test_packages_are_found_in_debians_database_in_pips_metadata_and_in_the_environment(
     files: dict[str, bytes], environment: list[str], found: list[Package]
 ) -> None:
     assert sbom.packages(files, environment) == found
 
 
-def test_the_files_that_tell_of_packages_are_known() -> None:
+def test_the_files_that_describe_packages_are_recognized() -> None:
     wanted = ["var/lib/dpkg/status", "etc/os-release", "app/aiohttp-3.dist-info/METADATA"]
     others = ["app/aiohttp-3.dist-info/RECORD", "app/METADATA", "var/lib/dpkg/status-old"]
     assert [path for path in (*wanted, *others) if sbom.is_of_interest(path)] == wanted

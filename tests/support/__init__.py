@@ -1,1 +1,1 @@
-"""What more than one test module uses."""
+"""Functions, fixtures and objects that several test modules share."""

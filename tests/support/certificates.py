@@ -1,4 +1,4 @@
-"""Certificates as far as anybody here reads them: whose times they tell, and nothing else that is true."""
+"""Certificates for tests. Only their times of validity are meaningful, since nothing under test reads the rest."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -17,13 +17,13 @@ def element(tag: int, *content: bytes) -> bytes:
 
 
 def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
-    """Return *when* as an element of one of the two kinds."""
+    """Return *when* as a DER element: a UTCTime, or a GeneralizedTime with another *tag*."""
     form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
     return element(tag, when.strftime(form).encode())
 
 
 def certificate(starts: bytes, ends: bytes) -> str:
-    """Return the PEM of a certificate with these two times, and of another one after it."""
+    """Return the PEM of a certificate that is valid between these two times, followed by another certificate."""
     version, serial = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, b"\x01")
     algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
     signed = element(SEQUENCE, version, serial, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
@@ -36,6 +36,6 @@ def pem(der: bytes) -> str:
 
 
 def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
-    """Return the PEM of a certificate that is valid for a time yet that is *left* of its *life*."""
+    """Return the PEM of a certificate with a lifetime of *life*, of which *left* remains."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))

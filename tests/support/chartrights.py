@@ -1,4 +1,4 @@
-"""The operator's rights that the loop tests of a run have used, and those that they have no use for."""
+"""The operator's rights that the loop tests of a run have used, and the reasons for rights that no loop test uses."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from clustersim.rbac import Right, Rights
 from tests.support.rbac import operators_rights
 
 USED: set[Right] = set()
-"""The rights that let a request of the operator through since the process began."""
+"""The rights by which requests of the operator were allowed since the process began."""
 
 _OWN = "tailscale"
 _DNS = "kube-system"
@@ -50,7 +50,7 @@ UNUSED: dict[Right, str] = {
     Right(_OWN, "", "configmaps", "update"): "it replaces one that came while the operator was about to create it",
     Right(_OWN, "", "secrets", "update"): "it grants this to the proxies of ProxyGroups, and patches itself",
 }
-"""Why the chart grants what no loop test uses."""
+"""The rights of the chart that no loop test uses, and the reasons for granting them."""
 
 
 def chart_rights() -> Rights:
@@ -61,7 +61,7 @@ def chart_rights() -> Rights:
 
 
 def complaints(used: Iterable[Right]) -> Iterator[str]:
-    """Yield what is wrong if the loop tests, all of them, have *used* these rights."""
+    """Yield a sentence for each unexplained or wrongly explained right, after all loop tests have *used* some."""
     unused = chart_rights().granted.difference(used)
     for right in sorted(unused - UNUSED.keys()):
         yield f"no loop test uses this right of the chart, and {__name__} gives no reason for it: {right}"

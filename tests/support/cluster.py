@@ -1,4 +1,4 @@
-"""A simulated cluster that runs and a client of it; a web server that answers as a test says; waiting for facts."""
+"""A running simulated cluster with a client, a web server that answers as a test says, and a function that waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -37,7 +37,7 @@ def kube_client(url: str, request_timeout: float = 30.0) -> KubeClient:
 
 
 def configuration(url: str, token: str = "") -> Configuration:
-    """Return what leads to the API server at *url*, with a bearer *token* if there is one."""
+    """Return a configuration for clients of the API server at *url*, with a bearer *token* if one is given."""
     made = Configuration(host=url)
     if token:
         made.api_key = {"BearerToken": f"Bearer {token}"}
@@ -45,7 +45,7 @@ def configuration(url: str, token: str = "") -> Configuration:
 
 
 async def put(client: KubeClient, *objects: Object) -> None:
-    """Create *objects* as a cluster may have them, with their statuses; those with a deletion time are to go."""
+    """Create *objects* with their statuses, and delete those that have a deletion time."""
     for obj in objects:
         resource, metadata = resource_of(obj), obj["metadata"]
         given = {name: value for name, value in metadata.items() if name not in _GIVEN_BY_SERVER}
@@ -81,7 +81,7 @@ async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def until(holds: Callable[[], Any], seconds: float = 10.0) -> None:
-    """Wait until *holds* is true; a TimeoutError after *seconds*."""
+    """Wait until *holds* returns something true. Raises TimeoutError after *seconds*."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 (what is waited for is another process's, or another task's, doing)
             await asyncio.sleep(0.005)

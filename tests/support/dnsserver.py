@@ -10,12 +10,12 @@ import asyncio_dgram
 import dnslib
 
 Respond = Callable[[bytes, str], bytes | None]
-"""Returns the response to a query that came by ``udp`` or ``tcp``; None stays silent."""
+"""A function that returns the response to a query over ``udp`` or ``tcp``, or None to send no response."""
 
 
 @dataclass(slots=True)
 class DNSServer:
-    """Answers as *respond* does, which a test may replace, and keeps how it was asked."""
+    """Answers with *respond*, which a test may replace, and records the transport of each query."""
 
     respond: Respond
     port: int = 0
@@ -33,7 +33,7 @@ class DNSServer:
 
 
 def replying(change: Callable[[dnslib.DNSRecord], object]) -> Respond:
-    """Return what answers each query with what *change* makes of an empty response."""
+    """Return a function that answers each query with an empty response after *change* was applied to it."""
 
     def respond(query: bytes, _transport: str) -> bytes:
         response = dnslib.DNSRecord.parse(query).reply()

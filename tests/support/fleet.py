@@ -1,8 +1,8 @@
 """Thousands of egress Services: with proxies that an operator left, or new ones on a cluster that was rebuilt.
 
-An operator makes one proxy, whichever operator is tested; the others are copies of that one under other names. The
-copies lack our digest, which would be wrong, as the objects of the Go operator do. So the first start of an operator on
-them adds the digests, and the second one has nothing to write.
+Our operator makes one proxy, whichever operator is tested. The other proxies are copies of it under other names. The
+copies lack our digest, which would be wrong in them; objects of the Go operator lack it, too. So the first start of an
+operator on the copies adds the digests, and the second start has nothing to write.
 """
 
 import re
@@ -30,7 +30,7 @@ _KINDS = (kinds.SERVICE, kinds.SECRET, kinds.STATEFULSET, kinds.POD, kinds.ENDPO
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What there is of the first egress Service: its objects, its proxy's among them, and its device."""
+    """The first egress Service: its objects, which include those of its proxy, and its device."""
 
     objects: list[tuple[kinds.Resource, Object]]
     device: Device
@@ -76,7 +76,7 @@ async def original() -> Original:
 
 
 async def plant(world: World, count: int) -> None:
-    """Put so many Services with their proxies and devices into *world*."""
+    """Put *count* Services with their proxies and devices into *world*."""
     first = await original()
     devices = join(world.control, [hostname(number) for number in range(count)])
     for number, device in enumerate(devices):
@@ -86,7 +86,7 @@ async def plant(world: World, count: int) -> None:
 
 
 def rebuild(world: World, count: int, offline: float) -> None:
-    """Put so many new Services into *world*, whose hostnames dead devices have: *offline* for so many seconds."""
+    """Put *count* new Services into *world*, whose hostnames belong to devices that went offline *offline* s ago."""
     for device in join(world.control, [hostname(number) for number in range(count)]):
         world.control.disconnect(device.node_id, offline)
     for number in range(count):
@@ -98,7 +98,7 @@ def _name(number: int) -> str:
 
 
 def _copier(first: Original, number: int, device: Device, control_url: str) -> Callable[[Any], Any]:
-    """Return what makes an object of the first Service into that of another."""
+    """Return a function that turns an object of the first Service into that of Service *number*."""
     words = {
         _name(0): _name(number),
         first.control_url: control_url,
@@ -112,7 +112,7 @@ def _copier(first: Original, number: int, device: Device, control_url: str) -> C
 
 
 def _copy(value: Any, pattern: re.Pattern[str], words: Mapping[str, str]) -> Any:
-    """Return *value* with other words; what has none of them is shared."""
+    """Return *value* with its *words* replaced. Parts without any of the words are shared, not copied."""
     match value:
         case str():
             new: Any = pattern.sub(lambda match: words[match[0]], value)
@@ -126,7 +126,7 @@ def _copy(value: Any, pattern: re.Pattern[str], words: Mapping[str, str]) -> Any
 
 
 def _open(obj: Object) -> Object:
-    """Return *obj* without our digest, and a Secret's data decoded."""
+    """Return *obj* without our digest. The data of a Secret is decoded."""
     annotations = {**(obj["metadata"].get("annotations") or {})}
     annotations.pop(ANNOTATION_DIGEST, None)
     opened = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

@@ -1,4 +1,4 @@
-"""ProxyGroups of type egress, as a test looks at them: their replicas, what they forward, where their Services lead."""
+"""ProxyGroups of type egress, as a test sees them: their replicas, their entries, and the endpoints of Services."""
 
 import json
 from base64 import b64decode
@@ -45,7 +45,7 @@ class Replica:
 
     @property
     def report(self) -> Any:
-        """What it says that it forwards, by the name of the entry; None if it says nothing."""
+        """The report in its state Secret about what it forwards, by the name of the entry. None without a report."""
         text = self.state.get("egress-services")
         return json.loads(text)["services"] or {} if text else None
 
@@ -95,7 +95,7 @@ async def endpoints(world: World, service: Object) -> dict[str, list[str]]:
 
 
 async def leftovers(world: World) -> list[str]:
-    """Return what is still there of any group or egress Service of one."""
+    """Return the leftovers of all groups and of their egress Services."""
     found = []
     for resource in (SERVICE, ENDPOINTSLICE, SECRET, CONFIGMAP, POD):
         for obj in (await world.api.list(resource, NAMESPACE)).items:

@@ -1,9 +1,9 @@
-"""Run the operator as ``python -m tsoperator`` does, and note which callbacks hold its event loop.
+"""Runs the operator as ``python -m tsoperator`` does, and logs which callbacks block its event loop.
 
-Each callback that takes `LEAST` seconds of CPU or more is a line of the file that ``LOOP_HOLDS`` names: when it ended
-(by `time.monotonic`, which all processes share), its seconds of CPU, and what it was. CPU does not count how long the
-thread waited for a core, so a busy machine changes little. A garbage collection counts with the callback that it
-interrupts.
+The file that ``LOOP_HOLDS`` names gets a line for each callback that takes `LEAST` seconds of CPU or more: the time of
+its end (by `time.monotonic`, which all processes share), its seconds of CPU, and its name. Time in which the thread
+waits for a core is no CPU time, so a busy machine changes the figures little. The time of a garbage collection is part
+of the callback that it interrupts.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import TextIO
 from tsoperator.__main__ import main
 
 LEAST = 0.005
-"""Seconds of CPU from which a callback is noted."""
+"""The seconds of CPU from which on a callback is logged."""
 
 
 def watch(file: TextIO) -> None:
-    """Write to *file* what holds the event loop from now on."""
+    """Write a line to *file* for each callback that blocks the event loop from now on."""
     run = asyncio.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:
@@ -33,7 +33,7 @@ def watch(file: TextIO) -> None:
 
 
 def _what(handle: asyncio.Handle) -> str:
-    """Return the name of the task that *handle* lets go on, or the callback itself."""
+    """Return the name of the task that *handle* resumes, or else the name of its callback."""
     owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
     return owner.get_name() if isinstance(owner, asyncio.Task) else repr(handle)
 

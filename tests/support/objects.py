@@ -1,4 +1,4 @@
-"""Objects of a cluster with the operator in it, as tests need them: each builder gives a valid one to change."""
+"""Builders of objects in a cluster with the operator. Each returns a valid object, which the test may change."""
 
 import base64
 import json
@@ -36,9 +36,9 @@ FQDN = "db.tail1234.ts.net"
 
 
 HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
-"""The patch by which somebody holds an object: after its deletion it stays, as one that leaves."""
+"""A patch that adds somebody else's finalizer to an object, so that the object stays, terminating, after a deletion."""
 LET_GO: Object = {"metadata": {"finalizers": None}}
-"""The patch by which an object that leaves is gone."""
+"""A patch that removes all finalizers from an object, so that the object goes if it was deleted."""
 
 
 def settings(**changes: Any) -> Settings:
@@ -54,14 +54,14 @@ def obj(resource: Resource, key: Key, content: Object | None = None, **metadata:
 
 
 def stored(written: Object | None, **metadata: Any) -> Object:
-    """Return what the API server keeps of an object that was *written*."""
+    """Return an object as the API server stores it after it was *written*."""
     assert written is not None
     given = {"uid": f"{written['metadata']['name']}-uid", "resourceVersion": "2", **metadata}
     return {**written, "metadata": {**written["metadata"], **given}}
 
 
 def children_of(plan: Plan) -> list[Object]:
-    """Return the children that *plan* wants, whole."""
+    """Return the complete children that *plan* writes."""
     return [step.obj for step in plan.steps if isinstance(step, Child | Creation)]
 
 
@@ -81,7 +81,7 @@ def deleted_devices(plan: Plan) -> list[str]:
 
 
 def status_of(plan: Plan) -> Object:
-    """Return the status that *plan* wants, which must be one."""
+    """Return the status that *plan* writes. It must write exactly one."""
     assert plan.status is not None
     return plan.status
 
@@ -98,7 +98,7 @@ def reasons_of(plan: Plan) -> list[str]:
 
 
 def deleting(live: Object) -> Object:
-    """Return *live* on its way out."""
+    """Return *live* with a deletion time."""
     return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}}
 
 
@@ -150,7 +150,7 @@ def live_dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **met
 
 
 def rolled_out(image: str, **status: int) -> Object:
-    """Return the nameserver's Deployment, both of whose Pods have *image* but for what *status* says."""
+    """Return the nameserver's Deployment, rolled out with *image*. *status* overrides fields of its status."""
     counts = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
     pods = {"containers": [{"name": "nameserver", "image": image}]}
     content = {"spec": {"replicas": 2, "template": {"spec": pods}}, "status": {**counts, **status}}
@@ -188,7 +188,7 @@ def whole_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[st
 
 
 def slim_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str, str] | None = None) -> Object:
-    """Return what the cache keeps of a proxy's Secret."""
+    """Return a proxy's Secret as the cache keeps it, slim."""
     return slim(whole_secret(name, data, labels))
 
 

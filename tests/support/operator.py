@@ -1,7 +1,7 @@
-"""The operator, run in-process on a cluster, and a world in which a test acts as the user and looks at what came of it.
+"""Runs the operator in the test's process on a cluster, and the World in which a test acts and looks as a user does.
 
-The cluster is a simulated one or a real API server. What only the simulated one has (its faults, its count of
-requests) is reached by `World.sim`; tests that do are marked ``simulated``.
+The cluster is a simulated one or a real API server. Some things only a simulated cluster has, such as faults and a
+count of requests. Tests reach them by `World.sim`, and such tests are marked ``simulated``.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ NAMESPACE = "tailscale"
 """The operator's namespace."""
 
 QUIET = 0.5
-"""Seconds, twice over, without a request of the operator after which it counts as settled. Most are virtual."""
+"""Seconds. After two such periods without a request, the operator counts as settled. Most of the time is virtual."""
 
 PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
@@ -102,7 +102,7 @@ class Proxy:
 
     @property
     def pod_uid(self) -> str:
-        """What changes when the Pod is another."""
+        """The UID of the Pod, by which a test notices that another Pod has replaced it."""
         return uid(self.pod)
 
     @property
@@ -120,7 +120,7 @@ class Proxy:
 
     @property
     def state(self) -> dict[str, str]:
-        """The decoded Secret."""
+        """The decoded data of the proxy's Secret."""
         return texts(self.secret)
 
     @property
@@ -137,11 +137,11 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster as its user sees it, and what an operator on it needs.
+    """A cluster as its user sees it, with everything that an operator on it needs.
 
-    *store* holds what is in the cluster and tells of changes; *requests* counts what the API server was asked so far,
-    by the operator at least; *quiet* and *patience* are as `QUIET` and `PATIENCE`. Proxies join the *tailnets*; their
-    health ports are reached through *health_proxy_url*.
+    *store* contains the objects of the cluster and announces changes. *requests* counts the requests to the API server
+    so far, at least those of the operator. *quiet* and *patience* are as `QUIET` and `PATIENCE`. Proxies join the
+    *tailnets*; the operator reaches their health ports through *health_proxy_url*.
     """
 
     api: KubeClient
@@ -183,7 +183,7 @@ class World:
             await self.api.create(resource_of(obj), obj)
 
     async def change(self, obj: Object, patch: Object) -> None:
-        """Merge *patch* into the object that is there under the name of *obj*."""
+        """Merge *patch* into the object in the cluster with the kind and the key of *obj*."""
         await self.api.patch(resource_of(obj), key_of(obj), patch)
 
     async def annotate(self, obj: Object, annotations: dict[str, str | None]) -> None:
@@ -203,11 +203,11 @@ class World:
             return None
 
     async def look(self, obj: Object) -> Object:
-        """Return the object that is there under the name of *obj*. Raises NotFound."""
+        """Return the object in the cluster with the kind and the key of *obj*. Raises NotFound."""
         return await self.api.get(resource_of(obj), key_of(obj))
 
     async def gone(self, obj: Object) -> bool:
-        """Tell whether nothing is there under the name of *obj*."""
+        """Tell whether the cluster has no object with the kind and the key of *obj*."""
         key = key_of(obj)
         return await self.find(resource_of(obj), key.name, key.namespace) is None
 
@@ -232,7 +232,7 @@ class World:
         return proxy if is_ready(proxy.pod) else None
 
     async def joined(self, parent: Object, other_than: str = "") -> Proxy:
-        """Wait until nothing is left to do and the proxy of *parent* has logged in; return it.
+        """Wait until the operator has settled and the proxy of *parent* has logged in; return the proxy.
 
         Its device is another one than *other_than*.
         """
@@ -266,7 +266,7 @@ class World:
         return condition.reason if condition else ""
 
     async def events(self, obj: Object) -> dict[str, str]:
-        """Return the messages of the operator's Events on *obj* by reason; controllers of the cluster write others."""
+        """Return the messages of the Events on *obj* by reason: only the operator's, not those of other controllers."""
         found = (await self.api.list(EVENT)).items
         ours = (event for event in found if event["source"].get("component") == _COMPONENT)
         return {event["reason"]: event["message"] for event in ours if _involves(event["involvedObject"], obj)}
@@ -293,7 +293,7 @@ class World:
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
     async def ask(self, query: Query) -> Reply:
-        """Answer for the nameserver with the cluster's records, if a Pod of it is ready; nobody else answers."""
+        """Answer *query* from the cluster's records in place of the nameserver, if a Pod of the nameserver is ready."""
         deployment, service, records = (
             self.store.find(resource, NAMESPACE, name) or {}
             for resource, name in (*_NAMESERVER, (objects.CONFIGMAP, CONFIGMAP_NAME))
@@ -315,7 +315,7 @@ class World:
         return sorted(device.name for device in self.control.devices.values())
 
     async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float | None = None) -> Value:
-        """Return what *holds* gives as soon as that is true; fail with what it gave last."""
+        """Return the result of *holds* as soon as it is true. Fail with the last result if that takes too long."""
         value: Any = "nothing"
         patience = self.patience if timeout is None else timeout
         try:
@@ -332,7 +332,7 @@ class World:
     async def becomes(
         self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float | None = None
     ) -> None:
-        """Wait until *look* gives *wanted*; fail with what it gave last."""
+        """Wait until *look* returns *wanted*. Fail with its last result if that takes too long."""
         last: Any = "nothing"
 
         async def same() -> bool:
@@ -347,12 +347,12 @@ class World:
             raise
 
     async def restart(self) -> None:
-        """Run another operator beside or after the first until it has looked at everything once."""
+        """Run another operator, beside or after the first one, until it has settled."""
         async with running_operator(self):
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until the operator has nothing left to do: no request of its, no change in the cluster."""
+        """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster."""
         async with asyncio.timeout(self.patience):
             with self.store.subscribe() as changes:
                 quiet = 0
@@ -360,7 +360,7 @@ class World:
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
     async def writes_when_left_alone(self) -> Counter[Request]:
-        """Let the operator settle, and return what it writes after that: with nothing to answer, all is too much."""
+        """Let the operator settle, and return its writes after that. It should make none, since nothing happens."""
         for _ in range(1 if self.simulation else _LOOKS):
             await self.settled()
             with self.store.subscribe() as changes:
@@ -372,7 +372,7 @@ class World:
         return written
 
     async def writes_during(self, acting: Awaitable[None]) -> Counter[Request]:
-        """Return what is written meanwhile."""
+        """Return the requests that wrote something while *acting* went on."""
         before = Counter(self.requests())
         await acting
         return Counter(
@@ -384,7 +384,7 @@ class World:
         return await _within(self.quiet, changes.batch()) or self._count() != before
 
     def _count(self) -> int:
-        """Return how many requests of the operator there were."""
+        """Return the number of the operator's requests so far."""
         return sum(count for (agent, _, _), count in self.requests().items() if agent == USER_AGENT)
 
 
@@ -395,14 +395,14 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*: the rest is a cluster's controllers' and nodes'."""
+    """Tell whether the operator may have made *change*. All others come from the cluster's controllers and nodes."""
     if change.resource in _WORKLOADS and change.old is not None:
         return _meant(change.object) != _meant(change.old)
     return change.resource not in _OTHERS
 
 
 def _meant(obj: Object) -> list[object]:
-    """Return what of a workload is no status."""
+    """Return the parts of a workload that the operator may change: its spec, and some of its metadata."""
     return [obj["spec"], *(obj["metadata"].get(name) for name in ("labels", "annotations", "finalizers"))]
 
 
@@ -418,7 +418,7 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 
 @asynccontextmanager
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
-    """Run a cluster without an operator, which has the chart's rights there, and must not need more."""
+    """Run a cluster on which an operator can run with the chart's rights. Fail if that was denied a request."""
     async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
         sim.rights.give(*(each for each in operators_rights() if "rules" in each))
         yield World(
@@ -468,7 +468,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
 
 @contextmanager
 def _http_proxy(url: str) -> Iterator[None]:
-    """Lead requests by HTTP into the cluster: those that don't go to loopback."""
+    """Send HTTP requests that don't go to loopback through the proxy at *url*, which leads into the cluster."""
     wanted = {"http_proxy": url, "no_proxy": "127.0.0.1,localhost"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

@@ -43,7 +43,7 @@ class OtherTailnet:
 
 
 def encoded(data: dict[str, str]) -> dict[str, str]:
-    """Return the *data* of a Secret as it is on the wire."""
+    """Return the *data* of a Secret in base64."""
     return {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
 
 
@@ -51,7 +51,7 @@ def encoded(data: dict[str, str]) -> dict[str, str]:
 async def other_tailnet(
     world: World, domain: str = OTHER_DOMAIN, headscale: bool = False, first: int = 1
 ) -> AsyncIterator[OtherTailnet]:
-    """Run another control server, which the proxies of *world* can reach; its IDs begin with the number *first*."""
+    """Run another control server, which the proxies of *world* can reach. It counts its IDs from *first*."""
     control = Control(domain, headscale, first=first)
     control.client_id, control.client_secret = f"k{domain}", f"tskey-client-{domain}-secret"
     async with control.serve() as url:
@@ -61,7 +61,7 @@ async def other_tailnet(
 
 @asynccontextmanager
 async def one_url(*urls: str) -> AsyncIterator[str]:
-    """Serve the control servers at *urls* at one URL, as Tailscale does: the credentials tell which is asked."""
+    """Serve the control servers at *urls* under one URL, as Tailscale does. The credentials choose the server."""
     tokens: dict[str, str] = {}
 
     async def forward(request: web.Request) -> web.Response:

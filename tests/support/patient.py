@@ -1,4 +1,4 @@
-"""Virtual time for a whole World: sockets and threads get their moment, and then the clock jumps to the next timer."""
+"""Virtual time for a World: the clock jumps to the next timer once sockets and threads have had a moment to act."""
 
 import asyncio
 import selectors
@@ -29,7 +29,7 @@ class _PatientSelector(selectors.DefaultSelector):
 
 
 class PatientLoop(asyncio.SelectorEventLoop):
-    """Its time is that of its timers, but for the moments in which it waits for sockets and threads."""
+    """An event loop whose clock jumps to the next timer, after a moment of real time for sockets and threads."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -57,6 +57,6 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run *main* on such a loop."""
+    """Run *main* on a PatientLoop."""
     with asyncio.Runner(loop_factory=PatientLoop) as runner:
         return runner.run(main)

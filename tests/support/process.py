@@ -1,4 +1,4 @@
-"""The operator as a process of its own, and what it costs."""
+"""The operator as a process of its own, and measurements of its CPU and memory."""
 
 import asyncio
 import os
@@ -28,37 +28,37 @@ _MEMORY = re.compile(r"^(Vm\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 class Moment(NamedTuple):
-    """From when on a cost is counted: by `time.monotonic`, and the CPU used until then."""
+    """A moment from which a cost is measured: its time by `time.monotonic`, and the CPU seconds used until then."""
 
     when: float
     cpu_seconds: float
 
 
 class Cost(NamedTuple):
-    """What a step took of the operator."""
+    """The CPU, memory and time that the operator needed for a step."""
 
     cpu_seconds: float
-    """Of all its threads."""
+    """The CPU time of all threads of the operator."""
     held_seconds: float
-    """CPU of the callback that kept the event loop longest."""
+    """The CPU time of the callback that blocked the event loop for the longest time."""
     rss_mb: float
-    """The memory that it has now, 10⁶ bytes."""
+    """The resident memory at the end of the step, in units of 10⁶ bytes."""
     peak_mb: float
-    """The most that it ever had."""
+    """The highest resident memory since the operator started, in units of 10⁶ bytes."""
     seconds: float
     """From the beginning of the step until the operator was quiet."""
     holder: str
-    """The task that kept the event loop longest."""
+    """The name of the task that blocked the event loop for the longest time."""
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """All that are numbers, in their order."""
+        """The numbers among the fields, in order."""
         return self[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorProcess:
-    """The operator as it runs; *holds* is the file of `loopwatch`, *start* when the process began."""
+    """A running operator. *holds* is the file that `loopwatch` writes; *start* is the moment of the process's start."""
 
     child: asyncio.subprocess.Process
     log: Path
@@ -72,7 +72,7 @@ class OperatorProcess:
         return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
 
     def cost(self, since: Moment) -> Cost:
-        """Return what the operator has used since then; it has been quiet for a moment now."""
+        """Return the operator's cost from *since* on, once it has been quiet for a moment."""
         now = self.now()
         lines = [line.split(" ", 2) for line in self.holds.read_text().splitlines()]
         holds = [(float(held), what) for when, held, what in lines if float(when) > since.when]
@@ -91,7 +91,7 @@ class OperatorProcess:
             await asyncio.sleep(_LOOK)
 
     async def done(self, reconciles: int, seconds: float) -> None:
-        """Wait until the operator has reconciled so many times at least, and has nothing left to do."""
+        """Wait until the operator has made at least so many *reconciles*, and has nothing left to do."""
         async with asyncio.timeout(seconds):
             while True:
                 await self.quiet()
@@ -112,7 +112,7 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def operator_process(world: World, folder: Path, **environment: str) -> AsyncIterator[OperatorProcess]:
-    """Run the operator on the cluster of *world* with more *environment*; *folder*, which is made, takes its files."""
+    """Run the operator on the cluster of *world* with additional *environment*; create *folder* for its files."""
     log, holds = folder / "log", folder / "holds"
     settings = _settings(world, folder) | {"LOOP_HOLDS": str(holds)} | environment
     start = Moment(time.monotonic(), 0.0)
@@ -132,7 +132,7 @@ async def operator_process(world: World, folder: Path, **environment: str) -> As
 
 
 def _settings(world: World, folder: Path) -> dict[str, str]:
-    """Return the environment of an operator on the cluster of *world*; *folder* takes the files that it names."""
+    """Return the environment of an operator on the cluster of *world*. The files that it names are in *folder*."""
     files = {
         "KUBECONFIG": world.kubeconfig,
         "CLIENT_ID_FILE": world.control.client_id,

@@ -1,4 +1,4 @@
-"""What proxies are made of, as tests of the plans for them need it."""
+"""Functions that pick parts of proxies' StatefulSets, for tests of plans."""
 
 from tsoperator.api.objects import Object
 

@@ -1,4 +1,4 @@
-"""What the ServiceAccounts of a namespace may do by their roles, and what they did and were denied by the audit log."""
+"""The permissions of a namespace's ServiceAccounts, and their allowed and denied requests, from the audit log."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,10 @@ class Permission(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a request is authorized by; *namespace* is empty for all of them, and for cluster-scoped resources."""
+    """The facts about a request that decide whether it is authorized.
+
+    *namespace* is empty if the request is about all namespaces, or about a cluster-scoped resource.
+    """
 
     user: str
     verb: str
@@ -55,7 +58,7 @@ class Denial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What was asked: the permissions that let requests through, all that were let through, and those denied."""
+    """Requests from the audit log: the permissions that allowed some, the allowed requests, and the denied ones."""
 
     used: set[Permission] = field(default_factory=set)
     allowed: set[Request] = field(default_factory=set)
@@ -63,9 +66,10 @@ class Conduct:
 
     @classmethod
     def of(cls, namespace: str, operator: str, requests: Iterable[Entry]) -> "Conduct":
-        """Return that of the ServiceAccounts of *namespace*.
+        """Return the conduct of the ServiceAccounts of *namespace*.
 
-        The one called *operator* counts where it is our program that asks: another operator may have the same.
+        Requests of the ServiceAccount *operator* are included only if our program made them, since another operator
+        may use the same ServiceAccount.
         """
         conduct = cls()
         prefix = f"system:serviceaccount:{namespace}:"
@@ -115,7 +119,7 @@ def permissions(role: Object) -> Iterator[Permission]:
 
 
 def bound(namespace: str, objects: Iterable[Object]) -> list[Object]:
-    """Return those of *objects* that are roles bound to ServiceAccounts of *namespace* by bindings among them."""
+    """Return the roles among *objects* that bindings among *objects* bind to ServiceAccounts of *namespace*."""
     objects = list(objects)
     wanted = {
         _role(binding["roleRef"]["kind"], binding["metadata"].get("namespace", ""), binding["roleRef"]["name"])
@@ -142,7 +146,7 @@ def _named(group: str, resource: str, subresource: str = "") -> str:
 
 
 def _is_denied(entry: Entry) -> bool:
-    """Tell whether a request was forbidden for want of permission; nobody may create in a namespace that goes."""
+    """Tell whether a request was forbidden for lack of a permission, and not because a namespace is terminating."""
     status = entry.get("responseStatus") or {}
     causes = (status.get("details") or {}).get("causes") or ()
     return status.get("code") == 403 and not any(cause["reason"] == "NamespaceTerminating" for cause in causes)

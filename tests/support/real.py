@@ -1,7 +1,7 @@
 """A world on a real API server and its controllers, with a simulated node and a simulated control server.
 
-No kubelet and no scheduler runs there. A copy of the cluster follows the API server; clustersim's kubelet runs the Pods
-of the copy, and what it writes there is sent to the API server too.
+No kubelet and no scheduler runs there. The Mirror, a copy of the cluster, follows the API server. clustersim's kubelet
+runs the Pods of the Mirror, and the Mirror sends the kubelet's writes to the API server.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 
 QUIET = 0.15
-"""Seconds, twice over, without a change in the cluster after which the operator counts as settled."""
+"""Seconds. After two such periods without a change in the cluster, the operator counts as settled."""
 
 PATIENCE = 45.0
-"""Seconds that a condition may take: the garbage collector looks for new kinds every half a minute."""
+"""Seconds until a condition must be true. The garbage collector looks for new kinds only every 30 seconds."""
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
@@ -43,10 +43,10 @@ KINDS = (
     objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
     objects.EVENT, objects.NODE,
 )  # fmt: skip
-"""The kinds that tests and the operator make or look at."""
+"""The kinds of objects that tests or the operator create or read."""
 
 OPERATOR = "operator"
-"""The user that the operator is to the API server, with the chart's rights: the test and the node are another."""
+"""The API server's user for the operator, with the chart's rights. The test and the node use another user."""
 
 _FURNITURE = {
     "default",
@@ -55,7 +55,7 @@ _FURNITURE = {
     "kubernetes",
     "kube-root-ca.crt",
     NODE_NAME,
-}  # what stands in the namespaces all the time
+}  # the names of objects that are in the namespaces before any test
 _RBAC = "rbac.authorization.k8s.io"
 _PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
@@ -66,7 +66,7 @@ _TRY_AGAIN = 0.5  # s after which what is still left is removed again
 
 
 class Write(NamedTuple):
-    """What a node does to the object with *uid*; *patch* is what comes of it."""
+    """A write of a node: the *uid* of the object, the *patch* that it amounts to, and a function that sends it."""
 
     uid: str
     patch: Object
@@ -74,7 +74,7 @@ class Write(NamedTuple):
 
 
 class Mirror(Store):
-    """A copy of the cluster, in which what the node writes is kept until the API server has it too."""
+    """A copy of the cluster that follows the API server, and keeps writes of the node that are still to be sent."""
 
     def __init__(self) -> None:
         super().__init__(namespaces=())
@@ -86,7 +86,7 @@ class Mirror(Store):
     def merge(
         self, resource: objects.Resource, namespace: str, name: str, patch: Object, subresource: str = ""
     ) -> Object:
-        """Write as the node, here and to the API server."""
+        """Write as the node, into the copy and later to the API server."""
         old = self.get(resource, namespace, name)
         new = super().merge(resource, namespace, name, patch, subresource)
         if new is not old:
@@ -117,7 +117,7 @@ class Mirror(Store):
                     raise AssertionError(f"the API server doesn't know {resource}")
 
     async def send(self, client: KubeClient) -> None:
-        """Send what the nodes write to the API server, in order."""
+        """Send the writes of the node to the API server, in order, until cancelled."""
         while True:
             write = await self._queue.get()
             with suppress(NotFound, Conflict, Rejected):  # it is gone, or another one has its name now
@@ -125,7 +125,7 @@ class Mirror(Store):
             self._unconfirmed.remove(write)
 
     def _replace(self, resource: objects.Resource, items: list[Object]) -> None:
-        """Hold *items* as all there is of a kind."""
+        """Make *items* all the objects of a kind in the copy."""
         for gone in {key_of(obj) for obj in self.list(resource)} - {key_of(obj) for obj in items}:
             self.disown(resource, *gone)
         for obj in items:
@@ -135,7 +135,7 @@ class Mirror(Store):
             self.complete.set()
 
     def _take(self, resource: objects.Resource, obj: Object) -> None:
-        """Put *obj* into the copy, with what the node has written and the API server hadn't yet."""
+        """Put *obj* into the copy, together with the node's writes that the API server doesn't have yet."""
         if resource == objects.POD and "deletionTimestamp" in obj["metadata"]:
             self._send(obj, {}, lambda client: _end(client, obj))
             return  # it runs until it is gone
@@ -143,14 +143,17 @@ class Mirror(Store):
         self.adopt(resource, reduce(_merged, (write.patch for write in same), obj))
 
     def leftovers(self) -> list[tuple[objects.Resource, Object]]:
-        """Return all but what stands in a cluster before a test."""
+        """Return all objects except those that are in a cluster before any test."""
         everything = ((resource, obj) for resource in KINDS for obj in self.list(resource))
         return [each for each in everything if not _stands(*each)]
 
 
 @asynccontextmanager
 async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
-    """Run a world on the API server of a testbed, *kubeconfig* its admin's; nothing else uses it; emptied first."""
+    """Empty the cluster of a testbed's API server, which nothing else may use, and run a world on it.
+
+    *kubeconfig* is that of the cluster's admin.
+    """
     operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR}.json"
     content = await asyncio.to_thread(operators.read_text)
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
@@ -186,7 +189,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
 
 
 async def prepare(kubeconfig: Path) -> None:
-    """Create what stands in a cluster before the operator comes."""
+    """Create the objects that are in a cluster before the operator is installed."""
     definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in CRDS.glob("*.yaml")]
     namespace = {"metadata": {"name": NAMESPACE}}
     async with _client(kubeconfig) as client:
@@ -215,7 +218,7 @@ def _rights() -> Iterator[Object]:
 
 
 async def _put(client: KubeClient, obj: Object, resource: Resource) -> None:
-    """Create *obj*, or make that of an earlier run so."""
+    """Create *obj*, or update the object of an earlier run to it."""
     try:
         await client.create(resource, obj)
     except AlreadyExists:
@@ -268,7 +271,7 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
-    """Leave out what goes by itself: it has been deleted and nobody holds it."""
+    """Leave out objects that will go by themselves: they are deleted, and have no finalizers."""
     for resource, obj in found:
         if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
             yield resource, obj
@@ -285,13 +288,13 @@ async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
 
 
 def _matters(obj: Object) -> bool:
-    """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
+    """Tell whether *obj* belongs to a test, and not to the control plane or to its controllers' Events."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
 
 
 def _merged(obj: Object, patch: Object) -> Object:
-    """Return *obj* as the API server will have it after a node's *patch*: conditions that others set stay."""
+    """Return *obj* as a node's *patch* changes it on the API server, which keeps the conditions that others set."""
     made: Object = merge_patch(obj, patch)
     given = (patch.get("status") or {}).get("conditions") or ()
     if not given:
@@ -302,7 +305,7 @@ def _merged(obj: Object, patch: Object) -> Object:
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:
-    """Tell whether *obj* stands there all the time: no object of the operator's own kinds does."""
+    """Tell whether *obj* is in the cluster before any test. Objects of the operator's own kinds never are."""
     return resource not in objects.CUSTOM_RESOURCES and obj["metadata"]["name"] in _FURNITURE
 
 
@@ -316,7 +319,7 @@ def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:
 
 
 def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
-    """Tell that *pod*, which is being deleted, has ended: only kubelets do, so `KubeClient.delete` can't."""
+    """Confirm as the kubelet that *pod*, which is being deleted, has ended. `KubeClient.delete` can't do that."""
     key = key_of(pod)
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
     return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), body=options)

@@ -1,4 +1,4 @@
-"""Another writer that keeps an object as its own manifest says, as Argo CD, Flux or a cluster's add-on manager do."""
+"""A writer that keeps restoring its own version of an object, as Argo CD, Flux or an add-on manager does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from tests.support.operator import World
 
 @dataclass
 class Rival:
-    """Writes *patch* into *obj* whenever *differs* says so of it, *delay* seconds later; *writes* are counted."""
+    """Patches *obj* with *patch*, *delay* seconds after *differs* is true of it, and counts its *writes*."""
 
     obj: Object
     patch: Object
@@ -23,7 +23,7 @@ class Rival:
 
     @asynccontextmanager
     async def at_work(self, world: World) -> AsyncIterator["Rival"]:
-        """Write until the end of the block."""
+        """Watch the object and revert changes of it until the end of the block."""
 
         async def set_back() -> None:
             with world.store.subscribe() as changes:

@@ -1,7 +1,7 @@
-"""A share of the tests that are too many for each run of CI: another one with each commit.
+"""Chooses a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
 
-A test marked `full` is in a share by its node ID. Where that would tear a story apart, or put two long tests together,
-its mark says the share: ``full(share=2)``.
+The node ID of a test marked `full` decides its share. If that would separate tests that build on each other, or put two
+long tests together, the mark says the share: ``full(share=2)``.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ SHARES = 6
 
 
 def share_of(text: str) -> int:
-    """Return the share, from 1 to `SHARES`, that a test has by its node ID, or that a commit chooses."""
+    """Return the share, from 1 to `SHARES`, of a test's node ID, or the share that a commit chooses."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()) % SHARES + 1
 
 
 def sampled(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
-    """Return *items* without those marked `full` that aren't in the share that *commit* chooses.
+    """Return *items* without the tests marked `full` of other shares than the one that *commit* chooses.
 
-    Raises `pytest.UsageError` for a mark whose share no commit chooses.
+    Raises `pytest.UsageError` for a mark with a share that doesn't exist.
     """
     return [item for item in items if _share(item) in {None, share_of(commit)}]
 

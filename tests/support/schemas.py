@@ -1,4 +1,4 @@
-"""Structural schemas of CRDs, walked. Paths: ``a.b`` a property, ``a[]`` an item of a list, ``a{}`` a map's value."""
+"""Walks structural schemas of CRDs. In a path, ``a.b`` is a property, ``a[]`` a list's item, ``a{}`` a map's value."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from tsoperator.api.objects import Object
 
 
 def children(node: Object) -> dict[str, Object]:
-    """Return the schemas right below one, by what each adds to the path."""
+    """Return the schemas right below *node*, by the part that each adds to the path."""
     found = {f".{name}": child for name, child in node.get("properties", {}).items()}
     inner = {"[]": node.get("items"), "{}": node.get("additionalProperties")}
     return found | {mark: child for mark, child in inner.items() if child is not None}

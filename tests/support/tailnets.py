@@ -1,4 +1,4 @@
-"""Tailnets, and what reconcilers of proxies need of them, on a simulated control server."""
+"""Tailnets and their clients on a simulated control server, for tests of reconcilers of proxies."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -62,7 +62,7 @@ async def running_tailnets(
     exists: Callable[[str], bool] = lambda name: False,
     held: Callable[[], Iterable[str]] = lambda: (),
 ) -> AsyncIterator[Tailnets]:
-    """Yield the operator's own tailnet, which runs until the end of the block; *exists*, *held* as for `Tailnets`."""
+    """Run the operator's own tailnet until the end of the block, and yield it; *exists*, *held* as for `Tailnets`."""
     tailnets = Tailnets([tailnet_of(client, kube, cache, settings, pace=pace)], exists, 0.01, held)
     async with running(tailnets.run()):
         yield tailnets

@@ -1,4 +1,4 @@
-"""Servers that speak TLS: their certificate, and one that closes each connection as soon as it has answered."""
+"""A certificate for TLS servers, and a TLS server that closes each connection as soon as it has answered."""
 
 import socket
 import ssl
@@ -10,11 +10,11 @@ from threading import Thread
 
 Send = Callable[[bytes], None]
 Answer = Callable[[str, Send], None]
-"""Answers a request, of which it gets the target, such as ``/api?limit=1``."""
+"""A function that answers a request, given the request's target, such as ``/api?limit=1``."""
 
 
 def certified(folder: Path) -> ssl.SSLContext:
-    """Return how a server at 127.0.0.1 speaks https; its certificate, which nobody else signed, is ``ca.crt``."""
+    """Return the TLS settings of a server at 127.0.0.1, with its self-signed certificate in *folder*/``ca.crt``."""
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
     key, crt = folder / "server.key", folder / "ca.crt"
     files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(crt)]

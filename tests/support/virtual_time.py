@@ -22,7 +22,7 @@ class Clock:
 
 
 class Pauses:
-    """Remembers for how long it was to wait, instead of waiting."""
+    """Records the seconds that a caller wants to wait, instead of waiting."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -49,7 +49,7 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at second 0 and takes no real time."""
+    """An event loop whose clock starts at second 0, and whose timers take no real time."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -67,7 +67,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run *main* in virtual time; an error that only the loop gets to see is one too."""
+    """Run *main* in virtual time. Fail if the loop's exception handler was called."""
     loop = VirtualTimeLoop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         result = runner.run(main)

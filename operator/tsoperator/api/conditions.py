@@ -18,9 +18,9 @@ MESSAGE_MAX: Final = 32768
 def condition(
     type_: str, status: bool | str, reason: str, message: str, observed_generation: int | None = None
 ) -> Object:
-    """Return a condition that has no time yet; a message that is too long is cut.
+    """Return a condition without a time. A *message* that is longer than `MESSAGE_MAX` is cut.
 
-    Service conditions have no *observed_generation*.
+    Conditions of Services have no *observed_generation*.
     """
     made: Object = {
         "type": type_,
@@ -34,9 +34,10 @@ def condition(
 
 
 def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: str) -> list[Object]:
-    """Return *conditions* with *wanted* in it: each in its old place, a new type at the end.
+    """Return *conditions*, in which each *wanted* one replaces the one of its type, or is added at the end.
 
-    *now* is RFC 3339 in whole seconds; a condition whose status stays keeps its old time instead.
+    *now* is the time of a change, in RFC 3339 with whole seconds. A condition whose status stays the same keeps its old
+    time.
     """
     merged = {existing["type"]: existing for existing in conditions}
     for new in wanted:

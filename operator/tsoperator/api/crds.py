@@ -219,7 +219,7 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 
 
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
-    """Return *node* with its reference, or its only type besides ``null``, inlined. Its own keywords win."""
+    """Return *node* with its reference, or its only type besides ``null``, inlined. Keywords beside it win."""
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:
         inner = definitions[node["$ref"].rpartition("/")[2]]

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 Time = Annotated[datetime | None, BeforeValidator(lambda value: value or None)]
-"""A time of the control server, which writes an empty string for none."""
+"""A time in the control server's JSON, which has an empty string if there is no time."""
 
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
@@ -44,7 +44,7 @@ class Device:
 
 def lookup_name(text: str) -> str:
     """Return the form of a MagicDNS name or address by which devices are looked up: lower case, no dot at the end."""
-    if ":" in text or text[-1:].isdigit():  # most names can't be an address, and to try takes its time
+    if ":" in text or text[-1:].isdigit():  # only such a text can be an address, and parsing each name is slow
         with suppress(ValueError):
             return str(ip_address(text))
     return text.lower().removesuffix(".")

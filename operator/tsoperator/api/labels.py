@@ -1,6 +1,6 @@
 """Rules of Kubernetes for labels and annotations, and values that are cut to fit them.
 
-A rule returns ``None`` or words for a condition: what is wrong and how to fix it, in one line.
+A rule returns lines for a condition, which say what is wrong and how to fix it. It returns none if nothing is wrong.
 """
 
 import hashlib

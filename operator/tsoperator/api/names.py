@@ -8,7 +8,7 @@ from typing import Final
 GROUP: Final = "tailscale.com"
 """The API group of the operator's own kinds."""
 
-# Labels on what the operator makes. The first four together find the children of one parent.
+# Labels on the objects that the operator makes. The first four together find the children of one parent.
 LABEL_MANAGED: Final = "tailscale.com/managed"
 LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
 LABEL_PARENT_NAME: Final = "tailscale.com/parent-resource"
@@ -27,9 +27,9 @@ LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
-"""On an EndpointSlice: who keeps its endpoints."""
+"""On an EndpointSlice: the program that writes its endpoints."""
 LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
-"""On a Secret of a ProxyGroup: what it holds."""
+"""On a Secret of a ProxyGroup: its purpose, config or state."""
 LABEL_OPERATOR: Final = "tailscale.com/operator"
 """On the operator's own Pods. No value of the chart can change it, and the Go operator's Pods don't have it."""
 
@@ -90,30 +90,31 @@ ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
 ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
-"""Lists the labels and annotations that a child has from its ProxyClass, so that they can go with the class."""
+"""Lists the labels and annotations that a child has from its ProxyClass, so that the operator can remove them when the
+class no longer sets them."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"
-"""On a Pod of a proxy, but not in its template: when the operator last changed a Secret or ConfigMap that it reads."""
+"""On a Pod of a proxy, but not in its template: when the operator last changed a Secret or ConfigMap of the proxy."""
 ANNOTATION_EGRESS_LEFT_OUT: Final = "tailscale.com/egress-left-out"
 """On an egress ConfigMap that is full: how many entries of Services it has no room for."""
 
-# Annotations of the Lease: the place that the leader runs in, and its identity, by which a standby knows whose place it
-# is.
+# Annotations of the Lease: the Pod and the container that the leader runs in, and the leader's identity. The identity
+# tells a standby which process wrote these annotations.
 ANNOTATION_LEADER: Final = "tailscale.com/leader"
 ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
 ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
 ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
 ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
-"""For how many seconds the leader's Pod must be gone, and the Lease unchanged, until the leader has certainly ended."""
+"""The seconds for which the leader's Pod must be gone, and the Lease unchanged, to prove that the leader has ended."""
 
 FIELD_MANAGER: Final = "tsoperator"
-"""The manager of the fields that we write. The API server takes it from the program's name in our requests."""
+"""The field manager of our writes. The API server takes this name from the User-Agent of our requests."""
 
 FINALIZER: Final = "tailscale.com/finalizer"
 HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
 HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
-"""The finalizers of the Go operator on what a ProxyGroup of type ingress serves."""
+"""The finalizers that the Go operator puts on Ingresses and Services that a ProxyGroup of type ingress serves."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """On proxy Services that have a DNS record."""
 
@@ -123,17 +124,17 @@ DEFAULT_INGRESS_CLASS: Final = "tailscale"
 INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
 """The controller that our IngressClass names."""
 ANNOTATION_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
-"""The annotation that named the class of an Ingress before it had a field for that."""
+"""The annotation that named the class of an Ingress before Kubernetes had the field ``ingressClassName``."""
 ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
-# What a proxy is for. The environment variable TS_INTERNAL_APP tells the image.
+# The purposes of proxies. The environment variable TS_INTERNAL_APP passes one to the image.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
 APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
 APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 APP_PROXYGROUP_EGRESS: Final = "k8s-operator-proxygroup-egress"
 
-# Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
+# Keys of a proxy's Secret, for values that the proxy reports, and for values that the operator gives it.
 SECRET_CURRENT_PROFILE: Final = "_current-profile"  # noqa: S105 - a key's name, as those below
 SECRET_DEVICE_ID: Final = "device_id"  # noqa: S105
 SECRET_DEVICE_FQDN: Final = "device_fqdn"  # noqa: S105
@@ -142,14 +143,14 @@ SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
 SECRET_REISSUE: Final = "reissue_authkey"  # noqa: S105
-"""Is there while the proxy can't log in and asks for another auth key. It holds the present key, or is empty."""
+"""Exists while the proxy can't log in and asks for another auth key. Its value is the present auth key, or empty."""
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
-"""The prefix of the keys in which tailscaled remembers what it was last told to serve."""
+"""The prefix of the keys under which tailscaled stores the serve config that it got last."""
 ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
-"""The key under which tailscaled keeps its account with the certificate authority, made before the first request."""
+"""The key under which tailscaled stores its account with the certificate authority, made before the first request."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
@@ -162,12 +163,13 @@ GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 CONFIG_SUFFIX: Final = "-config"
 """The end of the name of a config Secret of a ProxyGroup; the state Secret has the name of the Pod."""
 EGRESS_SERVICES: Final = "egress-services"
-"""The key of the egress ConfigMap that says what the proxies are to forward, and the key of a state Secret under which
-a proxy says what it forwards."""
+"""The key of the egress ConfigMap with the entries for the proxies. In a state Secret, it is the key under which a
+proxy reports the Services that it forwards."""
 EGRESS_PINGS: Final = "hep-pings"
-"""The key of the egress ConfigMap with the number of requests that a leaving proxy makes to see that it gets none."""
+"""The key of the egress ConfigMap with the number of requests that a leaving proxy makes in one round, to check that no
+new connections reach it."""
 EGRESS_GATE: Final = "tailscale.com/egress-services"
-"""The readiness gate of an egress Pod: each of its Services leads to it."""
+"""The readiness gate of an egress Pod. It opens once each Service of the group leads to the Pod."""
 HEALTH_PORT: Final = 9002
 """The port at which a proxy answers health checks."""
 HEALTH_PORT_NAME: Final = "tailscale-health-check"

@@ -28,8 +28,8 @@ class Resource:
     kind: str
     namespaced: bool = True
     patchable: bool = True
-    """True if the RBAC rules in existing installations let the operator patch the objects. It may replace them
-    anyway."""
+    """True if the RBAC rules in existing installations let the operator patch the objects. They always let it replace
+    the objects."""
     metadata_only: bool = False
     """True if lists and watches ask the API server for nothing but the metadata of the objects."""
 
@@ -60,7 +60,7 @@ NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
 POD = Resource("", "v1", "pods", "Pod")
 SECRET = Resource("", "v1", "secrets", "Secret")
 SECRET_METADATA = Resource("", "v1", "secrets", "PartialObjectMetadata", metadata_only=True)
-"""Secrets without their data. We are told when one changes, but no credentials of users are kept in memory."""
+"""Secrets without their data. A watch of them announces changes, but puts no credentials of users into memory."""
 SERVICE = Resource("", "v1", "services", "Service")
 SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DAEMONSET = Resource("apps", "v1", "daemonsets", "DaemonSet")
@@ -91,7 +91,7 @@ names and addresses by which the device is found.
 """
 
 SUFFIXES = Resource("", "", "suffixes", "Suffixes")
-"""The known suffixes of MagicDNS names. They are no objects of the cluster either, and are told as a single one."""
+"""The known suffixes of MagicDNS names. They are no objects of the cluster either. A feed has them as one object."""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

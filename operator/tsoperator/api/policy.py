@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 UNSUPPORTED: Final = "UnsupportedByControlServer"
-"""The reason for a feature that this control server does not have, so that waiting doesn't help."""
+"""The reason of a condition if the control server lacks a feature, so that waiting doesn't help."""
 
 
 OPERATOR_TAG: Final = "tag:k8s-operator"
@@ -23,14 +23,14 @@ def is_tailscales(url: str) -> bool:
 
 
 def policy_place(url: str) -> str:
-    """Return where the policy of the control server at *url* is written."""
+    """Return words for the place where users write the policy of the control server at *url*."""
     if is_tailscales(url):
         return f"the tailnet policy file ({CONSOLE}/acls/file)"
     return f"the policy of the control server ({url})" if url else "the tailnet policy file"
 
 
 def clients_place(url: str) -> str:
-    """Return where OAuth clients of the control server at *url* are made."""
+    """Return words for the place where users make OAuth clients of the control server at *url*."""
     return f"{CONSOLE}/settings/trust-credentials" if is_tailscales(url) else "the control server"
 
 
@@ -48,7 +48,7 @@ def funnel_attribute(tags: Sequence[str]) -> str:
 
 
 def approval(name: str) -> str:
-    """Return what to do about the device called *name*, which waits for approval."""
+    """Return words that tell the user how to approve the device called *name*."""
     return (
         f"device {name} is not approved, so nothing reaches it: approve it at {CONSOLE}/machines, from the device's "
         "menu. Devices that join with the operator's auth keys are approved in advance: if new ones are not, see who "

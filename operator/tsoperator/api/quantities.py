@@ -8,7 +8,7 @@ PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-"""The quantities that the API server accepts."""
+"""The pattern of the quantities that the API server accepts."""
 
 _PARTS = re.compile(r"(?P<number>[+-]?[0-9.]+)(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _DECIMAL: Final = {
@@ -23,7 +23,7 @@ def is_quantity(value: int | str) -> bool:
 
 
 def amount(value: Any) -> Any:
-    """Return the number that *value* stands for, 1 for ``1000m`` and ``1``; return other values as they are."""
+    """Return the number that *value* stands for, such as 1 for ``1000m``. Return a value that is no amount as it is."""
     parts = _PARTS.fullmatch(str(value))
     if parts is None or not is_quantity(str(value)):
         return value

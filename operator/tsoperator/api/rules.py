@@ -1,6 +1,7 @@
-"""Rules for names: what children are called, and what is wrong with a value that a user wrote.
+"""Rules for names: the names of children, and the faults of values that a user wrote.
 
-A rule on user input returns ``None`` or words for a condition: what is wrong and how to fix it, in one line.
+A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
+what is wrong and how to fix it.
 """
 
 import base64
@@ -15,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 PARENT_NAME_MAX: Final = 43
-"""The number of characters of a parent's name that are in a child's name.
+"""The most characters of a parent's name that a child's name contains.
 
 The child's name then has at most 52 characters, because StatefulSets derive labels from it.
 """
@@ -24,11 +25,11 @@ DNS_NAME_MAX: Final = 253
 
 _DNS_PORT: Final = 53
 _SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
-"""The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
+"""The prefix of 4via6 addresses. The site's number in 32 bits follows it, and then the IPv4 address."""
 _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
 
 _TAILSCALES_ZONE: Final = "ts.net"
-_LABELS_BELOW: Final = 2  # of each name in Tailscale's zone; other control servers have names of any depth
+_LABELS_BELOW: Final = 2  # before ts.net in each name; names of other control servers have any number of labels
 
 _NOT_IN_CONTROL_URL = re.compile(r"[\s?#]")
 _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -52,7 +53,7 @@ def server_address(server: str) -> tuple[str, int]:
 
 
 def control_url_error(value: str) -> str | None:
-    """Say why *value* is no URL at which a control server can be."""
+    """Say why *value* can't be the URL of a control server."""
     try:
         parts = urlsplit(value)
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.username is None
@@ -70,7 +71,7 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
 
 
 def child_base_name(parent_name: str) -> str:
-    """Return what a child's name starts with: ``ts-`` and the parent's name, cut and made a DNS label."""
+    """Return the beginning of a child's name: ``ts-`` and the parent's name, cut and turned into a DNS label."""
     return f"ts-{parent_name[:PARENT_NAME_MAX].replace('.', '-')}".rstrip("-")
 
 
@@ -106,10 +107,11 @@ def object_name_error(value: str) -> str | None:
 
 
 def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> str | None:
-    """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot.
+    """Say why *value* is no MagicDNS name.
 
-    Below ``ts.net`` it must have exactly two, as the Go operator wants. With *anywhere*, a name outside of *zones* is
-    right, too, if it has a dot.
+    A MagicDNS name has at least one label before one of *zones*, and may end in a dot. Before ``ts.net`` it must have
+    exactly two labels, as the Go operator requires. With *anywhere*, a name outside of *zones* is valid, too, if it has
+    a dot.
     """
     known = [zone.strip(".") for zone in zones]
     name = value.removesuffix(".")
@@ -134,7 +136,7 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
 
 
 def takes_from_cluster(zone: str, cluster_domain: str) -> bool:
-    """Tell whether a server for *zone* would get questions for names in *cluster_domain*, the cluster's own domain."""
+    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common."""
     zone, own = f".{zone}", f".{cluster_domain.strip('.').lower()}"
     return zone.endswith(own) or own.endswith(zone)
 
@@ -180,12 +182,12 @@ def tag_error(tag: str) -> str | None:
 
 
 def split_tags(value: str) -> tuple[str, ...]:
-    """Return the comma-separated tags of *value*, trimmed; an empty entry stays, for `tag_error` to name it."""
+    """Return the comma-separated tags of *value*, trimmed. An empty tag stays, so that `tag_error` reports it."""
     return tuple(tag.strip() for tag in value.split(","))
 
 
 def is_true(value: str | None) -> bool:
-    """Tell whether an annotation's value is exactly ``true``; nothing else turns a thing on."""
+    """Tell whether an annotation's *value* is exactly ``true``, the only value that turns something on."""
     return value == "true"
 
 

@@ -1,4 +1,4 @@
-"""Asks the operator's Pods and the nameserver over the network, as any Pod may that has no rights in the cluster."""
+"""Asks the operator's Pods and the nameserver over the network, as a Pod without rights in the cluster may do."""
 
 import contextlib
 import http.client
@@ -18,7 +18,7 @@ from tsoperator.settings import cluster_domain
 _ANSWER: Final = 2.0  # s that one answer may take
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
-"""The Go operator's nameserver answers this to questions for anything but addresses."""
+"""The answer of the Go operator's nameserver to questions for anything but addresses."""
 _WHY: Final = {
     2: "SERVFAIL: it has no records yet, which the operator writes",
     5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
@@ -55,7 +55,7 @@ class Installation:
 
 
 Resolve = Callable[[Endpoint], list[str]]
-"""Returns the addresses of a host. Raises socket.gaierror."""
+"""A function that returns the addresses of a host. It raises socket.gaierror."""
 
 
 def endpoint(text: str) -> Endpoint:

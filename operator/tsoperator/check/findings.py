@@ -19,7 +19,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: its name, what is so in *words*, and in *cure* what to do about it."""
+    """The result of one check: its name, the observed fact in *words*, and in *cure* what to do about it."""
 
     check: str
     verdict: Verdict

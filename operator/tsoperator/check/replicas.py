@@ -1,4 +1,4 @@
-"""Checks what the operator's Pods say of themselves by their probes and metrics: facts in, findings out."""
+"""Checks the operator's Pods by the answers of their probes and metrics: facts in, findings out."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class OperatorPod:
 
     @property
     def leads(self) -> bool:
-        """Whether this Pod leads."""
+        """True if this Pod leads."""
         return any(each.value for each in self.values("tsoperator_leading"))
 
 
@@ -65,7 +65,7 @@ class Page(NamedTuple):
 
 
 def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod:
-    """Return what the Pod *at* says by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
+    """Return the Pod *at* by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
     samples = parse_metrics(metrics.text) if metrics.status == 200 else []
     if readyz.status != 200:
         why = [line.removeprefix("[-] ") for line in readyz.text.splitlines() if line.startswith("[-] ")]
@@ -133,7 +133,7 @@ def _leadership(namespace: str, leaders: Sequence[OperatorPod], replicas: Sequen
 
 
 def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
-    """Say what the leader has found when it looked whether its tailnets are set up."""
+    """Yield a finding for each problem that the leader found in its tailnets, or that there is none."""
     looks = [*leader.values("tsoperator_preflight")]
     if not any(not each.labels["tailnet"] for each in looks):
         yield failed(
@@ -159,7 +159,7 @@ def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
 
 
 def _watches(leader: OperatorPod) -> Iterator[Finding]:
-    """Say what the leader may not see."""
+    """Yield a finding for each resource that the leader may not watch."""
     for each in leader.values("tsoperator_watch_refused"):
         if each.value:
             resource, namespace = each.labels["resource"], each.labels["namespace"]

@@ -1,8 +1,8 @@
 """The objects that have a name in the cluster's DNS, and the address of each name there (pure).
 
-A name of the tailnet has to give Pods what it gives the tailnet's devices: the same ports, and TLS where they get TLS.
-So it leads to the backend itself where the proxy only passes packets on, and else to the proxy. An object that can be
-reached in neither way has no name.
+A name of the tailnet has to work for Pods as it works for the tailnet's devices: with the same ports, and with TLS if
+the devices get TLS. So the name leads to the backend itself if the proxy only passes packets on, and otherwise to the
+proxy. An object that can be reached in neither way has no name.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Way(Enum):
     TLS_SERVICE = auto()
     """A proxy ends TLS in front of a Service, and takes no connections from the cluster."""
     INGRESS = auto()
-    """A proxy ends TLS in front of an Ingress, and takes connections from the cluster if it is told to."""
+    """A proxy ends TLS in front of an Ingress, and takes connections from the cluster if the user turns that on."""
 
 
 def way_of(child: Object) -> Way:
@@ -46,10 +46,10 @@ def way_of(child: Object) -> Way:
 
 
 class Leads(Enum):
-    """The addresses of a name."""
+    """The addresses to which a name leads."""
 
     PROXY = auto()
-    """Those of the Pods of the proxy that are ready."""
+    """The addresses of the proxy's ready Pods."""
     GROUP = auto()
     """The cluster IPs of the Service in front of the proxies of a ProxyGroup."""
     BACKEND = auto()
@@ -58,9 +58,9 @@ class Leads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The target of a name; None if there is none.
+    """The addresses to which a name *leads*; None if an object has no name.
 
-    Then *why* says why, and *instead* what Pods can use, unless the user knows.
+    Then *why* says why, and *instead* is the name that Pods can use. Both are empty if the user knows why.
     """
 
     leads: Leads | None
@@ -94,7 +94,7 @@ def _forwarded_naming(service: Object) -> Naming:
 
 
 def name_notes(naming: Naming) -> list[Note]:
-    """Return an Event if there is something to say of an object that has no name."""
+    """Return an Event that says why an object has no name, unless the user knows it."""
     if not naming.why:
         return []
     words = (
@@ -110,9 +110,9 @@ def is_opted_out(obj: Object) -> bool:
 
 
 def names_ingresses(dnsconfigs: Sequence[Object]) -> bool:
-    """Tell whether the DNSConfig that counts lets Pods reach Ingresses by their names.
+    """Tell whether the elected DNSConfig lets Pods reach Ingresses by their names.
 
-    The field counts even if something else in the DNSConfig is wrong, so that a slip there restarts no proxy.
+    The field is used even if something else in the DNSConfig is invalid, so that such a mistake restarts no proxy.
     """
     spec = (elected(dnsconfigs) or {}).get("spec") or {}
     return (spec.get("clusterDNS") or {}).get("ingressNames") is True

@@ -55,7 +55,7 @@ class Standing(IntEnum):
     ASKS = 2
     """The Service asks for the name."""
     LEFT = 3
-    """The Service doesn't ask for the name any more, or is invalid. What runs for it has the name if nobody asks."""
+    """The Service doesn't ask for the name any more, or is invalid. Its proxy has the name if nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def rank(self) -> tuple[Standing, str, Key, str]:
-        """The claim with the lowest rank decides who has the name."""
+        """The rank of the claim. The object whose claim has the lowest rank has the name."""
         return self.standing, self.created, self.owner.key, self.owner.type
 
 
@@ -78,7 +78,7 @@ UNCONTESTED: Final = Claim()
 
 
 def holding(claims: Iterable[Claim]) -> Claim:
-    """Return the claim of the object that has the name, of at least one; those with the same ports share it."""
+    """Return the claim that wins, of at least one claim to a name; claims with the same ports share the name."""
     return min(claims, key=lambda claim: claim.rank)
 
 
@@ -104,12 +104,12 @@ def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
 
 
 def destination_name(service: Object) -> str:
-    """Return the name of the device to which an egress *service* leads; empty if it gives none."""
+    """Return the name of the device to which an egress *service* leads; empty if the Service gives no name."""
     return lookup_name(annotations(service).get(ANNOTATION_TAILNET_FQDN, ""))
 
 
 def asked_name(service: Object) -> str:
-    """Return the name that an egress *service* asks for; empty if it asks for none, or is invalid, or leaves."""
+    """Return the name that an egress *service* asks for; empty if it asks for none, is invalid, or is being deleted."""
     name = destination_name(service)
     return "" if not name or is_deleting(service) or is_opted_out(service) or _is_invalid(service) else name
 
@@ -151,7 +151,7 @@ def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
 
 
 def _is_invalid(service: Object) -> bool:
-    """Tell whether the conditions of *service* say that it is invalid as it is to be served."""
+    """Tell whether *service* is invalid, by the condition for the way in which it should be served."""
     grouped = bool(annotations(service).get(PROXY_GROUP))
     for each in (service.get("status") or {}).get("conditions") or ():
         if grouped and each["type"] == CONDITION_EGRESS_VALID:

@@ -48,14 +48,14 @@ _DEFAULT_TAGS: Final = {Program.OURS: _LATEST, Program.UPSTREAM: "stable"}
 
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
-    """Return the DNSConfig that counts: the oldest that isn't being deleted, so a second one takes nothing away."""
+    """Return the DNSConfig in force: the oldest that isn't being deleted, so that a second one changes nothing."""
     staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
     ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
     return ranked[0] if ranked else None
 
 
 def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
-    """Return the labels of the children of a DNSConfig; *namespace* is theirs, because a DNSConfig has none."""
+    """Return the labels of the children of a DNSConfig; *namespace* is that of the children."""
     owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
 
@@ -75,9 +75,10 @@ def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> N
     """Return the image of the nameserver of the DNSConfig *obj*, parsed as *dnsconfig*.
 
     A name tells little about an image, because mirrors rename images. So an annotation says which program it has.
-    Without one, the operator's default is known, and so is Tailscale's own repository. A DNSConfig that names only a
-    repository or only a tag gets the other one from the default of the same program. For the Go operator, such a
-    DNSConfig always means Tailscale's program, so that is what it means here, unless the annotation says otherwise.
+    Without the annotation, only the programs of the operator's default image and of Tailscale's own repository are
+    known. A DNSConfig that names only a repository or only a tag gets the other one from the default of the same
+    program. For the Go operator, such a DNSConfig always means Tailscale's program, so that is what it means here,
+    unless the annotation says otherwise.
     """
     asked = dnsconfig.spec.nameserver.image
     said = Program(annotations(obj).get(ANNOTATION_NAMESERVER, ""))

@@ -1,1 +1,1 @@
-"""The share of a ProxyGroup that an object has: its place, ports and EndpointSlices there."""
+"""The parts of a ProxyGroup that belong to one object: its place, ports and EndpointSlices."""

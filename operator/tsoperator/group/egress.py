@@ -2,8 +2,8 @@
 
 They meet through objects, each of which has one writer:
 
-- The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say what
-  the proxies are to forward. It also makes the EndpointSlices of that Service.
+- The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say
+  which connections the proxies should forward. It also makes the EndpointSlices of that Service.
 - The ProxyGroup reconciler writes the ConfigMap with one entry for each of these ClusterIP Services.
 - Each proxy says in its state Secret which entries it has put into effect.
 """
@@ -38,8 +38,8 @@ BY_SERVING_GROUP: Final = "serving-group"
 """The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
 
 BY_ENTRY: Final = "group-entry"
-"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that these
-have; its values are of `indexed_entry`."""
+"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that they
+have. `indexed_entry` makes its values."""
 
 DEFAULT_REPLICAS: Final = 2
 
@@ -76,7 +76,7 @@ def is_egress(group: Object) -> bool:
 
 
 def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs; the generation doesn't count."""
+    """Tell whether at least one proxy of the ProxyGroup *group* runs, whatever generation the condition is of."""
     conditions = (group.get("status") or {}).get("conditions") or ()
     return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
 
@@ -112,8 +112,8 @@ def served_service(child: Object) -> Key:
 def entry_of(service: Object, cluster_domain: str) -> Entry | None:
     """Return the entry for a ClusterIP *service*.
 
-    Return None if it doesn't say where it leads, as the Go operator's don't, or if somebody gave it a port that leads
-    nowhere.
+    Return None if its annotations don't say to which device it leads, as with Services of the Go operator, or if
+    somebody gave it a port without a numeric target port.
     """
     given = annotations(service)
     fqdn, ip = (
@@ -127,7 +127,7 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
 
 
 def port_of(given: Object) -> Port:
-    """Return what a port of a ClusterIP Service asks of the proxies."""
+    """Return the port of the proxies, and that of the device, for a port of a ClusterIP Service."""
     return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
 
 

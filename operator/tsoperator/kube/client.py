@@ -32,19 +32,19 @@ _METADATA_LIST = f"{_JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
 _LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
-_QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
+_QUIET_LIMIT = 60.0  # s: a watch that is silent for this much longer than its duration has a dead connection
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 _READ_AT_ONCE = 1 << 21  # bytes of a watch
 
 Rest = Callable[[], Awaitable[None]]
-"""Ends when a watch has rested long enough."""
+"""An async function that ends when a watch has rested long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """The *duration* of a watch in seconds, and what it waits for after each read, if it rests.
+    """The *duration* of a watch in seconds, and the function that makes it *rest* after each read, if it rests.
 
-    Events that come while it rests wait in the socket, and are read together.
+    Events that arrive during a rest wait in the socket, and are read together.
     """
 
     duration: int
@@ -89,7 +89,7 @@ class KubeClient:
         self._configuration = configuration
         self._reload = reload
         self._session = _session(configuration)
-        self._retired: aiohttp.ClientSession | None = None  # has the credentials before these, may still carry answers
+        self._retired: aiohttp.ClientSession | None = None  # with the credentials before these; may get answers
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
@@ -224,7 +224,7 @@ class KubeClient:
     ) -> None:
         """Delete the object; with *uid* or *resource_version* only if it still has them (else Conflict).
 
-        A Pod has *grace* seconds to end. None leaves it the time that it says itself.
+        A Pod has *grace* seconds to end. With None, it has the time that its spec gives.
         """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -237,7 +237,7 @@ class KubeClient:
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
 
     async def ask_pod(self, pod: Key, port: int, path: str) -> tuple[int, str]:
-        """Return the status and the text with which *pod* answers a GET of *path*, which the API server passes on."""
+        """Return the status and the text of *pod*'s answer to a GET of *path*, which we send through the API server."""
         where = POD.path(pod.namespace, f"{pod.name}:{port}", "proxy") + path
         limits = aiohttp.ClientTimeout(total=self._timeout)
         with _reaching(f"GET {where}"):
@@ -268,7 +268,7 @@ class KubeClient:
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
         accept = _METADATA_LIST if resource.metadata_only else _JSON
         page = await self._call("GET", resource.path(namespace), query, accept=accept)
-        # If it were taken for an empty list, the cache would drop all its objects.
+        # If such an answer were taken for an empty list, the cache would drop all its objects.
         if not (page.get("metadata") or {}).get("resourceVersion"):
             raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
         return page
@@ -318,7 +318,7 @@ class KubeClient:
         verb, path = "GET" if method == _WATCH else method, target.partition("?")[0]
         code, began = "none", time.perf_counter()
         try:
-            async with asyncio.timeout(self._timeout if limits.total is None else None):  # aiohttp keeps the total
+            async with asyncio.timeout(self._timeout if limits.total is None else None):  # aiohttp applies the total
                 response = await self._session.request(
                     verb,
                     configuration.host + target,
@@ -344,7 +344,7 @@ class KubeClient:
         return response
 
     def _note_away(self, error: Unreachable) -> None:
-        """Log once that the API server gives no answer, whatever is asked of it; each watch asks."""
+        """Log once that the API server does not answer. Without this, each watch would log it."""
         if not self._is_away:
             log.warning("the API server does not answer, so nothing changes until it does: %s", error)
         self._is_away = True
@@ -425,7 +425,7 @@ def _with_query(path: str, query: Mapping[str, str]) -> str:
 
 def _decoded(raw: bytes, where: str) -> Object:
     try:
-        obj: Any = from_json(raw)  # twice as fast as json.loads, and keeps equal strings once
+        obj: Any = from_json(raw)  # twice as fast as json.loads, and stores equal strings once
     except ValueError as error:
         raise KubeError(f"{where}: not an API server's answer (no JSON): {raw[:80]!r}") from error
     if not isinstance(obj, dict):

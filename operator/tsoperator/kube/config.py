@@ -27,7 +27,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     """Return the configuration of the API server and the credentials.
 
     *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
-    ServiceAccount, or ``~/.kube/config`` outside a cluster. Raises NoClusterError with what to set.
+    ServiceAccount, or ``~/.kube/config`` outside a cluster. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:
@@ -54,7 +54,7 @@ def is_in_cluster(kubeconfig: str) -> bool:
 
 
 def tls_context(configuration: Configuration) -> SSLContext:
-    """Return the certificates that lead to the API server. Raises KubeError if they can't be used."""
+    """Return the TLS context for the API server. Raises KubeError if the certificates can't be used."""
     try:
         tls: SSLContext = RESTClientObject(configuration).ssl_context
     except OSError as error:  # ssl.SSLError is one

@@ -1,4 +1,4 @@
-"""Errors of the API server, as a tree by what a caller does about them.
+"""Errors of the API server, in a tree by the way in which callers react to them.
 
 KubeError
 ├── Unreachable           no answer: refused, reset, timed out
@@ -16,7 +16,7 @@ from typing import Final
 
 from tsoperator.api.objects import Object
 
-_LONGEST_WAIT: Final = 60.0  # s, even if the API server asks for more: as long as the longest back-off
+_LONGEST_WAIT: Final = 60.0  # s, even if the API server asks for more; the longest back-off is as long
 
 
 class KubeError(Exception):
@@ -57,7 +57,7 @@ class AlreadyExists(Conflict):
 
 
 class Gone(StatusError):
-    """The resourceVersion to list or watch from is no longer kept."""
+    """The API server no longer has the resourceVersion to list or watch from."""
 
 
 class Rejected(StatusError):

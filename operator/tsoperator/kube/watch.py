@@ -88,7 +88,7 @@ Update = Listed | Watching | Changed | Deleted | Unserved | WatchDenied
 
 @dataclass(frozen=True, slots=True)
 class WatchPace:
-    """The duration of a watch, and the pause before the next try, in seconds."""
+    """The duration of a watch, and the pauses before the next try, in seconds."""
 
     watch: int = 300
     first_retry: float = 0.2
@@ -97,7 +97,7 @@ class WatchPace:
     refused: float = 20.0
     jitter: Callable[[], float] = random.random
     rest: Rest | None = None
-    """Waited for after each read of a watch, so that events are read together."""
+    """The function that a watch awaits after each read, so that it reads several events together."""
 
 
 async def updates(
@@ -112,7 +112,7 @@ async def updates(
     the last one ended. The objects are listed again when the server has forgotten that version, when its etcd was
     restored from a backup, and when the server has denied us access and now allows it again.
 
-    *slim* returns the part to keep of an object that is listed. One that has changed is yielded as a whole.
+    *slim* returns the part to keep of an object that is listed. An object that has changed is yielded as a whole.
     """
     pace = pace or WatchPace()
     failures, version = 0, ""
@@ -127,7 +127,7 @@ async def updates(
                 version, served = listing.resource_version, True
                 yield Listed(listing.items, version)
                 del listing  # otherwise it would keep the old states of objects in memory
-            elif broken:  # if etcd was restored, a watch would tell nothing until the server reaches *version* again
+            elif broken:  # if etcd was restored, a watch would yield nothing until the server reaches *version* again
                 _check_order(version, await _current_version(client, selection))
             resumed_from, broken = version, True
             async with _watch(client, selection, version, pace) as events:
@@ -220,8 +220,8 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
     if isinstance(error, StatusError):
         delay = max(delay, error.retry_after)
-    # Kinds whose CRD is new, and servers that are starting, refuse a watch or two: that is worth no warning.
-    told = denied or isinstance(error, Unreachable)  # the cache tells of one, and the client of the other
+    # A server that is starting refuses a watch or two, as does one for a kind whose CRD is new. That needs no warning.
+    told = denied or isinstance(error, Unreachable)  # the cache logs a denial, the client an Unreachable
     loud = not told and (failures in (3, 10) or failures % 100 == 0)
     level = logging.WARNING if loud else logging.DEBUG
     log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)

@@ -19,10 +19,10 @@ _SHOWN: Final = 40  # characters of a value that are quoted
 class Vocabulary:
     """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
 
-    Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. What the
-    *opt_outs* are about is off if they are "false", and on otherwise. *elsewhere* has the annotations that are for
-    other kinds, each with a sentence that says what to do on this kind instead. Users may write those in *as_labels*
-    as labels, too. Nobody is advised to write the *deprecated* ones.
+    *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing if
+    they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations of
+    other kinds, each with a sentence that says what to do on this kind instead. Users may also write the annotations in
+    *as_labels* as labels. The operator never advises users to write the *deprecated* annotations.
     """
 
     kind: str
@@ -34,23 +34,23 @@ class Vocabulary:
     deprecated: Collection[str] = ()
 
     def advice(self, key: str, otherwise: str = "write that") -> str:
-        """Return what a user who wrote *key* probably meant and should do instead; empty if that isn't clear.
+        """Return advice for a user who probably meant another annotation than *key*; empty if it isn't clear which one.
 
-        *otherwise* says what to do if what the user meant works on this kind.
+        *otherwise* says what to do if that annotation has an effect on this kind.
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
 
 
 def no_annotations(kind: str, hostname: str) -> Vocabulary:
-    """Return the vocabulary of a *kind* that has fields instead of annotations, *hostname* for the device's name."""
+    """Return the vocabulary of a *kind* with fields instead of annotations; its field *hostname* names the device."""
     fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: "spec.proxyClass"}
     elsewhere = {key: f"write {name} instead" for key, name in fields.items()}
     return Vocabulary(kind, known=(), elsewhere=elsewhere, as_labels=())
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
-    """Return an Event for each annotation and label of a user's *obj* that has no effect; each is told once."""
+    """Return an Event, to be written once, for each annotation and label of a user's *obj* that has no effect."""
     given = annotations(obj)
     notes = [
         Note("Warning", "IgnoredAnnotation", words, once=True)
@@ -61,7 +61,7 @@ def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
 
 
 def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
-    """Say why the annotation *key* has no effect, and what to do; empty if it has one, or isn't for the operator."""
+    """Say why the annotation *key* has no effect, and what to do; empty if it has an effect or isn't the operator's."""
     if not key.lower().startswith(_PREFIX):
         return _elsewhere_known(key, vocabulary)
     if key in vocabulary.switches and value not in ("true", "false"):
@@ -100,9 +100,9 @@ def _labels(obj: Object, vocabulary: Vocabulary) -> Iterator[str]:
 
 
 def nearest(key: str, known: Collection[str]) -> str:
-    """Return the one of *known* that a user who wrote *key* probably meant; empty if none is like it.
+    """Return the name in *known* that a user who wrote *key* probably meant; empty if no name is similar.
 
-    It is similar as a text, or has all of the words of *key*.
+    A similar name has nearly the same text as *key*, or contains all words of *key*.
     """
     names = {each.removeprefix(_PREFIX): each for each in known}
     name = key.lower().removeprefix(_PREFIX)

@@ -10,12 +10,12 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 
 UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
-"""The cure if the default class does not exist."""
+"""The advice to the user if the default class does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassProblem:
-    """Why a proxy can't be made as its ProxyClass says.
+    """The reason why the operator can't make a proxy with its ProxyClass.
 
     A problem that *is_passing* need not be reported: the class was valid before its last change, and is being checked.
     """
@@ -26,7 +26,7 @@ class ClassProblem:
 
 
 def class_name(parent: Object, default: str) -> str:
-    """Return the class that *parent* names by label, else by annotation, else *default*; an empty name is no class."""
+    """Return the class name in a label of *parent*, else in an annotation, else *default*; empty for no class."""
     for given in (labels(parent), annotations(parent)):
         if PROXY_CLASS in given:
             return given[PROXY_CLASS]
@@ -46,7 +46,8 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
 def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | ClassProblem | None:
     """Return the spec of the class called *name*, None if that is empty, or why a proxy can't be made with it yet.
 
-    If there is no *proxy_class* of that name, the user can create it, or do the *other* thing.
+    *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do what
+    *other* says.
     """
     if not name:
         return None
@@ -65,7 +66,7 @@ def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClas
 
 
 def is_ready(proxy_class: Object | None) -> bool:
-    """Tell whether the class, as it is now, was found valid."""
+    """Tell whether the ProxyClass reconciler has found the current generation of the class valid."""
     return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
 
 

@@ -1,4 +1,4 @@
-"""Decides what the devices of a proxy need, and what the parent says of them."""
+"""Plans the requests to the control server for the devices of a proxy, and the findings that its parent reports."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ TAGS: Final = "tags"
 NAME: Final = "name"
 
 TWO_HOSTNAMES: Final = "give one of these two objects another hostname"
-"""The cure if the proxies of two objects ask for one name."""
+"""The advice to the user if the proxies of two objects ask for the same name."""
 
-_LATER: Final = 600.0  # s until another look at who holds a name
-_SHORT: Final = timedelta(minutes=1)  # for which a proxy runs at most that doesn't find its destination
+_LATER: Final = 600.0  # s until the operator checks again which device has a name
+_SHORT: Final = timedelta(minutes=1)  # a proxy that doesn't find its destination ends before that
 _SOON: Final = 30.0  # s until another look at a device that somebody may have approved
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A control server did not do what was *wanted*: the *finding* says so, and we ask again in *seconds*."""
+    """A failed request for *wanted*: the *finding* describes the failure, and we may ask again in *seconds*."""
 
     wanted: object
     finding: DeviceFinding
@@ -50,7 +50,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The *device* that has a name; *parent* is the object of this operator whose proxy it is, if it is one's."""
+    """The *device* that has a name. If it is a proxy of this operator, *parent* is the title of the proxy's parent."""
 
     device: Device
     parent: str = ""
@@ -64,10 +64,11 @@ class Holder:
 class TailnetView:
     """A tailnet as the proxies of one parent see it.
 
-    *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
-    its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
-    be used. *holders* have the names that *devices* asked for, by the ID of the device that asked. *pending* is raised
-    to wait until the operator has tried the tailnet's credentials; until then, nothing is known.
+    *devices* are the devices of the proxies, by ID. *failures* are the failed requests, by the ID of the device and
+    `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet can't
+    be used. *holders* are the devices with the names that *devices* asked for, by the ID of the device that asked.
+    Until the operator has tried the tailnet's credentials, nothing is known, and *pending* is the exception that a
+    reconcile raises to wait for that.
     """
 
     name: str = ""
@@ -82,7 +83,7 @@ class TailnetView:
 
 
 def untried_message(removal: Plan, view: TailnetView) -> str:
-    """Say that the devices that a *removal* deletes wait until their tailnet has been tried; empty if they don't."""
+    """Say that a *removal* can't delete devices until the tailnet's credentials have been tried; empty if it can."""
     if view.pending is None or not any(isinstance(each, DeleteDevice) for each in removal.steps):
         return ""
     return (
@@ -92,7 +93,7 @@ def untried_message(removal: Plan, view: TailnetView) -> str:
 
 
 OWN_TAILNET = TailnetView()
-"""The operator's own tailnet at Tailscale, of which nothing else is known."""
+"""A view of the operator's own tailnet at Tailscale that contains no devices and no findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ NO_DEVICES = DevicePlan()
 
 
 def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *, take_over_names: bool) -> DevicePlan:
-    """Return the steps that make the devices of *proxy* right, as far as the tailnet shows them.
+    """Return the requests that the devices of *proxy* need, and the findings about the devices that *view* shows.
 
-    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica that is not there is
-    new; one that has reported no device yet has an empty ID.
+    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica without an entry there
+    is new. A replica that has reported no device yet has an empty ID.
     """
     before: list[Step] = []
     after: list[Step] = []
@@ -134,7 +135,7 @@ def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *
 def _upkeep(
     device: Device, replica: Replica, proxy: Proxy, view: TailnetView, take_over_names: bool
 ) -> Iterator[tuple[list[Step], list[DeviceFinding]]]:
-    """Yield what to ask for *device* and what to tell, for its tags and for its name."""
+    """Yield the steps and the findings for the tags of *device*, and then those for its name."""
     tags, node_id = tuple(replica.tags), device.node_id
     needed: dict[str, tuple[Step, object]] = {}
     if set(device.tags) != set(tags):
@@ -165,7 +166,7 @@ def _unapproved(device: Device) -> list[DeviceFinding]:
 
 
 def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFinding:
-    """Say that *device* has another name than *hostname*, which *holder* has; None if no device has it any more."""
+    """Report that *device* got a number because *holder* has its *hostname*; without *holder* that name is free now."""
     who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
     words = f"the name {hostname} {who}, so that device {device.name} got a number: "
@@ -189,7 +190,7 @@ def is_numbered(device: Device, hostname: str) -> bool:
 def destination_findings(
     destination: Destination | None, tags: Sequence[str], *, is_missed: bool
 ) -> list[DeviceFinding]:
-    """Say that the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
+    """Return a finding if the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
 
     *is_missed* tells whether the proxy itself doesn't find it.
     """

@@ -17,7 +17,7 @@ _BROKEN = "egressBroken"
 
 
 class Port(NamedTuple):
-    """A port that a proxy listens at, *match_port*, and the one that it forwards to."""
+    """The port at which a proxy listens, *match_port*, and the port to which it forwards, *target_port*."""
 
     protocol: str
     match_port: int
@@ -26,11 +26,11 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The connections that the proxies of a ProxyGroup are to forward for one Service.
+    """The connections that the proxies of a ProxyGroup should forward for one Service.
 
     They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
-    leave asks the URL *health_check* until it gets no answer from itself; the URL is empty in what a proxy reports. A
-    reported entry *is_lost* if the proxy finds no such device, and so forwards nothing.
+    end requests the URL *health_check* until the answers no longer come from the proxy itself. An entry that a proxy
+    reports has no such URL. It *is_lost* if the proxy finds no such device, and so forwards nothing.
     """
 
     fqdn: str
@@ -40,9 +40,9 @@ class Entry:
     is_lost: bool = False
 
     def forwarded(self, reported: "Entry | None") -> frozenset[Port]:
-        """Return those of the ports that a proxy forwards to the device, if it *reported* that in place of this entry.
+        """Return the ports of this entry that a proxy forwards to the right device, if it has *reported* that entry.
 
-        A proxy that hasn't read a change yet reports the entry of before.
+        A proxy that hasn't read a change yet reports the earlier entry.
         """
         if reported is None or (self.fqdn, self.ip) != (reported.fqdn, reported.ip):
             return frozenset()
@@ -59,13 +59,13 @@ class ProxyReport:
 
 
 def render_entries(entries: Mapping[str, Entry]) -> str:
-    """Return the document for the proxies, base64-encoded as ``binaryData`` has it."""
+    """Return the document with these *entries* for the proxies, base64-encoded for ``binaryData``."""
     document = {name: _wire(entry) for name, entry in sorted(entries.items())}
     return base64.b64encode(json.dumps(document, separators=(",", ":")).encode()).decode()
 
 
 def slim_configmap(configmap: Object) -> Object:
-    """Return what the cache keeps of a ConfigMap: the entries of an egress ConfigMap are parsed."""
+    """Return the slim form of a ConfigMap for the cache, in which the entries of an egress ConfigMap are parsed."""
     metadata = {name: value for name, value in configmap["metadata"].items() if name != "managedFields"}
     kept = {**configmap, "metadata": metadata}
     encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES)
@@ -86,7 +86,7 @@ def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
 
 
 def is_broken(configmap: Object | None) -> bool:
-    """Tell whether a *slim* egress ConfigMap has anything in place of entries that can't be read."""
+    """Tell whether a *slim* egress ConfigMap contains anything that can't be read as entries."""
     return configmap is not None and bool(configmap.get(_BROKEN))
 
 

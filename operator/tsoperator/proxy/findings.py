@@ -12,8 +12,8 @@ from tsoperator.runtime.plan import Note, Plan, earliest
 class Effect(IntEnum):
     """The meaning of a finding for the parent, the worst last.
 
-    An Event alone reports news and a warning. A notice also stays in the condition, and its Event is told once. The
-    others are why the parent isn't ready.
+    The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its Event
+    is written once. A pending or failed finding is a reason why the parent isn't ready.
     """
 
     NEWS = 0
@@ -25,7 +25,7 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceFinding:
-    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s.
+    """A fact about a device; the Event about it has this *reason*. The parent is requeued after *requeue_after* s.
 
     With *is_reason* a condition that becomes false has this reason, too.
     """

@@ -1,4 +1,4 @@
-"""The logins of a proxy's replicas: who needs an auth key, and what the parent says of proxies that can't log in."""
+"""The logins of a proxy's replicas: which ones need an auth key, and the messages about those that can't log in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from tsoperator.runtime.plan import Note
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The facts about the logins of a parent's *replicas*; those *in_need* may get an auth key.
+    """The facts about the logins of a parent's *replicas*; *in_need* are the ordinals of those that may get a key.
 
-    *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* is not held yet, so
-    nothing has been made for it.
+    *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* doesn't have our
+    finalizer yet, so nothing has been made for it.
     """
 
     owner: Owner
@@ -29,9 +29,10 @@ class Login:
 class Keys:
     """The auth keys with which replicas are to log in, by ordinal.
 
-    A replica with an empty key gets one in *requeue_after* seconds, because its parent has had too many. A doubtful
-    request for a key is also looked at again after that time. For the replicas that are *awaited*, the control server
-    has not answered yet: they stay as they are, and *pending* is raised in the end to wait for the answer.
+    A replica with an empty key gets its key in *requeue_after* seconds, because its parent has used up its share of
+    keys. The operator also checks a doubtful request for a key again after that time. For the *awaited* replicas, the
+    control server has not answered yet. Their Secrets stay as they are, and the reconcile raises *pending* at its end
+    to wait for the answer.
     """
 
     by_ordinal: Mapping[int, str] = field(default_factory=dict)
@@ -53,7 +54,7 @@ _LATER = (
 
 
 def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
-    """Say which replicas, whose requests are in *asking*, can't log in yet, and what happens next; empty if all can.
+    """Say which replicas can't log in yet, by their requests in *asking*, and what happens next; empty if all can.
 
     An empty key in *auth_keys* means that the replica gets one later.
     """

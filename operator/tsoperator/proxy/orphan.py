@@ -16,7 +16,8 @@ ORPHANED_FOR: Final = 3600.0
 class Orphan:
     """The *children* that an *owner* left behind when it vanished.
 
-    They may go in *due* seconds, as somebody may restore the owner until then. *tailnet* is that of plan_removal.
+    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the argument
+    of `plan_removal`.
     """
 
     owner: Owner

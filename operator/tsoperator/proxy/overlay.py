@@ -1,7 +1,7 @@
 """A ProxyClass laid over the StatefulSet of a proxy (docs/development/proxies.md).
 
-The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
-operator made would restart.
+The fields that this module leaves out or clears matter as much as those that it sets: with any difference, Pods that
+the Go operator made would restart.
 
 A class can make a proxy listen at the address of its Pod, so the proxy has to know the family of that address: the
 image takes an address and a port together, and an IPv6 address needs brackets, while an IPv4 address must have none.
@@ -33,8 +33,8 @@ def with_class(
 ) -> Object | None:
     """Return the *statefulset* of *proxy* as its class wants it.
 
-    Return None until the address family is known at which its Pods should listen. The *pods* that are there tell it,
-    or the StatefulSet *live*, or *service*.
+    Return None while it isn't known whether its Pods should listen at an IPv4 or an IPv6 address. The existing *pods*
+    show that, or else the StatefulSet *live*, or else *service*.
     """
     if proxy.proxy_class is None:
         return statefulset
@@ -63,7 +63,7 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield the hosts that the containers listen at, among other texts."""
+    """Yield the hosts in the variables of the containers; variables without a host yield other texts."""
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             yield str(variable.get("value", "")).rpartition(":")[0]
@@ -91,7 +91,7 @@ def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
-    """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
+    """Add the variables and ports for debugging, metrics and certificates to tailscaled's container, in this order."""
     env: list[Object] = []
     ports: list[Object] = []
     host = _POD_IPV6 if ipv6 else _POD_IPV4
@@ -191,8 +191,9 @@ def _amounts(resources: Object) -> Object:
 def _unique(env: Sequence[Object]) -> list[Object]:
     """Return each variable once, with its last value.
 
-    A variable stands where its name came first, so that variables that refer to it still find it, or later, after the
-    variables that it refers to. If it extends its own earlier value, that value stays before it.
+    A variable stays at the first place of its name, so that the variables behind it can refer to it. If it refers to
+    variables that come later, it moves behind them. If its value refers to its own earlier value, that earlier value
+    stays before it.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

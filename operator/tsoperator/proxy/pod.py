@@ -8,7 +8,7 @@ from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGRO
 from tsoperator.api.objects import Object, labels
 
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
-"""The variable by which a proxy is told to answer health checks."""
+"""The environment variable that makes a proxy answer health checks."""
 
 _ENDED = ("exitCode", "startedAt", "finishedAt")
 _CONTAINERS_READY = "ContainersReady"
@@ -19,11 +19,12 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionT
 
 
 def slim(pod: Object) -> Object:
-    """Return what the cache keeps of a Pod, which is a tenth of it.
+    """Return the slim form of a Pod for the cache, which is a tenth of the Pod.
 
-    This is its identity, its labels, the kinds of its owners, its addresses, how often its containers have restarted,
-    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate and
-    `HEALTH_CHECK`; of a Pod of a ProxyGroup, the conditions that say whether the gate is open and the Pod is ready.
+    It has the Pod's identity, labels and addresses, the kinds of its owners, how often its containers have restarted,
+    and when and with which code they ended last. If the Pod has our readiness gate, it also has the gate and
+    `HEALTH_CHECK`. If the Pod belongs to a ProxyGroup, it also has the conditions that say whether the gate is open and
+    the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
@@ -47,7 +48,7 @@ def slim(pod: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return what is read of the conditions in the *status* of a Pod of a ProxyGroup."""
+    """Return the conditions that the operator reads in the *status* of a Pod of a ProxyGroup, slim."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()
@@ -70,8 +71,8 @@ def has_gate(pod: Object) -> bool:
 def is_down(pod: Object) -> bool:
     """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
 
-    Pods from before an update, or of some ProxyClasses, have no gate. When the gate opens, the kubelet answers a moment
-    later. Until then the Pod isn't ready, but isn't down.
+    Pods from before an update, or of some ProxyClasses, have no gate. The kubelet reacts a moment after the gate opens.
+    Until then the Pod isn't ready, but isn't down.
 
     A Pod whose gate is closed is down if one of its containers has ended and isn't ready again, as in a crash loop.
     """
@@ -96,15 +97,15 @@ def is_open(pod: Object) -> bool:
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:
-    """Return those of *pods* that aren't down. If all are down, return them all: one that is cut off may still serve.
+    """Return the *pods* that aren't down; if all are down, return them all, because some may still serve.
 
-    The API server then hears of none of them, and so can't tell which ones work.
+    If the API server is cut off from all of them, they all seem to be down, and nobody can tell which ones work.
     """
     return [pod for pod in pods if not is_down(pod)] or pods
 
 
 def answers_health_checks(pod: Object) -> bool:
-    """Tell whether a container of *pod*, slim or whole, is told to answer health checks."""
+    """Tell whether a container of *pod*, slim or whole, has the variable that makes it answer health checks."""
     return any(
         variable["name"] == HEALTH_CHECK and variable.get("value") == "true"
         for container in pod["spec"]["containers"]
@@ -113,7 +114,7 @@ def answers_health_checks(pod: Object) -> bool:
 
 
 def _containers(pod: Object) -> list[dict[str, Any]]:
-    """Return the containers of *pod* that have `HEALTH_CHECK`, and of these only that."""
+    """Return the containers of *pod* that have the variable `HEALTH_CHECK`, with nothing but this variable."""
     found = [
         [variable for variable in container.get("env") or () if variable["name"] == HEALTH_CHECK]
         for container in (pod.get("spec") or {}).get("containers") or ()

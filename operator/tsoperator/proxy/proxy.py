@@ -14,10 +14,10 @@ from tsoperator.runtime.plan import Note
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there; its Secrets are slim.
+    """The existing children of one proxy; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor. *overdue* says, by UID, how many seconds ago the grace periods
-    of Pods ended that are still there.
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* is for Pods that still exist after their grace
+    periods: it has the seconds since the end of the period, by the Pod's UID.
     """
 
     services: Sequence[Object] = ()
@@ -52,10 +52,11 @@ class Proxy:
     """A proxy as it should be: one StatefulSet, named *key*, whose Pods are its replicas.
 
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
-    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
-    each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
-    Other devices may reach each replica at its *static_endpoints*, by ordinal, to which *services* lead. A parent of
-    the kind *controller* is in the owner references of the children; without it, only their labels name the parent.
+    a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores. With a
+    *config_suffix* each replica has two Secrets, and the name of its config Secret ends with the suffix. Otherwise one
+    Secret holds both config and state. Other devices may reach the replicas at their *static_endpoints*, by ordinal,
+    with the help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
+    the children name the parent; otherwise only their labels name it.
     """
 
     owner: Owner
@@ -105,11 +106,11 @@ class Proxy:
 
     @property
     def shares_hostname(self) -> bool:
-        """Whether several replicas have one hostname, so that all but one of them get a number."""
+        """True if several replicas ask for the same hostname, so that the names of all but one get a number."""
         return self.replica_count > 1 and not self.hostname_prefix
 
     def ordinal_of(self, secret: Object) -> int | None:
-        """Return the ordinal of the replica whose *secret* this is by its name; None if it is no replica's."""
+        """Return the ordinal of the replica to which *secret* belongs by its name; None if it belongs to none."""
         stem, _, ordinal = key_of(secret).name.removesuffix(self.config_suffix).rpartition("-")
         return int(ordinal) if stem == self.key.name and ordinal.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""The Pods of each kind of proxy; `statefulset` adds what all proxies share."""
+"""The parts of a Pod that depend on the kind of its proxy; `statefulset` adds the parts that all proxies share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ EGRESS_CONFIGS: Final = "/etc/proxies"
 class ProxyPod:
     """The Pods of one kind of proxy.
 
-    *app* and *type* are what the image and the metrics call that kind. *modes* and *target* are variables of the image:
-    how the proxy works, and where it leads. A proxy that is *userspace* needs no privileges. One that *serves* has a
-    serve config, and one that also *serves_https* asks for certificates. One that is *measurable* can serve metrics; a
-    proxy that forwards all that comes to its Pod's address can't. One that is *grouped* serves a ProxyGroup, and
-    answers health checks.
+    *app* is the name of that kind for the image, and *type* its name in the metrics. *modes* and *target* are variables
+    for the image: *modes* say how the proxy works, and *target* says where it leads. A *userspace* proxy needs no
+    privileges. A proxy that *serves* has a serve config, and one that also *serves_https* asks for certificates. A
+    *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's address can't. A *grouped*
+    proxy belongs to a ProxyGroup, and answers health checks.
     """
 
     app: str
@@ -72,7 +72,7 @@ def egress_to_ip(ip: str) -> ProxyPod:
 
 
 def exposed_ip(ip: str) -> ProxyPod:
-    """Return the Pods that forward what comes from the tailnet to this cluster IP, on every port."""
+    """Return the Pods that forward traffic from the tailnet to this cluster IP, on every port."""
     return ProxyPod(
         APP_INGRESS_SERVICE,
         TYPE_INGRESS_SERVICE,
@@ -82,7 +82,7 @@ def exposed_ip(ip: str) -> ProxyPod:
 
 
 def exposed_name(name: str) -> ProxyPod:
-    """Return the Pods that forward what comes from the tailnet to the addresses of this DNS name, on every port."""
+    """Return the Pods that forward traffic from the tailnet to the addresses of this DNS name, on every port."""
     return ProxyPod(
         APP_INGRESS_SERVICE,
         TYPE_INGRESS_SERVICE,
@@ -97,7 +97,7 @@ def served_service() -> ProxyPod:
 
 
 def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
-    """Return the Pods that serve an Ingress; *forward_cluster_traffic* adds what reaches the Pod's own address."""
+    """Return the Pods that serve an Ingress; *forward_cluster_traffic* adds connections to the Pod's own address."""
     forwarding = {"EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS": "true"}
     return ProxyPod(
         APP_INGRESS,

@@ -7,7 +7,7 @@ from tsoperator.proxy.secret import device_of
 
 
 def wanted_replicas(statefulset: Object) -> int:
-    """Return how many Pods a StatefulSet is to have."""
+    """Return how many Pods a StatefulSet should have."""
     count: int = (statefulset.get("spec") or {}).get("replicas", 1)
     return count
 

@@ -8,8 +8,8 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.api.rules import DNS_LABEL_MAX
 
 REPLICAS_MAX: Final = 100
-"""The most replicas that a proxy can have. Each Pod of a ProxyGroup mounts the configs of all, and a plan for many more
-would hold up all other objects."""
+"""The most replicas that a proxy can have. Each Pod of a ProxyGroup mounts the configs of all replicas, and planning
+many more would delay the reconciles of all other objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def replicas_error(count: int) -> str:
 def hostnames_error(prefix: str, count: int) -> str:
     """Say that the last of *count* hostnames that begin with *prefix* is too long; empty if it isn't.
 
-    A tailscaled cuts what is too long, so all replicas would ask for one name.
+    tailscaled cuts off the end of a hostname that is too long, so all replicas would ask for the same name.
     """
     longest = f"{prefix}-{min(max(count, 1), REPLICAS_MAX) - 1}"
     if len(longest) <= DNS_LABEL_MAX:

@@ -65,17 +65,17 @@ _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report 
 
 
 class Reissue(StrEnum):
-    """The state of the request of a proxy that can't log in for another auth key (docs/development/proxies.md)."""
+    """The state of a request for another auth key by a proxy that can't log in (docs/development/proxies.md)."""
 
     NOT_ASKED = ""
     ASKED = "asked"
     ANSWERED = "answered"
-    """Its config has another key than the refused one, and the proxy has yet to take it."""
+    """The proxy's config has another key than the refused one, and the proxy hasn't used it yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedDevice:
-    """The proxy's device in the tailnet, as the proxy reported it; empty where it has not."""
+    """The proxy's device in the tailnet, as the proxy reported it; fields that it hasn't reported are empty."""
 
     id: str
     fqdn: str
@@ -92,7 +92,8 @@ class ReportedDevice:
 class Certificate:
     """A certificate, which the proxy's tailscaled gets at the first HTTPS request for it.
 
-    *validity* is None if it can't be read. *asked* says that the proxy is known to have asked for a missing one.
+    *validity* is None if it can't be read. *asked* is true if the certificate is missing, and the proxy is known to
+    have asked for it.
     """
 
     is_there: bool
@@ -101,13 +102,13 @@ class Certificate:
 
 
 def slim(secret: Object) -> Object:
-    """Return what the cache keeps of a proxy's Secret.
+    """Return the slim form of a proxy's Secret for the cache.
 
-    These are the device keys; where the proxy logs in, and with which hostname; digests of the config, of the auth key
+    It has the device keys; the URL at which the proxy logs in, and its hostname; digests of the config, of the auth key
     in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
-    versions; the names of what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of
-    a ProxyGroup, its static endpoints and what it says that it forwards. For a Connector it is also whether an app
-    connector would have to lose routes first.
+    versions; the names of the keys in which tailscaled stored its last serve config; the validity of the certificates;
+    and, for a proxy of a ProxyGroup, its static endpoints and its report of the entries that it forwards. For a
+    Connector it also says whether an app connector would have to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = _newest_config(data), _profile(data)
@@ -155,7 +156,7 @@ def hostname_of(secret: Object) -> str:
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
-    """Tell whether a replica can't log in without an auth key that its Secrets don't hold.
+    """Tell whether a replica needs an auth key to log in, and its Secrets have none.
 
     A replica can log in with the state of an earlier login, even if the ID of its device was removed from the Secret.
     """
@@ -164,9 +165,9 @@ def needs_auth_key(secrets: ReplicaSecrets) -> bool:
 
 
 def has_other_config(old: Object, new: Object) -> bool:
-    """Tell whether the config in the *slim* Secret *new* says something to the proxy that the one in *old* didn't.
+    """Tell whether the configs in the *slim* Secrets *old* and *new* differ in a way that matters to the proxy.
 
-    An auth key that is only taken away says nothing: the proxy has used it.
+    The removal of an auth key alone doesn't matter, because the proxy has used that key.
     """
     return new[_CONFIG_DIGEST] != old[_CONFIG_DIGEST] or new[_AUTH_KEY_DIGEST] not in ("", old[_AUTH_KEY_DIGEST])
 
@@ -186,8 +187,8 @@ def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
 
     The config of an app connector without routes must not list routes, because an empty list clears the routes that
     tailscaled has learned or has from the policy. Without a list tailscaled keeps all routes, including those that an
-    earlier config named. So these have to go first: until they are gone, the replica gets an empty list and is not an
-    app connector, so that it can't learn others meanwhile.
+    earlier config named. So the routes of earlier configs have to go first: until they are gone, the replica gets an
+    empty list and is not an app connector, so that it can't learn others meanwhile.
     """
     if not config.app_connector or config.routes:
         return config
@@ -197,7 +198,7 @@ def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
 
 
 def reissue_of(secrets: ReplicaSecrets) -> Reissue:
-    """Return how far a replica is with asking for another auth key."""
+    """Return the state of a replica's request for another auth key."""
     refused = secrets.state[_REFUSED_KEY_DIGEST] if secrets.state is not None else ""
     if not refused:
         return Reissue.NOT_ASKED
@@ -211,10 +212,10 @@ def device_id_of(secrets: ReplicaSecrets) -> str:
 
 
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
-    """Return the device that a *slim* Secret reports; its capability version counts only if *pod* wrote it.
+    """Return the device that a *slim* Secret reports; the capability version there is used only if *pod* wrote it.
 
-    An old image doesn't report an HTTPS endpoint, so its MagicDNS name is taken. If a proxy was stopped between its
-    login and its first report, only the state of its tailscaled has the ID of the device.
+    An old image doesn't report an HTTPS endpoint, so the MagicDNS name is used instead. If a proxy was stopped between
+    its login and its first report, only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
@@ -250,7 +251,7 @@ def reporting_pod_of(secret: Object) -> str:
 
 
 def egress_report_of(secret: Object) -> ProxyReport | None:
-    """Return what a proxy of a ProxyGroup says in its *slim* state Secret that it forwards; None if it says nothing."""
+    """Return the report of a proxy of a ProxyGroup in its *slim* state Secret; None if it has none."""
     report: ProxyReport | None = secret[_EGRESS_REPORT]
     return report
 
@@ -268,25 +269,26 @@ def by_device(secret: Object) -> Iterable[str]:
 
 
 def certificate_of(secret: Object, domain: str) -> Certificate:
-    """Return what is known of the certificate for *domain* in a *slim* Secret."""
+    """Return the facts about the certificate for *domain* in a *slim* Secret."""
     found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
-    # The account exists from the first request for any name, so it only means this name if no certificate is there.
+    # The account exists since the first request for any name. Without any certificate, that request was for this name.
     return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
 
 
 def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
     """Return the patch that brings the config of a replica up to date; None if it is, or if it has no Secret yet.
 
-    *auth_key* is the one that the replica has yet to use. Once it has a device the key is removed from the Secret,
-    unless the proxy has lost that device and asks for another key. A config that another operator wrote for newer
-    images is removed, because those images would read it in place of ours. If a proxy should no longer serve anything,
-    what tailscaled remembers to serve is removed, too, because it would serve that again after a restart.
+    *auth_key* is the one that the replica has yet to use. Once the replica has a device the key is removed from the
+    Secret, unless the proxy has lost that device and asks for another key. A config that another operator wrote for
+    newer images is removed, because those images would read it in place of ours. If a proxy should no longer serve
+    anything, the serve config that tailscaled stored is removed, too, because tailscaled would serve it again after a
+    restart.
     """
     secret = secrets.config
     if secret is None:
         return None
     files = config_files(config)
-    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # it isn't just an auth key that comes or goes
+    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # more than the auth key differs
     logged_in = _has_logged_in(secrets)
     drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
@@ -314,8 +316,9 @@ def _newest_config(data: Mapping[str, str]) -> Object:
 def _has_routes_to_lose(config: Object, profile: Object) -> bool:
     """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
 
-    Without a list in its config it keeps what it has. With a list, it has lost them when its login *profile*, in which
-    tailscaled keeps what it advertises, says so. Earlier versions of this operator gave every app connector a list.
+    Without a list in its config it keeps what it has. With a list, its login *profile*, in which tailscaled stores the
+    routes that it advertises, shows when they are gone. Earlier versions of this operator gave every app connector a
+    list.
     """
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):
@@ -336,7 +339,7 @@ def _has_logged_in(secrets: ReplicaSecrets) -> bool:
 
 
 def _is_config(name: str) -> bool:
-    """Tell whether a key of a proxy's Secret has that *name* because it is a config file."""
+    """Tell whether *name* is the key of a config file in a proxy's Secret."""
     return name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name) is not None
 
 
@@ -351,7 +354,7 @@ def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
-    """Return the validity of each certificate in *data* whose key is there, by domain."""
+    """Return the validity of each certificate in *data* whose private key is there, by domain."""
     domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
     return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
@@ -393,7 +396,7 @@ def _json_or_empty(text: str) -> Object:
 
 
 def _json(text: str) -> Any:
-    """Return JSON, or None if *text* is none."""
+    """Return the JSON value in *text*; None if *text* isn't JSON."""
     with contextlib.suppress(ValueError):
         return from_json(text)
     return None

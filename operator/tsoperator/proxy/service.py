@@ -8,9 +8,9 @@ from tsoperator.runtime.ownership import Owner
 def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: str = "", cluster_ip: str = "") -> Object:
     """Return the Service whose endpoints are the proxy's Pods.
 
-    The Service of a proxy with a *magic_dns_name* has the Go operator's bookkeeping of that name, so that a Go operator
-    that takes over finds it correct. If the proxy forwards to a *cluster_ip*, that is noted beside the name, because
-    the name leads there.
+    With a *magic_dns_name*, the Service has the annotation and the finalizer by which the Go operator tracks that name,
+    so that a Go operator that takes over finds them correct. If the proxy forwards to a *cluster_ip*, another
+    annotation notes that address, because the name leads there.
     """
     metadata: Object = {"namespace": key.namespace, "name": key.name, "labels": owner.labels}
     if magic_dns_name:

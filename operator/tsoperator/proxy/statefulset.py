@@ -57,7 +57,7 @@ def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Obje
 
 
 def standalone_statefulset(proxy: Proxy, settings: Settings, live: Object | None = None) -> Object:
-    """Return the StatefulSet of a standalone *proxy* without its class; *live* is the one that runs it."""
+    """Return the StatefulSet of a standalone *proxy* before its class is applied; *live* is the existing one."""
     selector, pod = {LABEL_APP: proxy.parent_uid}, proxy.pod
     metadata: Object = {"labels": {**selector, **proxy.owner.labels}, "deletionGracePeriodSeconds": 10}
     if pod.annotations:
@@ -153,7 +153,7 @@ def _sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return the script of a *live* StatefulSet if it does the same as ours: another text would restart its Pods."""
+    """Return our script, or that of the *live* StatefulSet if it does the same: a change would restart its Pods."""
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():
             if container["name"] == SYSCTL_CONTAINER and (script == _OLD_SCRIPT or _FORWARD_IPV4 in script):

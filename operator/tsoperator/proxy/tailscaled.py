@@ -9,7 +9,7 @@ from tsoperator.api.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
+    """The part of a proxy's configuration that is in files. A proxy reloads these files, but not its environment.
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
     proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
@@ -29,8 +29,8 @@ class ProxyConfig:
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of the proxy's Secret by key.
 
-    docs/development/proxies.md lists the fields. Their order stays as it is. A proxy of a ProxyGroup has one file: an
-    image that is too old for it can't be one of a ProxyGroup.
+    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup has one file,
+    because images that are too old to read this file can't run in a ProxyGroup.
     """
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:

@@ -1,4 +1,4 @@
-"""The one plan of children for every proxy, standalone or of a ProxyGroup, and the plan that removes them."""
+"""The plan for the children of any proxy, standalone or of a ProxyGroup, and the plan that removes them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -64,17 +64,17 @@ POD_NOT_WAITED_FOR = "PodNotWaitedFor"
 """The reason of the Event about a Pod that hangs, and that the removal of its proxy doesn't wait for any longer."""
 
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
-_STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
-_LOST = 60.0  # s past the end of its grace period after which nothing waits for a Pod
+_STILL_THERE = 5.0  # s until the operator looks whether a deletion has ended, if no watch event tells it before
+_LOST = 60.0  # s after the end of a Pod's grace period; then no plan waits for that Pod any longer
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """The children of a proxy that depend on the kind of its parent.
 
-    The steps *first* make what needs no Secret, such as Services and the account of the Pods. *statefulset* is None
-    until it is known how it should be. The steps *surplus* are for what goes with surplus replicas, when all of their
-    Pods are gone.
+    The steps *first* make the children that need no Secret, such as Services and the account of the Pods. *statefulset*
+    is None until its contents are known. The steps *surplus* remove other objects of surplus replicas, once all of
+    their Pods are gone.
     """
 
     first: Sequence[Step]
@@ -86,8 +86,8 @@ class Workload:
 class _Leftovers:
     """The Secrets of replicas that a proxy should not have any more.
 
-    Those that are *gone* can go with their devices, because no Pod mounts them any more. *requeue_after* is in seconds,
-    if there are others.
+    Those in *gone* can be deleted, with their devices, because no Pod mounts them any more. If there are others, the
+    proxy is reconciled again in *requeue_after* seconds.
     """
 
     gone: Sequence[Object]
@@ -105,7 +105,7 @@ def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Setti
 
 
 def proxy_login(proxy: Proxy, children: Children, *, is_held: bool = True) -> Login:
-    """Return which replicas of *proxy* may need an auth key; *is_held* says whether its parent has our finalizer."""
+    """Return the facts about the logins of *proxy*'s replicas; *is_held* says whether its parent has our finalizer."""
     replicas = proxy.replicas
     secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
     in_need = frozenset(
@@ -134,7 +134,7 @@ def awaits_keys(keys: Keys, children: Children) -> bool:
 
 
 def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
-    """Return what the devices of *proxy* need, in the tailnet of *view*."""
+    """Return the plan for the devices of *proxy* in the tailnet of *view*."""
     states = {each.ordinal: children.secrets_of(each).state for each in proxy.replicas}
     reported = {ordinal: device_of(state, None).id for ordinal, state in states.items() if state is not None}
     made = plan_devices(proxy, reported, view, take_over_names=settings.take_over_names)
@@ -198,7 +198,7 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
 
 
 def _outline(proxy: Proxy, children: Children) -> Outline:
-    """Return what the log tells of *proxy*."""
+    """Return the facts about *proxy* that the log shows."""
     devices = map(shown_device, children.secrets)
     several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
     hostname = f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname
@@ -212,8 +212,9 @@ def _outline(proxy: Proxy, children: Children) -> Outline:
 def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
     """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
-    Its Pods go first, then all that needs nothing of the control server, then its devices, and last its Secrets and our
-    finalizer on the parent. *tailnet* is None if the parent is gone, so that nobody names one.
+    Its Pods are deleted first, then the children for which no request to the control server is needed, then its
+    devices, and last its Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone, because then
+    nothing names a Tailnet.
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
@@ -244,7 +245,7 @@ def awaited_pods(children: Children) -> list[Object]:
 
 
 def is_removed(children: Children) -> bool:
-    """Tell whether nothing is left of a proxy but Pods that nothing waits for."""
+    """Tell whether a proxy has no children left, except for Pods for which its removal doesn't wait."""
     others = (children.services, children.statefulsets, children.secrets, children.metrics)
     return not any(others) and not awaited_pods(children)
 
@@ -307,7 +308,7 @@ def _headless_service(proxy: Proxy) -> Object:
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secrets of each replica, or bring them up to date; *keys* are auth keys.
 
-    A replica that awaits its auth key gets or changes none.
+    The Secrets of a replica that awaits its auth key are neither made nor changed.
     """
     for replica in proxy.replicas:
         if replica.ordinal in keys.awaited:
@@ -322,7 +323,7 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
         elif proxy.controller is not None:
             yield from _corrected(found.config, whole, patch)
         elif patch:
-            yield patch  # a Secret without owner is found by its labels, so these are right
+            yield patch  # a Secret without an owner reference is found by its labels, so its labels are right
         if replica.state_secret != replica.config_secret:
             state = _secret(proxy, replica.state_secret, SECRET_TYPE_STATE)
             yield from [Creation(state)] if found.state is None else _corrected(found.state, state)
@@ -345,7 +346,7 @@ def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iter
 
 
 def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
-    """Tell whether the Pods of all replicas find their Secrets: none that is missing waits for an auth key."""
+    """Tell whether the Pods of all replicas find their config Secrets: no missing one has to wait for an auth key."""
     awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
     return all(children.secrets_of(each).config is not None for each in awaited)
 
@@ -367,7 +368,7 @@ def _leftovers(proxy: Proxy, children: Children) -> _Leftovers:
 def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
     """Tell whether no Pod mounts the Secrets of a surplus replica any more.
 
-    Its own Pod is gone, and the others, which mounted them, too, are new.
+    That is so if its own Pod is gone, and if the other Pods, which also mounted its Secrets, have been replaced.
     """
     own = Key(proxy.key.namespace, f"{proxy.key.name}-{ordinal}")
     statefulset = children.statefulset(proxy.key)
@@ -387,7 +388,7 @@ def _device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | No
 
 
 def login_url(secrets: Iterable[Object]) -> str:
-    """Return where the proxy with these *secrets* logs in; empty if they don't say."""
+    """Return the URL at which the proxy with these *secrets* logs in; empty if they don't name one."""
     return next(filter(None, map(login_url_of, secrets)), "")
 
 

@@ -30,7 +30,7 @@ def validity(pem: str) -> Validity | None:
         certificate = base64.b64decode(match[1])
         (_, signed) = next(_elements(certificate))
         (_, fields) = next(_elements(signed))
-        # The version, the serial number, the algorithm and the issuer come before it; two of these are sequences.
+        # The version, serial number, algorithm and issuer come before the validity; two of these are sequences.
         times = [content for tag, content in _elements(fields) if tag == _SEQUENCE][2]
         starts, ends = (datetime.strptime(text.decode(), _FORMATS[tag]) for tag, text in _elements(times))
     except (binascii.Error, ValueError, IndexError, KeyError, StopIteration):

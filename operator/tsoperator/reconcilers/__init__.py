@@ -1,1 +1,1 @@
-"""One folder for each kind: reconciler.py looks, acts and reports; desired.py decides."""
+"""One folder for each kind: its reconciler.py looks, acts and reports, and its desired.py decides."""

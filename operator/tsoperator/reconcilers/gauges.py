@@ -19,7 +19,7 @@ _EGRESS: Final = "egress"
 
 
 class ProxyGauges(Collector):
-    """Counts the proxies, and tells those that serve from those that don't."""
+    """Counts the proxies that serve, and those that don't."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

@@ -1,4 +1,4 @@
-"""The work that all reconcilers of proxies share: a view of a proxy and its tailnet, its auth keys, its removal."""
+"""The work that all reconcilers of proxies share: the facts about a proxy, its auth keys, and its removal."""
 
 import logging
 import math
@@ -52,11 +52,11 @@ _PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_
 
 
 class HasChildren(Protocol):
-    """The facts about a parent."""
+    """Facts about a parent that include the children of its proxy."""
 
     @property
     def children(self) -> Children:
-        """The objects that the proxy has."""
+        """The children that the proxy has now."""
         ...
 
 
@@ -65,20 +65,20 @@ Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
 
 
 class Decides(Protocol[Facts_contra]):
-    """The decisions about one kind of parents; a module of pure functions has them."""
+    """The functions that decide about one kind of parents, such as those of a module `desired`."""
 
     def owner(self, key: Key, /) -> Owner:
         """Return the owner of the children of the parent named *key*."""
         ...
 
     def wanted(self, parent: Object, observed: Facts_contra, settings: Settings, /) -> Proxy | Plan:
-        """Return the proxy that *parent* should have, or the plan of a parent that is to have none."""
+        """Return the proxy that *parent* should have, or a plan if *parent* needs none or can't have one."""
         ...
 
     def plan(
         self, parent: Object, wanted: Proxy | Plan, observed: Facts_contra, settings: Settings, keys: Keys | Refusal, /
     ) -> Plan:
-        """Return what *parent* needs whose *wanted* proxy has these *keys*."""
+        """Return the plan for *parent*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
         ...
 
     def failed(self, observed: Facts_contra, parent: Object, refusal: Refusal, /) -> Plan:
@@ -87,7 +87,7 @@ class Decides(Protocol[Facts_contra]):
 
 
 class Proxies:
-    """The proxies of the cluster, as the reconcilers of their parents see them."""
+    """Collects the facts about proxies, mints their auth keys, and removes orphans, for the reconcilers of parents."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class Proxies:
         clock: Callable[[], float] = time.monotonic,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
-        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
+        """*clock* is monotonic. *suffixes* returns the known suffixes of MagicDNS names."""
         self.cache = cache
         self.settings = settings
         self.suffixes = suffixes
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone; -inf: don't wait
-        self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
+        self._orphaned: dict[Owner, float] = {}  # when we first missed the parent; -inf: don't wait
+        self._left_behind: dict[Owner, str] = {}  # the orphans that are being removed, with their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
         for resource, owner_type in _PARENTS.items():
             cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
@@ -129,15 +129,15 @@ class Proxies:
         )
 
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
-        """Return, by UID, how many seconds ago the grace periods of those of *pods* ended that should be gone."""
+        """Return, by UID, for how many seconds Pods of *pods* have outlived their grace periods, if they have."""
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
         return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
-        """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*.
+        """Return the facts about the tailnet called *name* for the proxies of *owner*, which may lead to *destination*.
 
-        A tailnet that is refused to newcomers goes on for an owner that has proxies already.
+        If a tailnet accepts no new proxies, an owner that has proxies already may still use it.
         """
         ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
         try:
@@ -150,10 +150,10 @@ class Proxies:
         return replace(view, refusal=Refusal(why)) if why else view
 
     def _home(self, name: str, owner: Owner, children: Children) -> str:
-        """Return the name of the tailnet in which the proxies of *owner* are, which names the one called *name*.
+        """Return the name of the tailnet in which the proxies of *owner* are; *name* is the one in its spec.
 
-        These differ if a user has added or removed ``spec.tailnet``, which the API server lets them do, although
-        devices can't follow. Namespaced objects have no such field. Raises Pending.
+        These differ if a user has added or removed ``spec.tailnet``. The API server allows that, although devices can't
+        move. Namespaced objects have no such field. Raises Pending.
         """
         reported = [device_of(secret, None) for secret in children.secrets]
         devices = {device.id: device.fqdn for device in reported if device.id}
@@ -162,9 +162,9 @@ class Proxies:
         return self._tailnets.home(name, login_url(children.secrets), devices)
 
     def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
-        """Say that the proxies of *owner* are in another tailnet than the one called *name*.
+        """Return a message if the proxies of *owner* are in another tailnet than the one called *name*.
 
-        Return an empty text if they aren't, or as long as nobody knows; new replicas wait for the answer.
+        Return an empty text if they aren't, or as long as it isn't known; new replicas wait until it is known.
         """
         try:
             home = self._home(name, owner, children)
@@ -183,9 +183,9 @@ class Proxies:
         return self.cache.get(PROXYCLASS, Key("", name))
 
     async def auth_keys(self, parent: Object, wanted: Proxy, children: Children) -> Keys | Refusal:
-        """Return the auth keys that a *wanted* proxy of *parent* needs, or why it can't have them.
+        """Return the auth keys that a *wanted* proxy of *parent* needs, or the reason why it can't get them.
 
-        The *children* are those that are there. Keys are minted if necessary. Raises KubeError.
+        *children* are its existing children. Keys are minted if necessary. Raises KubeError.
         """
         login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
         try:
@@ -209,7 +209,7 @@ class Proxies:
         gone: Callable[[Key], Plan] | None = None,
         said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
     ) -> Kind[Observed]:
-        """Return the kind of a *resource* whose objects have proxies, which need auth keys and are removed with them.
+        """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
 
         *said* is called after each report. The other arguments are those of Kind.
         """
@@ -239,35 +239,35 @@ class Proxies:
         return Question(partial(self.auth_keys, parent, wanted, children), then)
 
     def found(self, owner: Owner) -> None:
-        """Note that *owner* is there."""
+        """Note that *owner* exists, so its proxy is no orphan."""
         self._orphaned.pop(owner, None)
         self._left_behind.pop(owner, None)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Note that the parent says what there is to say, and forget its *owner* if *plan* releases it."""
+        """Note that the parent's status is reported, and forget its *owner* if *plan* releases it."""
         self._tailnets.news_told(owner)
         if plan.release:
             self.forget(owner)
 
     def forget(self, owner: Owner) -> None:
-        """Forget what is remembered for *owner*, which has no proxy any more."""
+        """Forget the *owner*, which has no proxy any more."""
         self._orphaned.pop(owner, None)
         if name := self._left_behind.pop(owner, ""):
             log.info("%s: removed the proxy that it left behind", name)
         self._tailnets.forget(owner)
 
     def _note_deletion(self, owner_type: str, parent: Object) -> None:
-        """Let the proxy of a *parent* go at once that was deleted although our finalizer was on it.
+        """Have the proxy of a deleted *parent* removed at once if the parent vanished with our finalizer on it.
 
-        The API server looks for finalizers when a deletion begins. It doesn't see one that comes a moment later.
+        The API server looks for finalizers when a deletion begins. It ignores one that is added a moment later.
         """
         if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
             self._orphaned[Owner(owner_type, key_of(parent))] = -math.inf
 
     def orphan(self, resource: Resource, owner: Owner) -> Orphan:
-        """Return what is left of the proxy of *owner*, a *resource* that vanished without waiting for our finalizer.
+        """Return the orphan of *owner*, an object of *resource* that vanished without waiting for our finalizer.
 
-        The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist without our seeing it.
+        Its proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist where we can't see it.
         """
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)

@@ -18,7 +18,7 @@ from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Err
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]
-"""Returns the plan that reports a refusal on an object, by a condition and an Event."""
+"""A function that returns the plan which reports a refusal on an object, by a condition and an Event."""
 
 
 def utc_now() -> datetime:
@@ -29,8 +29,8 @@ def utc_now() -> datetime:
 class Applier:
     """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
-    It compares a Plan with the cache and writes only what differs. Its methods raise KubeError, and what *run_errand*
-    raises, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled again.
+    It compares a Plan with the cache and writes only what differs. Its methods raise KubeError, and the errors of
+    *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled again.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* says which errors are refusals, and why."""
+        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error is one."""
         self._client = client
         self._cache = cache
         self._events = events
@@ -55,8 +55,8 @@ class Applier:
         """Carry out *plan* except for its status, and return the parent as it is stored now.
 
         If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
-        the error, so that the object is retried. While the deletion of a device goes on, report *plan* without the
-        steps that wait for it. Then raise Pending.
+        the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
+        for it, report the rest of *plan*, and raise Pending.
         """
         try:
             parent, waiting = await self._apply(parent, plan)
@@ -120,7 +120,7 @@ class Applier:
         return parent
 
     async def _apply(self, parent: Object, plan: Plan) -> tuple[Object, Pending | None]:
-        """Do what `apply` says, and return the parent, and why it has to wait if the deletion of a device goes on."""
+        """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it."""
         waiting: Pending | None = None
         self.journal.planned(parent, plan)
         writes: list[Write | None] = []
@@ -157,7 +157,7 @@ class Applier:
             await self._events.event(parent, note.type, note.reason, note.message, once=note.once)
 
     async def _write(self, desired: Object) -> Write | None:
-        """Create *desired*, or replace the live object; return what was written, None if nothing was to be done."""
+        """Create *desired*, or replace the live object; return the Write, None if none was needed."""
         live = self._cache.get(resource_of(desired), key_of(desired))
         if live is None:
             return await self._create(desired)
@@ -171,11 +171,10 @@ class Applier:
         return Write("took over" if is_taken_over(obj, live) else "changed", resource, key_of(obj), live, obj)
 
     async def _create(self, desired: Object) -> Write:
-        """Create *desired*, and return what was written.
+        """Create *desired*, and return the Write.
 
-        Raises AlreadyExists, or Rejected if somebody else's object has its name.
-
-        If an object of ours has the name but lost the labels by which the cache finds it, they are restored before.
+        Raises AlreadyExists, or Rejected if somebody else's object has its name. If an object of ours has the name, but
+        has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -240,7 +239,7 @@ class Applier:
 
 @contextlib.contextmanager
 def _behind() -> Iterator[None]:
-    """Raise Conflict if the object that is written is gone: the cache, which had it, was behind."""
+    """Raise Conflict if the object to write is gone. The cache still had it, so the cache was behind."""
     try:
         yield
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""The cluster's objects by kind, key and index, kept up to date by watches; tells listeners what changed."""
+"""The cluster's objects by kind, key and index, kept up to date by watches, and announced to listeners."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ from tsoperator.kube.watch import (
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Object | None, Object | None], None]
-"""Called with the old and the new object. An object that was not there, or is no longer there, is None."""
+"""A function of the old and the new object. An object that was not there, or is no longer there, is None."""
 
 Index = Callable[[Object], Iterable[str]]
-"""Returns the values under which an index finds an object."""
+"""A function that returns the values under which an index finds an object."""
 
 
 def without_managed_fields(obj: Object) -> Object:
@@ -46,9 +46,9 @@ def without_managed_fields(obj: Object) -> Object:
 class Source:
     """The contents of the cache for one kind: which objects, which part of each object, and in which indexes.
 
-    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
-    Nobody waits for an *optional* Source while the API server does not let us see its objects. If the rest of the work
-    goes on *without* them, the log has no warning then.
+    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them. The
+    operator does not wait for an *optional* Source if the API server does not let it see the objects. If it works
+    *without* them, it logs no warning about that.
     """
 
     selection: Selection
@@ -104,8 +104,8 @@ class Cache:
     def written(self, resource: Resource, obj: Object) -> None:
         """Put *obj* into the cache as the API server has just stored it.
 
-        So no reconcile decides by the state before its own write. The watch yields this state, too, earlier or later.
-        An object that no Source selects is ignored.
+        So no reconcile decides by the state before its own write. The watch yields *obj*, too, earlier or later. An
+        object that no Source selects is ignored.
         """
         for part in self._kinds[resource].parts if resource in self._kinds else ():
             if part.source.selection.covers(obj):
@@ -190,7 +190,7 @@ class _Kind:
         return [part for part in self.parts if part.source.selection.namespace in ("", namespace)]
 
     def show(self, key: Key) -> None:
-        """Show what the parts hold under *key* now, and tell the listeners if that has changed."""
+        """Show the newest object that a part has under *key*, and call the listeners if it has changed."""
         old, new = self.objects.get(key), None
         for part in self.parts:
             held = part.objects.get(key)
@@ -292,7 +292,7 @@ class _Part:
     def _note_served(self, served: bool) -> None:
         """Note that the objects are known now, and whether the API server serves the kind.
 
-        It is right for a cluster not to have the kinds of other projects, such as ServiceMonitor.
+        A cluster need not have the kinds of other projects, such as ServiceMonitor.
         """
         self.known = True
         resource = self.source.selection.resource
@@ -308,7 +308,7 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Hold what the watch yields, unless a write of ours is newer, or has stored this very state."""
+        """Store the state that the watch yields, unless a write of ours has stored it already, or is newer."""
         number = _number(last)
         self._told = max(self._told, number)
         key = key_of(last)

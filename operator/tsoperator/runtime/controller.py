@@ -45,8 +45,8 @@ class Policy:
     """The settings of a controller.
 
     It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds. Errors
-    of the *expected* types are logged without a traceback, and those that *has_told* says are in the log already only
-    at DEBUG. *patience* gives errors that a retry cannot fix a back-off of their own, by type.
+    of the *expected* types are logged without a traceback. An error that is in the log already, as *has_told* says, is
+    logged at DEBUG only. *patience* maps types of errors that a retry cannot fix to back-offs of their own.
     """
 
     workers: int = 4
@@ -87,13 +87,13 @@ class ControllerMetrics(Collector):
         return self._wait.labels(controller).observe
 
     def follow(self, controller: str, queue: WorkQueue) -> None:
-        """Export *queue* as that of *controller*, whose reconciles are counted from zero."""
+        """Export *queue* as the queue of *controller*, and count the reconciles of *controller* from zero."""
         self._queues[controller] = queue
         for outcome in Outcome:
             self._outcomes(controller, outcome)
 
     def count(self, controller: str, outcome: Outcome, seconds: float) -> None:
-        """Count a reconcile of *controller* that took *seconds* and ended like *outcome*."""
+        """Count a reconcile of *controller* that took *seconds* and had this *outcome*."""
         self._outcomes(controller, outcome).inc()
         self._duration(controller).observe(seconds)
 
@@ -149,14 +149,14 @@ class Controller:
         loop = asyncio.get_running_loop()
         while True:
             key = await self._queue.get()
-            start, began = loop.time(), time.perf_counter()  # the loop's time stands still while it is held
+            start, began = loop.time(), time.perf_counter()  # the loop's time stands still while a task holds it
             try:
                 outcome = await self._attempt(key)
             finally:
                 self._queue.done(key)
             self._metrics.count(self._name, outcome, loop.time() - start)
             log.debug("%s %s: %s in %.1f ms", self._name, key, outcome, 1000 * (time.perf_counter() - began))
-            await asyncio.sleep(0)  # a reconcile that finds all as it should be waits for nothing: let others run
+            await asyncio.sleep(0)  # a reconcile that has nothing to do never waits: let other tasks run
 
     async def _attempt(self, key: Key) -> Outcome:
         try:
@@ -187,7 +187,7 @@ class Controller:
             raise RuntimeError("a part of the reconcile was cancelled") from error
 
     def _succeeded(self, key: Key, result: Result) -> Outcome:
-        """Forget what was remembered of *key*, and requeue it if *result* says so."""
+        """Forget the failures of *key*, and requeue it if *result* says so."""
         if self._last_error.pop(key, None) is not None:
             log.info("%s %s: no longer fails", self._name, key)  # true as well if the object is gone
         self._patience.pop(key, None)
@@ -219,9 +219,9 @@ class Controller:
         return Outcome.ERROR
 
     def _retry(self, key: Key, error: Exception) -> None:
-        """Retry *key* after the back-off for *error*; a back-off of *patience* starts with its first wait.
+        """Retry *key* after the back-off for *error*, or after the longer wait that the API server has asked for.
 
-        If the API server has asked for a longer wait, that counts.
+        A back-off of *patience* starts with its first wait, whatever failed before.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)

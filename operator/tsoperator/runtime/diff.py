@@ -11,7 +11,7 @@ from tsoperator.api.quantities import amount
 from tsoperator.runtime.given import given_names, without_given
 
 _NAME_NOTES: Final = (ANNOTATION_MAGIC_DNSNAME, ANNOTATION_LAST_CLUSTER_IP)
-"""The annotations of children that go when they are no longer wanted, because they say where a name leads."""
+"""The annotations of children that say where a name leads. They are removed when they are no longer desired."""
 
 
 def digest_of(value: Any) -> str:
@@ -20,10 +20,11 @@ def digest_of(value: Any) -> str:
 
 
 def contains(live: Any, desired: Any) -> bool:
-    """Tell whether *live* has all that *desired* says; the API server may have added fields to any map, but to no list.
+    """Tell whether *live* contains *desired*. A map in *live* may have more fields, but a list has the same length.
 
-    An empty map, list or string that the API server leaves out counts as there. If an environment name is repeated, the
-    last one counts. Amounts of resources are compared as numbers, because the API server writes them its own way.
+    An empty map, list or string in *desired* may be missing in *live*, because the API server leaves it out. If the
+    name of an environment variable is repeated, its last value is compared. Amounts of resources are compared as
+    numbers, because the API server writes them its own way.
     """
     if live == desired:
         return True

@@ -104,8 +104,8 @@ class EventRecorder:
     async def event(self, obj: Object, event_type: EventType, reason: str, message: str, *, once: bool = False) -> None:
         """Write an event on *obj*, in its namespace. A failure to write it is only logged.
 
-        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word. An event that is told *once* is
-        never updated, so it leaves the API server after an hour.
+        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word. An event that is to be written
+        *once* is never updated, so the API server deletes it after an hour.
         """
         message = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
         identity = _Identity(obj["metadata"].get("uid", ""), event_type, reason, message)
@@ -122,7 +122,7 @@ class EventRecorder:
             self._failing = False
 
     def _note(self, identity: _Identity) -> _Seen | None:
-        """Count the event, and return what is known of it if it is to be written now."""
+        """Count the event. Return its count and times if it has to be written now, otherwise None."""
         now = self._clock()
         seen = self._seen.get(identity)
         if seen is None:
@@ -198,7 +198,7 @@ class EventRecorder:
 
 
 def _event_name(name: str, identity: _Identity) -> str:
-    """Return the object's *name*, as far as it fits, and a digest of what the event says."""
+    """Return the name of the Event: the object's *name*, as far as it fits, and a digest of the Event's content."""
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
     return f"{name[:236].rstrip('.-')}.{digest}"
 

@@ -10,9 +10,9 @@ from tsoperator.api.objects import Key
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """For how many seconds changes are gathered into one reconcile.
+    """The number of seconds for which changes are gathered into one reconcile.
 
-    That is *first* for a change that comes after a while without any. In a burst it is twice as long each time, up to
+    It is *first* for a change that comes after a while without changes. In a burst it doubles each time, up to
     *longest*.
     """
 
@@ -21,15 +21,15 @@ class Gathering:
 
 
 class Gatherer:
-    """Tells when a key is due whose changes are gathered."""
+    """Says how long to gather the changes of a key before it is enqueued."""
 
     def __init__(self, times: Gathering, clock: Callable[[], float] = time.monotonic) -> None:
         self._times = times
         self._clock = clock
-        self._windows: dict[Key, tuple[float, float]] = {}  # the end and the length of the latest one of each key
+        self._windows: dict[Key, tuple[float, float]] = {}  # the end and the length of each key's latest window
 
     def delay(self, key: Key) -> float:
-        """Return in how many seconds *key*, which a change concerns now, is due."""
+        """Return the seconds after which to enqueue *key*, which a change concerns now."""
         first, longest = self._times.first, self._times.longest
         if longest <= first:
             return first

@@ -1,6 +1,7 @@
 """Labels and annotations that a ProxyClass gives a child.
 
-Others may put theirs on the child, too. So an annotation on the child lists the given ones, which go with the class.
+Others may put labels and annotations on the child, too. So an annotation on the child lists the given ones, which the
+operator removes when the class no longer sets them.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ _NOTES = (ANNOTATION_DIGEST, ANNOTATION_GIVEN)
 
 
 def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    """Return *child* with these on its metadata, except for keys that it has itself and for the keys of our notes."""
+    """Return *child* with *labels* and *annotations*, but for keys that it has itself and for the keys of our notes."""
     metadata = child["metadata"]
     given = {
         field: {key: value for key, value in more.items() if key not in {*metadata.get(field, {}), *_NOTES}}

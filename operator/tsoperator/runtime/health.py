@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 Check = Callable[[], str]
-"""Returns words for what is wrong, or an empty string."""
+"""A function that returns words for what is wrong, or an empty string."""
 
 
 class ListenError(Exception):

@@ -1,7 +1,7 @@
-"""Decides whether the holder of the Lease has ended, from what it noted there and from its Pod: values in, a word out.
+"""Decides whether the holder of the Lease has ended, from its note there and its Pod, without I/O.
 
-A leader notes in annotations of the Lease where it runs. Two facts prove to a standby that this leader is no more, so
-that the standby needn't wait until the Lease has run out:
+A leader notes in annotations of the Lease where it runs. Either of two facts proves to a standby that this leader has
+ended, so that the standby needn't wait until the Lease has run out:
 
 - The leader's container has ended. The kubelet says so in the status of the Pod after the processes have ended. The ID
   of a container is never used again. But a process that was just started may read a status that still has the ID of
@@ -9,9 +9,9 @@ that the standby needn't wait until the Lease has run out:
   clock, that of the holder's node, and no leader notes its place in its first write.
 - The leader's Pod is gone, and the Lease has not changed, for as many seconds as the holder noted. The Pod alone proves
   nothing, because a deletion by force leaves the process running, cut off or not. But that process has stopped leading
-  by its own clock before the seconds are over, because it has renewed nothing for longer. And what it may still have
-  under way is refused: only a leader whose token is bound to its Pod notes seconds, and the API server remembers for at
-  most 10 s that such a token was good.
+  by its own clock before the seconds are over, because it has renewed nothing for longer. And the API server refuses
+  the requests that it may still send: only a leader whose token is bound to its Pod notes seconds, and the API server
+  remembers for at most 10 s that such a token was good.
 
 Seconds count from the moment at which the standby has first seen both, by its own clock. A UID is never used again, so
 a Pod that is gone in two looks was gone in between. A new process can see no earlier moment that is safe: times in the
@@ -45,7 +45,7 @@ NAMES: Final = frozenset(
         ANNOTATION_LEADER_UID,
     }
 )
-"""The annotations of a note."""
+"""The annotations that make up the note of a leader."""
 
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a container to a whole second
@@ -105,7 +105,7 @@ def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | 
 
 
 def noted(lease: Object) -> LeaderPlace | None:
-    """Return the note of the present holder of *lease*. A note of another holder, which held it before, is none."""
+    """Return the note of the present holder of *lease*. The note of an earlier holder is ignored."""
     found = annotations(lease)
     identity = found.get(ANNOTATION_LEADER, "")
     pod, uid, container, gone = (
@@ -137,7 +137,7 @@ def proof(note: LeaderPlace, renew_time: str, pod: Object | None, gone_for: floa
 
 
 def _ends(pod: Object) -> Iterator[Object]:
-    """Yield the ends of containers that the Pod's status tells of."""
+    """Yield the terminated states of containers that are in the status of *pod*."""
     for status in _statuses(pod):
         for state in (status.get("state"), status.get("lastState")):
             if end := (state or {}).get("terminated"):

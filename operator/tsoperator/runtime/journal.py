@@ -1,7 +1,7 @@
-"""The log lines about each object: one line a change that its users care about, and none in a steady state.
+"""The log lines about each object: one line for each change that users care about, and none in a steady state.
 
-The Applier, which carries out the plans of all reconcilers, tells the journal what each plan was, and what came of it.
-No line has a value out of a Secret: of an object that was changed only the names of fields are told.
+The Applier, which carries out the plans of all reconcilers, passes each plan and its results to the journal. No line
+has a value out of a Secret: a line about a change has only the names of the changed fields.
 """
 
 import logging
@@ -37,20 +37,20 @@ log = logging.getLogger("tsoperator")
 
 _WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
 _ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
-"""Kinds that change whenever a Pod comes or goes: changes of which nothing is told are logged at DEBUG."""
+"""Kinds that change whenever a Pod comes or goes. A write of one has a line only if its `Write.about` describes it."""
 
 _First = Literal["made", "seen"] | None
-"""Whether the proxy of an object was made now, or the object is seen for the first time; None if neither is so."""
+"""The value is "made" if an object's proxy was made now, "seen" at the first sight of the object, otherwise None."""
 
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
-_TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
+_TOLD: Final = "_told"  # the attribute that marks an error which a line about an object has reported
 _MOST_FIELDS: Final = 4
 
 
 class Write(NamedTuple):
-    """An object that was written: *before* is what it was, *after* what was sent. *about* says in words what changed.
+    """A write of an object: *before* is its old state, *after* is what was sent, and *about* describes the change.
 
-    The operator takes over an object that the Go operator made, and that is right as it is.
+    The operator takes over an object if the Go operator made it, and it is right as it is.
     """
 
     verb: Literal["made", "changed", "took over"]
@@ -67,14 +67,14 @@ class Write(NamedTuple):
 
     @property
     def is_routine(self) -> bool:
-        """Whether the write comes with every Pod or every login, or has changed nothing but metadata."""
+        """True if the write comes with every Pod or every login, or has changed nothing but metadata."""
         if self.resource in _ROUTINE:
             return not self.about
         return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
 
     @property
     def fields(self) -> list[str]:
-        """The paths of the fields that were changed, but for metadata. Fields that were removed are not among them."""
+        """The paths of the changed fields, except in metadata. Fields that were removed are not among them."""
         changed = changed_fields(self.after or {}, self.before or {})
         return [path for path in changed if not path.startswith("metadata.")]
 
@@ -105,7 +105,7 @@ class Journal:
         self._followed: set[Resource] = set()
 
     def has_told(self, error: Exception) -> bool:
-        """Tell whether the log has what *error* says: a line about an object, or the client's about the API server."""
+        """Tell whether *error* is in the log: in a line about an object, or in the client's about the API server."""
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
     def planned(self, parent: Object, plan: Plan) -> None:
@@ -114,7 +114,7 @@ class Journal:
             log.debug("%s: plan: %s", _name(parent), _plan_in_words(parent, plan), extra=_fields(parent))
 
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
-        """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
+        """Log the changes that *plan* has made with its *writes*, and the refusals that have begun or ended.
 
         A plan that isn't whole doesn't show that a refusal has ended.
         """
@@ -141,7 +141,7 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log what *plan* says of a report on *parent* that was refused, unless the last one was refused so, too."""
+        """Log the notes of *plan* about a refused report on *parent*, except for those of its last refusal."""
         known = self._known.get((resource_of(parent), key_of(parent))) or self._begin(parent)
         for note in plan.notes:
             if note not in known.unsaid:
@@ -149,7 +149,7 @@ class Journal:
         known.unsaid = frozenset(plan.notes)
 
     def failed(self, error: Exception, reported: Plan) -> None:
-        """Note that the plan *reported* tells of *error*, which will be raised."""
+        """Mark *error*, which will be raised, as logged, if the plan *reported* warns of it."""
         if any(note.type == "Warning" for note in reported.notes):
             vars(error)[_TOLD] = True
 
@@ -177,12 +177,12 @@ class Journal:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
     def released(self, parent: Object) -> None:
-        """Log that nothing is left of what was made for *parent*."""
+        """Log that everything that was made for *parent* is removed."""
         self._tell(parent, logging.INFO, "removed what was made for it")
         self._known.pop((resource_of(parent), key_of(parent)), None)
 
     def _begin(self, parent: Object) -> _Known:
-        """Return what is known of *parent*, which is seen for the first time, to be filled."""
+        """Return an empty record of *parent*, which is seen for the first time."""
         self._follow(resource_of(parent))
         known = self._known[resource_of(parent), key_of(parent)] = _Known(parent["metadata"].get("uid", ""))
         return known
@@ -211,7 +211,7 @@ class Journal:
             log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
 
     def _follow(self, resource: Resource) -> None:
-        """Forget what is known of each object of the kind once it is gone."""
+        """Forget the record of each object of the kind once the object is gone."""
         if resource not in self._followed:
             self._followed.add(resource)
             self._listen(resource, partial(self._changed, resource))
@@ -222,9 +222,9 @@ class Journal:
 
 
 def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
-    """Yield what was written, in words, but for what comes and goes with Pods."""
+    """Yield words for the *writes*, except for those that come and go with Pods."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
-    if workloads:  # what else was made belongs to them
+    if workloads:  # the other new objects belong to them
         hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""
         yield f"made {', '.join(map(str, workloads))}{hostname}"
     elif resource_of(parent) not in _ROUTINE:
@@ -235,7 +235,7 @@ def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Ite
 
 
 def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
-    """Yield what has changed about a proxy, in words. If it was there before this process, nothing has."""
+    """Yield words for the changes of a proxy. Yield none at the first sight of a proxy that an earlier process made."""
     if before is None:
         if not is_made:
             return
@@ -244,7 +244,7 @@ def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) ->
         if (old := getattr(before, name)) != (new := getattr(now, name)):
             yield f"changed its {name} from {old or 'none'} to {new or 'none'}"
     gained = [device for device in now.devices if device not in before.devices]
-    names = {name for name, _ in now.devices}  # one that stays with other addresses isn't lost
+    names = {name for name, _ in now.devices}  # a device that gets other addresses isn't lost
     lost = [name for name, _ in before.devices if name not in names]
     if gained:
         yield f"ready as {_devices(gained)}"
@@ -253,7 +253,10 @@ def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) ->
 
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of the fields of *desired* that *live* doesn't contain. An item of a list goes by its name."""
+    """Yield the paths of the fields of *desired* that *live* doesn't contain.
+
+    In a path, the item of a list is given by its name.
+    """
     if isinstance(desired, dict) and isinstance(live or {}, dict):
         for name, value in desired.items():
             there = (live or {}).get(name)
@@ -265,7 +268,7 @@ def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
         for name in different:
             where = f"{path}[{name}]"
             yield from changed_fields(items[name], others[name], where) if name in others else (where,)
-        if not different:  # something is no longer there
+        if not different:  # an item was removed
             yield path
     else:
         yield path
@@ -277,7 +280,7 @@ def _by_name(items: Sequence[Any]) -> dict[Any, Any]:
 
 
 def is_taken_over(after: Object, before: Object) -> bool:
-    """Tell whether *before*, an object of the Go operator, was right, so that *after* only adds our digest."""
+    """Tell whether the Go operator made *before*, and *after* only adds our digest because *before* was right."""
     fresh = ANNOTATION_DIGEST not in annotations(before)
     return fresh and all(path == _DIGEST for path in changed_fields(after, before))
 
@@ -319,7 +322,7 @@ def _name(parent: Object) -> str:
 
 
 def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str, dict[str, str]]:
-    """Return what makes a line about *parent* easy to find for machines."""
+    """Return the fields by which programs find a line about *parent*."""
     if not parent:
         return {}
     key, names = key_of(parent), ",".join(name for name, _ in devices)
@@ -328,12 +331,12 @@ def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str
 
 
 def _conditions(status: Object | None) -> Sequence[Object]:
-    """Return the conditions in *status*, each with a reason and a message: those of Pods may have neither."""
+    """Return the conditions in *status*. Add an empty reason or message if it is missing, as in a Pod's."""
     return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
 
 def _noted_types(plan: Plan, told: Object) -> set[str]:
-    """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
+    """Return the types of the notes that say the same as the condition *told*, whose message may contain several."""
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
 
 
@@ -343,7 +346,7 @@ def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
-    """Tell whether a *note* that is no warning is worth a line, besides what the *plan* has changed.
+    """Tell whether a *note* that is no warning is worth a line, besides the changes of the *plan*.
 
     A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note that
     is seen for the first time may be old, unless it says why the object isn't ready.

@@ -21,20 +21,20 @@ Observed = TypeVar("Observed")
 
 
 def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
-    """Do nothing more."""
+    """Do nothing: the default of *acted* and *reported*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Observed]):
     """The way to reconcile the objects of one kind.
 
-    A change of an object of one of the *watches* concerns the keys that the mapper returns. *look* gathers the facts
-    about an object, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports a
-    refusal on an object. *gone* returns the plan for the key of an object that is gone: it removes what the object
-    left behind.
+    *watches* has a mapper for each kind to watch, which returns the keys that a change concerns. *look* gathers the
+    facts about an object, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports a
+    refusal on an object. *gone* returns the plan for the key of an object that is gone: it removes what the object left
+    behind.
 
-    *acted* is called after the steps of a plan, and *reported* after the report on an object, also if the object has to
-    wait.
+    *acted* is called after the steps of a plan. *reported* is called after the report on an object, also if the object
+    has to wait.
     """
 
     resource: Resource
@@ -58,7 +58,7 @@ class KindReconciler(Generic[Observed]):
         self._applier = applier
 
     async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the object named *key*. Raises what the steps of its plan raise, such as KubeError."""
+        """Make the cluster match the object named *key*. Raises the errors of its plan's steps, such as KubeError."""
         kind = self._kind
         obj = self._cache.get(kind.resource, key)
         if obj is None:
@@ -80,7 +80,7 @@ class KindReconciler(Generic[Observed]):
         return result
 
     async def _clean_up(self, key: Key, plan: Plan) -> Result:
-        """Carry out the *plan* for an object that is gone. Its Events become log lines, as nobody can have them."""
+        """Carry out the *plan* for an object that is gone. Log its Events, as there is no object to write them on."""
         try:
             await self._applier.apply({}, replace(plan, notes=()))
         except Exception as error:

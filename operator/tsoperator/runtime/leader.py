@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _LATE: Final = 1.0
 """Seconds between two looks while a renewal is late."""
-_ROUNDING: Final = 0.01  # s by which a look is later than the moment that it waits for, so that it isn't before it
+_ROUNDING: Final = 0.01  # s to add to a wait for a moment, so that the next look isn't just before it
 _LONGEST_PAUSE: Final = 60.0  # s between two tries to find out where we run
 
 
@@ -94,7 +94,7 @@ def end_process() -> None:
 
 @dataclass(slots=True)
 class _Silence:
-    """Another process's record in the Lease, when we first saw it like that, and when we first saw its Pod gone."""
+    """Another process's record in the Lease, and the times when we first saw this record, and saw its Pod gone."""
 
     record: Object
     since: float
@@ -131,15 +131,15 @@ class LeaderElector:
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
         self._complaint = ""
-        self._holder = ""  # who leads, of those who were logged
+        self._holder = ""  # the last holder that was logged
 
     @property
     def leading(self) -> bool:
-        """Whether the work may be running."""
+        """True if the work may be running."""
         return self._last_resort is not None
 
     async def look(self) -> None:
-        """Look who leads, so that the time counts in which this process gets ready to lead."""
+        """Look who leads, so that the wait for a silent holder begins before this process is ready to lead."""
         await self._bounded(self._try_to_look, self._timing.call)
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -197,7 +197,7 @@ class LeaderElector:
         raise LeadershipLost(f"could not renew {self._key} for {self._timing.renew_deadline:g} s")
 
     async def _find_note(self) -> None:
-        """Find out what to note in the Lease of where we run; renewals carry it from then on."""
+        """Find out in which Pod and container we run. From then on, each renewal notes them in the Lease."""
         pause = self._timing.retry_period
         while True:
             try:
@@ -374,7 +374,7 @@ class LeaderElector:
     def _complain(self, error: Exception) -> None:
         """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one.
 
-        That no answer comes is the same trouble whatever was asked.
+        All requests without an answer count as the same error.
         """
         words = f"{type(error).__name__}: {error}"
         complaint = Unreachable.__name__ if isinstance(error, Unreachable) else words

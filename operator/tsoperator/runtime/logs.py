@@ -12,13 +12,13 @@ _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # zap's names, where 
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as a line for people: when, how bad, and what, after the part of the operator that says so."""
+    """Writes a record as a line for people: time, level, the part of the operator that logs it, and message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging calls it so)
-        """Return the line. What is said of objects comes from the operator as a whole, so no part is named."""
+        """Return the line. It names no part of the operator if it is about an object."""
         if record.name != _OURS:
             record.message = f"{record.name.removeprefix(f'{_OURS}.')}: {record.message}"
         return super().formatMessage(record)
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the fields of the record, and an exception.
 
-        A record may have ``fields``, a mapping: those of a line about an object say which one it is.
+        A record may have ``fields``, a mapping. In a line about an object, they identify the object.
         """
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {

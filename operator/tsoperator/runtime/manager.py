@@ -1,4 +1,4 @@
-"""Runs the watches, the leader election and the controllers, and tells the controllers what changes concern them."""
+"""Runs the watches, the leader election and the controllers, and enqueues the keys that changes concern."""
 
 import asyncio
 import gc
@@ -36,10 +36,10 @@ SLICE: Final = 0.01
 """Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
-"""Returns the keys to reconcile when an object changes."""
+"""A function that returns the keys to reconcile when an object changes."""
 
 Program = Callable[[], Coroutine[None, None, None]]
-"""Something that runs while this process leads."""
+"""An async function that runs while this process leads."""
 
 
 class Feed(Protocol):
@@ -84,7 +84,7 @@ class EnqueueTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """One kind that one reconciler watches. The *gatherer* tells after how many seconds a change is enqueued."""
+    """One kind that one reconciler watches. The *gatherer* says how long a change waits before it is enqueued."""
 
     resource: Resource
     feed: Feed
@@ -114,7 +114,7 @@ class Manager:
         feeds: Mapping[Resource, Feed] | None = None,
         times: EnqueueTimes | None = None,
     ) -> None:
-        """A kind in *feeds* is listened to there, any other in the *cache*."""
+        """Listen to the feed of a kind if *feeds* has one, and to the *cache* for any other kind."""
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
@@ -149,17 +149,17 @@ class Manager:
     ) -> None:
         """Run until cancelled. Raises a group with LeadershipLost.
 
-        This process seeks to lead, or leads at once if there is no *elector*, when the cache is synced and *before*
-        has ended. While it leads, the programs *beside* run as well as the reconcilers.
+        When the cache is synced and *before* has ended, this process tries to become the leader. Without an *elector*,
+        it leads at once. While it leads, the programs *beside* run as well as the reconcilers.
         """
         lead = partial(self._lead, beside)
         if elector is not None:
-            await elector.look()  # before the lists, which take long where there is much
+            await elector.look()  # before the lists, which take long in a large cluster
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._cache.follow(client, WatchPace(rest=self._rest)), name="watches")
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
-                gc.freeze()  # objects of the cluster have no cycles: a search among 10,000 holds the loop for a second
+                gc.freeze()  # objects of the cluster have no cycles, and to search 10,000 for them takes a second
                 if before is not None:
                     await before()
                 if elector is None:
@@ -172,7 +172,7 @@ class Manager:
                 following.cancel()
 
     async def _rest(self) -> None:
-        """Wait as long as a watch rests; a rest as a standby ends when this process begins to lead."""
+        """Wait as long as a watch has to rest. A standby's wait ends early when this process begins to lead."""
         if self._leads.is_set():
             await asyncio.sleep(LEADER_REST)
         elif self._stands_by:

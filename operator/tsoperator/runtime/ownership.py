@@ -74,7 +74,7 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels on each of its children; those of a ProxyGroup's name no namespace."""
+        """The labels on each of its children. Children of a ProxyGroup have no label for its namespace."""
         found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
@@ -92,7 +92,7 @@ def owner_of(child: Object) -> Owner | None:
 
 
 def parent_title(child: Object) -> str:
-    """Return the kind and the name of the object that *child* is for; its own if its labels name no such object."""
+    """Return the kind and the name of the parent of *child*, or of *child* itself if its labels name no parent."""
     owner = owner_of(child)
     return f"{_TITLES.get(owner.type, owner.type)} {owner.key}" if owner else f"{child['kind']} {key_of(child)}"
 
@@ -103,7 +103,7 @@ def grouped_owner_of(child: Object) -> Owner | None:
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
-    """Return the owner of the proxy whose metrics *child* leads to; None if it leads to none.
+    """Return the owner of the proxy whose metrics *child* is for; None if *child* isn't for metrics.
 
     Its labels have the whole names, because a parent whose names don't fit in labels has no proxy.
     """
@@ -115,7 +115,7 @@ def metrics_owner_of(child: Object) -> Owner | None:
 
 
 def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
-    """Restrict *index* to the objects in the operator's *namespace*, because labels elsewhere are somebody else's."""
+    """Restrict *index* to the objects in the operator's *namespace*, because labels elsewhere aren't ours."""
 
     def restricted(child: Object) -> Iterable[str]:
         return index(child) if child["metadata"].get("namespace", "") == namespace else ()
@@ -166,7 +166,7 @@ def is_marked(obj: Object) -> bool:
 def is_anothers(obj: Object, owner: Owner) -> bool:
     """Tell whether *obj*, which has a name that a child of the ProxyGroup *owner* needs, belongs to somebody else.
 
-    The owner reference counts. Without one the labels count, by which the children of other kinds are found.
+    The owner reference decides. If there is none, the labels decide, by which children of other kinds are found.
     """
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -205,9 +205,10 @@ def owner_reference(resource: Resource, name: str, uid: str) -> Object:
 
 
 def first(objects: Iterable[Object]) -> Object | None:
-    """Return the child of a kind that counts, if there are several.
+    """Return the child to use if there are several of one kind; None if there are none.
 
-    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all agree.
+    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers get
+    the same child.
     """
     ranked = sorted(
         objects,

@@ -1,4 +1,4 @@
-"""A Plan: what is to be done about one object, as a value."""
+"""A Plan: the steps for one object, its status and its Events, as a value."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from tsoperator.runtime.ownership import Owner
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A whole child of ours as it should be: it is created, or it replaces a live one that differs."""
+    """A desired child that only we write. It is created, or replaces the live child if that differs."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """A child that others write too: it is created, but it never replaces one that turns out to be there."""
+    """A child that others write, too. It is created, but never replaces an object that exists already."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch of our fields on an object that others write too. *about* says in the log what they are."""
+    """A JSON merge patch of our fields on an object that others write too. *about* names them in the log."""
 
     resource: Resource
     key: Key
@@ -36,9 +36,9 @@ class Patch:
 class Deletion:
     """The deletion of *obj*, and of no other object that has its name.
 
-    *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only as it was
-    seen: a Secret in which a proxy has just reported its device fails with a Conflict. A Pod has *grace* seconds to
-    end; None leaves it the time that it says itself.
+    *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only if it has not
+    changed since it was read: if a proxy has just reported its device in a Secret, the deletion of the Secret fails
+    with a Conflict. A Pod has *grace* seconds to end; with None, it has the time that its spec gives.
     """
 
     resource: Resource
@@ -51,9 +51,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class DeleteDevice:
-    """Delete a device from the tailnet in which it is; the steps after it wait until that is done.
+    """The deletion of a device from its tailnet. The steps after this one wait until the device is deleted.
 
-    Its parent names the Tailnet called *tailnet*; None says that the parent is gone. *name* is the MagicDNS name of the
+    *tailnet* is the Tailnet that the parent names, or None if the parent is gone. *name* is the MagicDNS name of the
     device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets don't say.
     """
 
@@ -66,7 +66,7 @@ class DeleteDevice:
 
 @dataclass(frozen=True, slots=True)
 class SetTags:
-    """Give a device these tags in place of those that it has; nothing waits for it."""
+    """The replacement of all tags of a device by *tags*. No step waits for it."""
 
     tailnet: str
     owner: Owner
@@ -76,7 +76,7 @@ class SetTags:
 
 @dataclass(frozen=True, slots=True)
 class FreeName:
-    """Delete the dead device that has the name *hostname*, if there is one; the steps after it wait for that.
+    """The deletion of the dead device with the name *hostname*, if there is one. The steps after this one wait for it.
 
     A device is dead if it has been offline for long and has the *tags* of the proxy that wants the name.
     """
@@ -89,7 +89,7 @@ class FreeName:
 
 @dataclass(frozen=True, slots=True)
 class TakeName:
-    """Give a device the name *hostname*, which is freed first as by `FreeName`; nothing waits for it."""
+    """The renaming of a device to *hostname*, after that name was freed as by `FreeName`. No step waits for it."""
 
     tailnet: str
     owner: Owner
@@ -100,7 +100,7 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """Forget that the control server did not do *what* was asked for a device: the device no longer needs it."""
+    """A recorded failure to forget: the control server did not do *what* was asked. The device no longer needs it."""
 
     tailnet: str
     owner: Owner
@@ -114,7 +114,7 @@ ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure
 
 @dataclass(frozen=True, slots=True)
 class FindNodePorts:
-    """Find out which node ports the cluster has, by a request for a Service that the API server must refuse."""
+    """A request for a Service that the API server must refuse. The refusal shows which node ports the cluster has."""
 
 
 Errand = ControlStep | FindNodePorts
@@ -127,8 +127,8 @@ Step = Child | Creation | Patch | Deletion | Errand
 class Note:
     """An Event to write on the object.
 
-    An Event that repeats itself is written again from time to time, so that it stays visible. One that is told *once*
-    is not.
+    An Event that repeats itself is written again from time to time, so that it stays visible. An Event that is to be
+    written *once* is not.
     """
 
     type: Literal["Normal", "Warning"]
@@ -141,8 +141,8 @@ class Note:
 class Refusal:
     """A request for an object that the API server or a control server refused.
 
-    *message* says why, and what the user can do. *reason* is the reason for the condition, if it says more than that of
-    the kind. *error* is what was raised.
+    *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
+    condition has the usual reason of its kind. *error* is the exception that was raised.
     """
 
     message: str
@@ -154,7 +154,7 @@ class Refusal:
 class Outline:
     """The facts about a proxy for the log: the hostname that it asks for, its routes, and its devices.
 
-    Each device is its name in the tailnet and its addresses, as text.
+    A device is a pair of texts: its name in the tailnet, and its addresses.
     """
 
     hostname: str
@@ -170,10 +170,10 @@ class Plan:
     *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;
     None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
 
-    *error* is raised when all that is done, so that the object is tried again. *way_out* tells the user what to do
-    should a control server refuse one of the steps for good. *outline* is of the proxy that the object has, if it is to
-    have one. A plan that isn't *whole* leaves out what else may be wrong with the object: it waits for something, or
-    reports one refusal.
+    *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
+    control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
+    have one. A plan that isn't *whole* doesn't name all faults of the object, because it waits for something, or
+    reports only one refusal.
     """
 
     hold: str = ""

@@ -20,8 +20,8 @@ _POLL: Final = 1.0  # s between two looks at the Pods
 async def gone(client: KubeClient, own: Key) -> None:
     """Wait until no Pod of the Go operator is left in the Deployment of *own*, the Pod that this process runs in.
 
-    A Pod that is being deleted counts until it is gone. If there is no Pod *own*, as when somebody runs the operator
-    by hand, there is nothing to wait for.
+    Wait also for a Pod that is being deleted. If there is no Pod *own*, as when somebody runs the operator by hand,
+    there is nothing to wait for.
     """
     logged = ""
     while waiting_for := await _pods_of_go(client, own):
@@ -32,7 +32,7 @@ async def gone(client: KubeClient, own: Key) -> None:
 
 
 async def _pods_of_go(client: KubeClient, own: Key) -> str:
-    """Return what to wait for, empty if nothing: the names of the Pods, or why they can't be listed now.
+    """Return the names of the Pods to wait for, or why they can't be listed now; empty if there are none.
 
     If RBAC does not let us see the Pods, the wait would never end. So we log a warning and don't wait.
     """

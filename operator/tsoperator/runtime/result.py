@@ -24,9 +24,9 @@ class TerminalError(Exception):
 
 
 class Pending(Exception):
-    """A reconcile has to wait; its key is handed out again when *until* is done. This is no failure.
+    """A reconcile has to wait, which is no failure. Its key is queued again when *until* is done.
 
-    It is handed out after *requeue_after* seconds as well, if that is given.
+    If *requeue_after* is given, the key is also queued after so many seconds.
     """
 
     def __init__(self, until: "asyncio.Future[Any]", requeue_after: float | None = None) -> None:

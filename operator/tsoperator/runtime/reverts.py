@@ -23,13 +23,13 @@ class Reverts:
 
 
 NO_REVERTS = Reverts()
-"""No other writer reverts the object."""
+"""The value for an object that no other writer reverts."""
 
 
 def last_writer(live: Object, part: str, *fields: str) -> str:
-    """Return who else last wrote one of the *fields* in a *part* of the *live* object, such as data or spec.
+    """Return the other writer that last wrote one of the *fields* in a *part* of the *live* object, such as data.
 
-    The managedFields of the object tell that. Return "" if they name nobody.
+    The managedFields of the object name the writers. Return "" if they name no other writer of the fields.
     """
     wanted = {f"f:{field}" for field in fields}
     writers = [

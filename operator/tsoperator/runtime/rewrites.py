@@ -19,7 +19,7 @@ LAG = 5.0
 
 @dataclass(slots=True)
 class _Rewritten:
-    """An object that was rewritten for a *goal*: when, and how often it was reverted since."""
+    """An object that was rewritten for a *goal*, with the time of its last rewrite, and with its reverts."""
 
     goal: str
     version: str
@@ -43,7 +43,7 @@ def _loop_time() -> float:
 class Rewrites:
     """Remembers which objects were rewritten, and says when to do that again; *clock* is monotonic.
 
-    The names of the objects tell them apart, whatever their kinds. Each rewrite has a *goal*, a text that says what the
+    Objects are told apart by namespace and name only, not by kind. Each rewrite has a *goal*, a text that says what the
     object is to become. A change of the goal is no revert, so everything starts anew with another goal.
     """
 
@@ -52,9 +52,10 @@ class Rewrites:
         self._rewritten: dict[Key, _Rewritten] = {}
 
     def look(self, key: Key, version: str, fields: Sequence[str], goal: str) -> Reverts:
-        """Return how to react to the object named *key*, whose *fields* aren't as the *goal* says; none if all are.
+        """Return the reaction to the present state of the object named *key*.
 
-        *version* is the object's resourceVersion, empty if it isn't there.
+        *fields* are the fields that differ from the *goal*, empty if none does. *version* is the object's
+        resourceVersion, empty if it isn't there.
         """
         known = self._rewritten.get(key)
         if known is None or known.goal != goal:
@@ -93,12 +94,12 @@ class Rewrites:
 
 
 def _left(seconds: float) -> float:
-    """Return *seconds*, but nothing instead of a moment: a timer may ring that much too early."""
+    """Return *seconds*, or 0 if they are at most a millisecond: a timer may fire that much too early."""
     return seconds if seconds > 0.001 else 0.0
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
-    """Count that *fields* were reverted."""
+    """Count a revert of *fields*."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1
@@ -113,5 +114,8 @@ def _pause(times: int) -> float:
 
 
 def _calm(known: _Rewritten) -> float:
-    """Return how long an object must stay as it is before the fight is over: longer than the other writer took."""
+    """Return for how many seconds nobody must revert an object, so that its last rewrite counts as lasting.
+
+    This is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
+    """
     return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

@@ -36,7 +36,7 @@ def _observe_nothing(_seconds: float) -> None:
 
 
 class _Timer(NamedTuple):
-    """The time at which a key is due, by the clock of the loop; a handle of uvloop doesn't always tell."""
+    """The time at which a key is added, by the loop's clock. A handle of uvloop doesn't always have that time."""
 
     due: float
     handle: asyncio.Handle
@@ -45,13 +45,13 @@ class _Timer(NamedTuple):
 class WorkQueue:
     """Hands keys to workers, on one event loop and by its clock.
 
-    A key waits once, however often it is added. It is never with two workers. If it is added while a worker has it, it
-    is handed out again after `done`.
+    A key waits once, however often it is added. No two workers have it at the same time. If it is added while a worker
+    has it, it is handed out again after `done`.
 
     A key has two timers that add it later. They are independent of each other and of plain adds:
 
-    - `add_after` announces a change. The earlier of two times counts, and no reconcile cancels it.
-    - `requeue` and `retry` say when the last reconcile wants the next one. The next `requeue` replaces that time.
+    - `add_after` announces a change. Of two times, the earlier one is used, and no reconcile cancels it.
+    - `requeue` and `retry` set the time that the last reconcile wants for the next one. The next `requeue` replaces it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WorkQueue:
         return self._adds
 
     def add(self, key: Key) -> None:
-        """Let *key* wait for a worker, unless it waits already."""
+        """Put *key* into the queue for a worker, unless it waits there already."""
         if key in self._since:
             return
         self._since[key] = asyncio.get_running_loop().time()
@@ -96,7 +96,7 @@ class WorkQueue:
         self._schedule(self._announced, key, seconds)
 
     def requeue(self, key: Key, seconds: float | None) -> None:
-        """Add *key* when *seconds* have passed, or not at all, in place of any earlier `requeue` or `retry`.
+        """Add *key* when *seconds* have passed, or not at all. This replaces an earlier `requeue` or `retry`.
 
         A reconcile that succeeded ends with this. It may cancel a pending retry: the reconcile began after the failed
         one had ended and looked at everything anew, so it did what the failed one left undone. It cancels no change: a
@@ -108,10 +108,10 @@ class WorkQueue:
             self._schedule(self._requeued, key, seconds)
 
     def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
-        """Count a failure of *key*, and add it again after the back-off: *backoff*, or that of the queue.
+        """Count a failure of *key*, and add it again after *backoff*, or after the back-off of the queue.
 
-        The key waits for *at_least* so many seconds. The timer of an earlier `requeue` or `retry` stays if it is due
-        sooner.
+        The key waits for at least *at_least* seconds. If an earlier `requeue` or `retry` would add it sooner, that time
+        stays.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1

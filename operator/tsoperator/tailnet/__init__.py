@@ -1,1 +1,1 @@
-"""One tailnet as the operator sees it: its control server, the devices in it, auth keys for new ones."""
+"""One tailnet as the operator sees it: its control server, its devices, and auth keys for new devices."""

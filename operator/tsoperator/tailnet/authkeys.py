@@ -21,11 +21,11 @@ from tsoperator.tsclient.errors import Missing
 
 log = logging.getLogger(__name__)
 
-_CONNECTED = 30.0  # s for which a device may still count as connected after its proxy has disconnected
+_CONNECTED = 30.0  # s for which a device may still be reported as connected after its proxy has disconnected
 
 
 class TokenBucket:
-    """Limits a rate: it holds tokens for a burst, of which one comes back every *interval* seconds.
+    """A limit of a rate: a bucket that holds tokens for a burst, and gets one token back every *interval* seconds.
 
     *now* is the time of any clock that never goes back. Each call of `wait` gives the size of the bucket, which is the
     most tokens that it holds. A larger size than before adds no tokens at once.
@@ -107,7 +107,7 @@ class AuthKeys:
         calls: Calls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*clock* counts seconds and never goes back."""
+        """Measure time by *clock*, which counts seconds and never goes back."""
         self._client = client
         self._tailnet = tailnet
         self._calls = calls
@@ -117,7 +117,8 @@ class AuthKeys:
     async def obtain(self, login: Login) -> Keys:
         """Return the auth keys for the replicas in need. Raises KubeError, ControlError.
 
-        If the control server takes long to answer for one replica, those after it are awaited, too.
+        If the control server takes long to answer for one replica, the replicas after it have to wait for their keys,
+        too.
         """
         count = len(login.replicas)
         parent = self._parents.get(login.owner)

@@ -1,14 +1,14 @@
-"""Makes the calls of a control server that reconciles ask for, without holding a worker up for long.
+"""Makes the calls to a control server that reconciles ask for, without holding up a worker for long.
 
 A worker waits for a call for a quarter of a second. A call that takes longer goes on in the background, and the key is
 reconciled again when the call has ended. So a control server that accepts connections and then hangs keeps no other key
 waiting.
 
-After a call got no answer, the server is asked one call at a time. Any other call fails at once with the same error.
-The first answer ends that.
+After the server has not answered a call, only one call at a time is made, and any other call fails at once with the
+same error. This ends with the first answer.
 
-A call may be forgotten before it has ended. Nobody knows then whether the server has carried it out, so whoever waits
-for it gets no answer, but `NotAsked`.
+A call may be forgotten before it has ended. Nobody knows then whether the server has carried it out, so a reconcile
+that waits for the call gets `NotAsked` in place of an answer.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ Answer = TypeVar("Answer")
 
 
 class NotAsked(Pending):
-    """The call was forgotten, or its tailnet has ended. The reconcile that wanted it begins anew."""
+    """The call was forgotten, or its tailnet is no longer registered. The reconcile that wanted it starts again."""
 
 
 @dataclass(slots=True)
 class _Call:
     """A call for *wanted*: it waits for its turn, runs, or has ended with an *answer* or an *error*.
 
-    A call that has *give_up* is dropped when it ends, because nobody waits for it. Any other call is kept until
-    somebody takes its result.
+    A call that has *give_up* is dropped when it ends, because nobody waits for it. Any other call is kept until a
+    reconcile takes its result.
     """
 
     owner: Owner
@@ -51,7 +51,7 @@ class Calls:
     """Makes the calls of one control server in the background, while `run` runs."""
 
     def __init__(self, at_once: int = 16, patience: float = 0.25) -> None:
-        """At most *at_once* calls run at the same time. A reconcile waits for a call for *patience* seconds."""
+        """Run at most *at_once* calls at the same time. A reconcile waits for a call for *patience* seconds."""
         self._at_once = at_once
         self._patience = patience
         self._of_owner: dict[Owner, dict[Hashable, _Call]] = defaultdict(dict)
@@ -74,10 +74,10 @@ class Calls:
     async def result(
         self, owner: Owner, about: Hashable, wanted: Hashable, make: Callable[[], Awaitable[Answer]]
     ) -> Answer:
-        """Return what *make* returns. It is called once for each *wanted* value.
+        """Return the result of *make*, which is called once for each *wanted* value.
 
-        *owner* and *about* identify the call. Raises what *make* raises, Pending while it hasn't ended, NotAsked if it
-        is forgotten, and the last failure while the control server gives no answer.
+        *owner* and *about* identify the call. Raises what *make* raises, Pending while the call hasn't ended, NotAsked
+        if the call is forgotten, and the last failure while the control server gives no answer.
         """
         call = self._call(owner, about, wanted, make)
         if not call.ended.done() and call.started:

@@ -33,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class TailnetVerdict:
-    """Whether a Tailnet can be used, and why not. It is judged again in *seconds*; None waits for a change."""
+    """The verdict whether a Tailnet can be used. It is checked again in *seconds*; None means after a change."""
 
     reason: str
     message: str
@@ -41,7 +41,7 @@ class TailnetVerdict:
 
     @property
     def is_good(self) -> bool:
-        """Whether the Tailnet can be used."""
+        """True if the Tailnet can be used."""
         return self.reason == VALID
 
 
@@ -58,7 +58,7 @@ def login_url(tailnet: Tailnet) -> str:
 
 
 def violation(tailnet: Tailnet | Invalid) -> TailnetVerdict | None:
-    """Return what is wrong with the Tailnet itself."""
+    """Return the verdict on a Tailnet that is itself invalid; None if it is valid."""
     if isinstance(tailnet, Invalid):
         return TailnetVerdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
     if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
@@ -67,7 +67,7 @@ def violation(tailnet: Tailnet | Invalid) -> TailnetVerdict | None:
 
 
 def credentials(key: Key, secret: Object | None) -> Given | TailnetVerdict:
-    """Return what the Secret named *key* gives, or what is wrong with it."""
+    """Return the credentials in the Secret named *key*, or the verdict that says what is wrong with it."""
     name = f'Secret "{key.name}"'
     fields = "client_id, and client_secret or audience"
     if secret is None:

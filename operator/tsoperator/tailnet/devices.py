@@ -80,7 +80,7 @@ class Devices:
     """
 
     def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
-        """An update of the table holds the event loop for *time_slice* seconds at a time."""
+        """List *tailnet*'s devices. An update of the table blocks the event loop for *time_slice* seconds at a time."""
         self._tailnet = tailnet
         self._time_slice = time_slice
         self._pace = pace or ListPace()
@@ -99,18 +99,18 @@ class Devices:
         self._not_before = 0.0  # when the list may be read again, by the event loop's clock
         self._hurry = asyncio.Event()  # the list may be read at once
         self._failure: ControlError | None = None  # the error of the last read, if it failed
-        self._first_try: asyncio.Future[None] | None = None  # what those wait for who need the list
+        self._first_try: asyncio.Future[None] | None = None  # done when the first try to read the list has ended
 
     def listen(self, listener: Listener) -> None:
         """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
         self._listeners.append(listener)
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when `names` or `is_pending` returns something else."""
+        """Call *listener* when the result of `names` or `is_pending` changes."""
         self._name_listeners.append(listener)
 
     def names(self) -> "DeviceNames | None":
-        """Return what the names of the devices were at the last read; None before the first one."""
+        """Return the names of the devices at the last read of the list; None before the first read."""
         return self._told
 
     def is_pending(self) -> bool:
@@ -118,19 +118,19 @@ class Devices:
         return self._told is None and self._failure is None
 
     def first_try(self) -> "asyncio.Future[None]":
-        """Let the list be read; return what is done once it was read or a try has failed."""
+        """Request a read of the list; return a future that is done once the list was read or a try has failed."""
         self._wanted.set()
         if self._first_try is None:
             self._first_try = asyncio.get_running_loop().create_future()
         return self._first_try
 
     def wake(self) -> None:
-        """Let those go on who wait for the first try."""
+        """Wake everybody who waits for the future of `first_try`."""
         if self._first_try is not None and not self._first_try.done():
             self._first_try.set_result(None)
 
     def want_names(self) -> None:
-        """Let the list be read soon, if it has shown no device of this tailnet yet."""
+        """Request a read of the list soon, if the list has shown no device of this tailnet yet."""
         if self._told is None or not self._told.domains:
             self._wanted.set()
 
@@ -163,7 +163,7 @@ class Devices:
         return not self._domains.keys().isdisjoint({domain_of(name) for name in names} - {""})
 
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
-        """Tell whether this tailnet has devices, and none in the domain of one of these MagicDNS names, if any."""
+        """Tell whether this tailnet has devices, but none in the domains of *names*; false if these have no domain."""
         domains = {domain_of(name) for name in names} - {""}
         return bool(domains and self._domains) and self._domains.keys().isdisjoint(domains)
 
@@ -215,7 +215,7 @@ class Devices:
             self._spacing = min(self._spacing * 2, self._pace.longest) if asked else self._pace.first
 
     async def _is_wanted(self) -> bool:
-        """Wait until the next read is due, and tell whether somebody asked for it."""
+        """Wait until it is time for the next read, and tell whether somebody asked for it."""
         try:
             async with asyncio.timeout(self._pace.interval * self._pace.jitter()):
                 await self._wanted.wait()
@@ -291,7 +291,7 @@ class Devices:
                 listener(old, new)
 
     def _count(self, device: Device | None, sign: int) -> None:
-        """Count *device* among those that have its domain or its name, or no longer."""
+        """Add *sign* to the count of the domain of *device*, or to that of its name if another tailnet shares it."""
         if device is None:
             return
         counts = self._shared if device.external else self._domains

@@ -1,4 +1,4 @@
-"""Makes tailnets that users describe by Tailnets, and clients to try their credentials with."""
+"""Makes the tailnets that users describe by Tailnets, and the clients with which their credentials are tried."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tsoperator.tsclient.errors import NoToken
 from tsoperator.tsclient.oauth import ClientCredentials, Jwt, MintedIdentity
 
 Connect = Callable[[str, ClientCredentials, str], TailnetClient]
-"""Returns a client of the control server with that URL, for credentials that are in the Secret so described."""
+"""A function that returns a client, from a control server's URL, credentials, and a description of their Secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _MINUTE: Final = 60.0  # s until the next look when something is missing, because somebody may have fixed it
 _DAY: Final = 24 * 60  # minutes until the next look when all is well
-_HOUR: Final = 60  # minutes after which what is still missing is told again
+_HOUR: Final = 60  # minutes after which what is still missing is reported again
 _CALL: Final = 10.0  # s that reading our own Pod may take
 _REFUSALS: Final = ("401", "403")
 _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
@@ -40,8 +40,8 @@ class Findings:
     each check that failed. *news* are further notes to report. *server* is the kind of control server. *granted* is
     what the OAuth client may do, as the server says.
 
-    The checks are ``api`` (it answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the OAuth
-    scopes) and ``tags`` (the OAuth client has one).
+    The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the
+    OAuth scopes) and ``tags`` (the OAuth client has a tag).
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Findings:
 
     @property
     def complete(self) -> bool:
-        """Whether no check has failed, so that nobody has to fix anything."""
+        """True if no check has failed, so that nobody has to fix anything."""
         return all(self.passed.values())
 
     def note(self, check: str, message: str) -> None:
@@ -67,11 +67,11 @@ class Findings:
 
 
 Subject = Callable[[], Awaitable[Object | None]]
-"""Returns the object on which to report, or None if there is none now."""
+"""A function that returns the object on which to write Events, or None if there is no such object now."""
 
 
 def own_pod(client: KubeClient, settings: Settings) -> Subject:
-    """Return what reads the operator's Pod, on which we report for the operator's own tailnet."""
+    """Return a function that reads the operator's Pod, on which we report for the operator's own tailnet."""
 
     async def read() -> Object | None:
         if not settings.pod_name:
@@ -109,23 +109,23 @@ class Preflight:
         self._sleep = sleep
         self._looking = False
         self._refused = False
-        self._told: list[Note] | None = None  # what was told last, if anything was
+        self._told: list[Note] | None = None  # the notes that were reported last, if any were
         self._listeners: list[Callable[[], None]] = []
         self.findings = Findings()
         tailnet.listen(self.observe)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when a look finds something else than the one before it."""
+        """Call *listener* when the findings of a look differ from those of the look before it."""
         self._listeners.append(listener)
 
     def observe(self, status: str) -> None:
-        """Take note of how the control server answered a call: if it refused, the next look is within a minute."""
+        """Take note of the *status* of an answer of the control server: after a refusal, look within a minute."""
         self._refused |= not self._looking and status in _REFUSALS
 
     async def run(self) -> None:
         """Look until cancelled: daily; and each minute while something is missing, or calls are refused.
 
-        What was found is told if it is news, and again each hour while something is missing.
+        Report findings when they change, and again each hour while something is missing.
         """
         minutes, before = 0, None
         while True:
@@ -144,7 +144,7 @@ class Preflight:
             minutes += await self._rest()
 
     async def _look_quietly(self) -> Findings:
-        """Look, without taking refusals of this look itself for a reason to look again."""
+        """Look, and don't look again just because the control server refuses calls of this look itself."""
         self._looking, self._refused = True, False
         try:
             return await self.look()
@@ -152,7 +152,7 @@ class Preflight:
             self._looking = False
 
     async def _rest(self) -> int:
-        """Wait until the next look is due, and return after how many minutes that is."""
+        """Wait until it is time for the next look, and return how many minutes that took."""
         minutes = 0
         while True:
             await self._sleep(_MINUTE * nine_to_ten_tenths())
@@ -210,7 +210,7 @@ class Preflight:
         findings.news.append(Note("Normal", UNSUPPORTED, message))
 
     async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
-        """Tell the findings; the log has those that were *told* before already."""
+        """Report the findings; the log already has the notes that were *told* before."""
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             log.log(level if note not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
@@ -224,7 +224,7 @@ class Preflight:
 
 
 class PreflightMetrics(Collector):
-    """Exports what was found in each tailnet. *findings* returns that by Tailnet, empty for the operator's own."""
+    """The metrics of the findings in each tailnet. *findings* returns them by Tailnet, empty for the operator's own."""
 
     def __init__(self, findings: Callable[[], Mapping[str, Findings]]) -> None:
         self._findings = findings

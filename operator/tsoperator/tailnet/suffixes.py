@@ -1,7 +1,7 @@
 """The known suffixes of MagicDNS names, from the devices of each tailnet and from what proxies report.
 
-Headscale lists devices by their short names, so there only the proxies say which suffix their names have. What proxies
-have reported is in the cluster, and so it is known while a control server can't be reached, too.
+Headscale lists devices by their short names, so there only the proxies say which suffix their names have. The reports
+of the proxies are in the cluster, so they are known even while a control server can't be reached.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 
 
 class KnownSuffixes:
-    """Knows the suffixes; a change of them is a watch event of `SUFFIXES`."""
+    """The suffixes that are known now; a change of them is announced as a watch event of `SUFFIXES`."""
 
     def __init__(
         self,
@@ -30,13 +30,14 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device with a name.
+        """Ask *leads_to* whether a Service leads to the device with a name.
 
-        For *patience* seconds from the first question on, the answer may be that more will be known in a moment.
+        For *patience* seconds after the first call of `current`, the suffixes may be pending: more may be known in a
+        moment.
         """
         self._leads_to = leads_to
         self._patience = patience
-        self._due: float | None = None  # when that patience ends, by the event loop's clock; None before a question
+        self._due: float | None = None  # when the patience ends, by the event loop's clock; None before the first call
         self._cache = cache
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
@@ -48,18 +49,18 @@ class KnownSuffixes:
         tailnets.listen_to_names(self._tell)
 
     def current(self) -> Suffixes:
-        """Return what is known now, and let the lists be read soon that have shown no device yet."""
+        """Return the suffixes known now, and request a read of each list of devices that has shown no device yet."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()
         if self._due is None:
             self._due = self._now() + self._patience
         known = self._known()
         if known.pending:
-            self._told = known  # so that the end of it is told
+            self._told = known  # so that the listeners are called when this ends
         return known
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* when what is known has changed."""
+        """Call *listener* when the known suffixes have changed."""
         if resource == SUFFIXES:
             self._listeners.append(listener)
 
@@ -73,7 +74,7 @@ class KnownSuffixes:
         return known_suffixes(map(self._listed, names), self._reported, self._leads_to)
 
     def _listed(self, name: str) -> TailnetNames:
-        """Return what the tailnet called *name* lists; nothing if it can't be used."""
+        """Return the names that the tailnet called *name* lists; no names if it can't be used."""
         pending = self._due is not None and self._now() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
@@ -82,14 +83,14 @@ class KnownSuffixes:
         return TailnetNames(tailnet.client.url, *names) if names else TailnetNames(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
-        """Tell of a change if the Service led, or leads now, to a device that another tailnet shares."""
+        """Announce changes of the suffixes if the Service led or leads to a device that another tailnet shares."""
         led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
         known = (each.devices.names() for each in self._tailnets.all_registered())
         if any(names.shared & led_to for names in known if names):
             self._tell()
 
     def _count(self, old: Object | None, new: Object | None) -> None:
-        """Count what the proxy's Secret *new* reports, and no longer what *old* did."""
+        """Count the suffix that the proxy's Secret *new* reports, and no longer count that of *old*."""
         before = set(self._reported)
         for secret, sign in ((old, -1), (new, 1)):
             if secret is not None and (domain := domain_of(device_of(secret, None).fqdn)):

@@ -66,7 +66,7 @@ class KnownTailnet:
             tasks.create_task(self.devices.follow())
 
     def view(self, owner: Owner, device_ids: Iterable[str], destination: str = "") -> TailnetView:
-        """Return what the proxies of *owner* have to know of the tailnet.
+        """Return the tailnet as the proxies of *owner* see it.
 
         *device_ids* are the IDs of their devices. *destination* is the MagicDNS name or address that an egress proxy
         leads to.
@@ -87,7 +87,7 @@ class KnownTailnet:
         return await self._auth_keys.obtain(login)
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Ask the control server for what *step* says. Raises ControlError, Pending."""
+        """Make the request of *step* to the control server. Raises ControlError, Pending."""
         await self._upkeep.carry_out(step)
 
     async def delete(self, step: DeleteDevice) -> bool:
@@ -95,7 +95,7 @@ class KnownTailnet:
         return await self._upkeep.delete(step)
 
     def end(self) -> None:
-        """Ask nothing any more, because the registration has ended; let nobody wait."""
+        """Make no more requests, because the registration has ended, and wake everybody who waits for answers."""
         self._calls.end()
         self.devices.wake()
 
@@ -110,7 +110,7 @@ class KnownTailnet:
         self._calls.forget(owner)
 
     def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
-        """Return which devices have the names that those *found* asked for, where these got others."""
+        """Return the holders of the names that devices in *found* asked for in vain, by the ID of the asking device."""
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
         holders = ((node_id, self.devices.at(name)) for node_id, name in others.items())
@@ -125,8 +125,9 @@ class KnownTailnet:
 class Tailnets:
     """The tailnets by name; a change of a device in one is a watch event of `DEVICE`.
 
-    Each is followed from its registration to its end, and what was remembered of it ends with it. A Tailnet may be
-    registered and refused to newcomers: then what already runs in it goes on.
+    Each tailnet is followed from its registration to its end, and everything remembered about it is dropped then. A
+    Tailnet may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it go
+    on.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """*exists* tells whether there is a Tailnet with that name.
+        """Ask *exists* whether there is a Tailnet with a name.
 
-        *held* returns the names of the Tailnets that have been usable, so that devices may be in them.
-        A tailnet is followed again *pause* seconds after that has failed; a failure of the operator's own is raised.
+        *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If following a
+        tailnet fails, it starts again *pause* seconds later; a failure of the operator's own tailnet is raised.
         """
         self._tailnets = {each.name: each for each in tailnets}
         self._exists = exists
@@ -168,7 +169,7 @@ class Tailnets:
         raise UnknownTailnet(self.refusal(name) or "the operator has no tailnet of its own")
 
     def refusal(self, name: str) -> str:
-        """Return why no newcomer may use the tailnet called *name*; empty if it may."""
+        """Return why parents without proxies in the tailnet called *name* may not use it; empty if they may."""
         why = self._refusals.get(name)
         return f"Tailnet {name!r} can't be used: {why}" if why else ""
 
@@ -191,7 +192,7 @@ class Tailnets:
         *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be several
         tailnets, and several Tailnets may be for the same one. Devices of different servers may have the same ID. So
         the answer is *name* unless the devices are certainly elsewhere. Raises Pending until the lists of devices that
-        tell have been read.
+        decide this have been read.
         """
         named = self._tailnets.get(name)
         others = [each for each in self._tailnets.values() if each.client.url == url and each is not named]
@@ -205,7 +206,7 @@ class Tailnets:
         return next((each.name for each in others if _has(each.devices, devices)), name)
 
     def findings(self) -> Mapping[str, Findings]:
-        """Return what was last found missing in each tailnet."""
+        """Return the findings of the last look at each tailnet, by the name of the tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}
 
     def register(self, tailnet: KnownTailnet) -> None:
@@ -222,13 +223,13 @@ class Tailnets:
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
-        """Refuse the tailnet called *name* to newcomers, or let them use it if *why* is empty."""
+        """Refuse the tailnet called *name* to parents without proxies in it, or let them use it if *why* is empty."""
         self._refusals[name] = why
         if (awaited := self._awaited.pop(name, None)) is not None and not awaited.done():
             awaited.set_result(None)
 
     def unregister(self, name: str) -> None:
-        """Forget the tailnet called *name*, and end what follows it."""
+        """Forget the tailnet called *name*, and end the task that follows it."""
         self._end(name)
         for tell in self._name_listeners:
             tell()
@@ -236,7 +237,7 @@ class Tailnets:
         del self._refusals[name]
 
     async def run(self) -> None:
-        """Follow all of them, and those that are registered later, until cancelled."""
+        """Follow all tailnets, and those that are registered later, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -268,10 +269,10 @@ class Tailnets:
             task.cancel()
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Ask the control server of the tailnet that *step* names. Raises ControlError, Pending.
+        """Make the request of *step* to the control server of the tailnet that it names. Raises ControlError, Pending.
 
         A device that is to be deleted may be in another tailnet. Namespaced objects have no ``spec.tailnet``, so their
-        devices are certainly where they should be.
+        devices are certainly in the tailnet that *step* names.
         """
         if isinstance(step, DeleteDevice) and not step.owner.key.namespace:
             await self._delete(step)
@@ -302,9 +303,10 @@ class Tailnets:
         self._check_that_it_is_gone(step, asked)
 
     def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[KnownTailnet]) -> None:
-        """Check that a device is gone which none of the tailnets *asked* has. Raises UnknownTailnet, Pending.
+        """Check that a device which is in none of the tailnets *asked* is gone. Raises UnknownTailnet, Pending.
 
-        Nobody knows in which one it was. So the one that the parent names counts, if all others have been asked, too.
+        Nobody knows in which tailnet the device was. The device is taken to be gone from the tailnet that the parent
+        names, but only if all other tailnets have been asked, too.
         """
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
         for name in self._held():
@@ -340,13 +342,13 @@ class Tailnets:
             each.devices.listen(_object_listener(each.name, listener))
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when a tailnet comes or goes, and when the names of a tailnet's devices change."""
+        """Call *listener* when a tailnet is registered or unregistered, or when the names of its devices change."""
         self._name_listeners.append(listener)
         for each in self._tailnets.values():
             each.devices.listen_to_names(listener)
 
     def listen_to_findings(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when a look finds a tailnet set up in another way than before."""
+        """Call *listener* when the findings about a tailnet differ from those of the look before."""
         self._finding_listeners.append(listener)
         for each in self._tailnets.values():
             each.preflight.listen(listener)
@@ -364,7 +366,7 @@ def device_object(tailnet: str, device: Device) -> Object:
 
 
 def _await_lists(tailnets: Iterable[KnownTailnet]) -> None:
-    """Let the lists of devices be read. Raises Pending if one has not been read yet."""
+    """Request reads of the lists of devices. Raises Pending if one of them has not been read yet."""
     unread = [each.devices.first_try() for each in tailnets if each.devices.is_pending()]
     if unread:
         raise Pending(unread[0])
@@ -377,13 +379,13 @@ def _has(devices: Devices, wanted: Iterable[str]) -> bool:
 def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
     """Tell whether the *wanted* devices, with their MagicDNS names by ID, certainly joined the tailnet of *devices*.
 
-    They log in at the same URL.
+    Their proxies log in at the URL of that tailnet.
     """
     return _has(devices, wanted) or devices.has_domain_of(wanted.values()) or any(map(_is_headscales, wanted))
 
 
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
-    """Tell whether *tailnet* may be asked for the device of *step*: no other one at its server has the same ID."""
+    """Tell whether *tailnet* may be asked for the device of *step*: no other device there has the same ID."""
     if tailnet.client.url == step.url:
         return True
     if not step.url:

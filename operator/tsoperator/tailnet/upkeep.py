@@ -63,7 +63,7 @@ class _Memory:
 
 
 class DeviceUpkeep:
-    """Looks after the devices of proxies in one tailnet.
+    """The upkeep of the devices of proxies in one tailnet.
 
     Tags and names are set in the background. We remember the outcome and enqueue the parent of the proxy, whose
     reconcile reports it. *now* returns the time, to compare with the time at which the control server last saw a
@@ -95,7 +95,7 @@ class DeviceUpkeep:
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
     def news(self, owner: Owner) -> Sequence[DeviceFinding]:
-        """Return what was done for the devices of *owner*. This news stays until `news_told` is called."""
+        """Return the news about changes of *owner*'s devices, which stays until `news_told` is called."""
         there = self._memories.get(owner)
         if there is None:
             return ()
@@ -103,14 +103,14 @@ class DeviceUpkeep:
         return [*there.news]
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `news` returned last, because *owner* has reported them."""
+        """Forget the news that `news` returned last, because *owner* has reported it."""
         if (there := self._memories.get(owner)) is not None:
             del there.news[: there.shown]
             there.shown = 0
             self._forget_if_empty(owner)
 
     def retry(self) -> None:
-        """Let the changes that failed be asked for again now, because somebody may have changed the policy."""
+        """Allow a retry of the failed changes now, because somebody may have changed the policy."""
         now = asyncio.get_running_loop().time()
         for memory in self._memories.values():
             memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
@@ -155,7 +155,7 @@ class DeviceUpkeep:
         change: Callable[[], Awaitable[DeviceFinding | None]],
         failing: DeviceFinding,
     ) -> None:
-        """Begin a *change* of a device. Remember what it finds, or *failing* with the reason if it fails."""
+        """Begin a *change* of a device. Remember its result, or if it fails, *failing* with the reason."""
 
         def give_up(error: ControlError) -> None:
             found = _because(failing, error)
@@ -178,7 +178,7 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
-        """Remember what was *found*, and enqueue the parent unless it knows of that failure already.
+        """Remember the finding *found*, and enqueue the parent unless it already knows of that failure.
 
         *found* is news or a failure. After a failure, we may ask again in *seconds* seconds.
         """
@@ -231,7 +231,7 @@ class DeviceUpkeep:
         await self._devices.refresh()
         holder = self._devices.at(step.hostname)
         found = await self._remove(holder, step.hostname, step.tags) if holder else None
-        if found is not None and found.effect is Effect.NEWS:  # a notice is told once the proxy has another name
+        if found is not None and found.effect is Effect.NEWS:  # a notice is reported when the proxy has another name
             self._memories.setdefault(step.owner, _Memory()).news.append(found)
 
     async def _take_name(self, step: TakeName) -> DeviceFinding | None:
@@ -271,7 +271,7 @@ class DeviceUpkeep:
         return DeviceFinding(Effect.NEWS, "NameTakenOver", words)
 
     def holder(self, device: Device) -> Holder:
-        """Return *device*, which has a name that another one asked for, with the object whose proxy it is."""
+        """Return *device*, which has a name that another device asked for, with the parent of its proxy, if any."""
         secret = next(iter(self._cache.indexed(SECRET, BY_DEVICE, device.node_id)), None)
         return Holder(device, parent_title(secret) if secret else "")
 
@@ -290,7 +290,7 @@ class DeviceUpkeep:
     async def _rename(self, node_id: str, hostname: str) -> str:
         """Give a device the name *hostname*, and return words that say so."""
         old = self._devices.known(node_id)
-        await self._tailnet.set_name(node_id, "")  # it follows the hostname again; a name that we set would not
+        await self._tailnet.set_name(node_id, "")  # the name follows the hostname again; a name that we set would not
         renamed = await self._tailnet.device(node_id)
         if renamed.short_name != hostname.lower():
             await self._tailnet.set_name(node_id, hostname)

@@ -44,7 +44,7 @@ NO_SUFFIXES: Final = Suffixes()
 class TailnetNames:
     """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
 
-    *shared* are the names of the devices that other tailnets share with it, which don't count among the others.
+    *shared* are the names of the devices that other tailnets share with it, whose domains aren't in *domains*.
     Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its way.
     """
 
@@ -66,7 +66,7 @@ def known_suffixes(
     reported: Collection[Reported],
     leads_to: Callable[[str], bool] = lambda name: False,
 ) -> Suffixes:
-    """Return the suffixes of *tailnets*, which are all that there are.
+    """Return the suffixes of *tailnets*, which must be all tailnets.
 
     *leads_to* tells whether a Service leads to the device with a name.
     """
@@ -103,7 +103,7 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] =
     *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
     these are the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net,
     such as those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net.
-    There are none yet if nothing is forwarded so far, and more may be known in a moment.
+    There are no such zones yet if nothing is forwarded so far, and more may be known in a moment.
     """
     if given:
         return tuple(given)
@@ -121,7 +121,7 @@ def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes)
 
 
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
-    """Return the fields of the status that say which *zones* the cluster's DNS has to forward, and why these."""
+    """Return the fields of the status with the *zones* that the cluster's DNS has to forward, and their source."""
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 
 
@@ -134,7 +134,7 @@ def shown_zones(dnsconfig: Object) -> Sequence[str]:
 def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
     """Return those of the `shown_zones` that a tailnet has shown; none if the user gave the zones.
 
-    Earlier versions did not say where the zones in the status come from, so theirs don't count.
+    Earlier versions did not say where the zones in the status come from, so their zones are ignored.
     """
     return shown_zones(dnsconfig) if _cluster_dns(dnsconfig).get("zonesFrom") == FROM_TAILNETS else ()
 

@@ -46,7 +46,7 @@ class TailnetClient:
         self._device_lists = DeviceListReader()
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Call *listener* with the status of each answer, as *observe* is called."""
+        """Call *listener* with the status of each try, whenever *observe* is called."""
         self._transport.observers.append(lambda _, status: listener(status))
 
     def use(self, credentials: ClientCredentials) -> None:
@@ -72,11 +72,11 @@ class TailnetClient:
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
     async def list_auth_keys(self) -> None:
-        """Read the list of auth keys, to see that the OAuth client may."""
+        """Read the list of auth keys, to check that the OAuth client may read it."""
         (await self._call("GET", "/api/v2/tailnet/-/keys")).check()
 
     async def list_services(self) -> None:
-        """Read the list of Tailscale Services, to see that the OAuth client may. Raises NotSupported."""
+        """Read the list of Tailscale Services, to check that the OAuth client may read it. Raises NotSupported."""
         (await self._call("GET", _SERVICES)).check()
 
     async def delete_device(self, device_id: str) -> bool:
@@ -99,9 +99,9 @@ class TailnetClient:
         (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
 
     async def granted(self, *, anew: bool = False) -> Granted:
-        """Return what the OAuth client may do, as the server says when it issues an access token.
+        """Return the rights of the OAuth client, as the server said when it issued the access token.
 
-        If asked *anew*, get another token: what the server allows may have changed since it issued the present one.
+        With *anew*, request another token first, because the rights may have changed since the present one was issued.
         """
         try:
             async with asyncio.timeout(self._retry.call):
@@ -121,13 +121,13 @@ class TailnetClient:
         return True
 
     async def _call(self, method: str, path: str, body: Any = None, tags: Sequence[str] = ()) -> Answer:
-        """Return the answer to a request. A refusal of it names the *tags* that *body* asks for."""
+        """Return the answer to a request. If the server refuses it, the error names the *tags* that *body* asks for."""
         try:
             async with asyncio.timeout(self._retry.call):
                 answer = await self._send(method, path, body, tags)
                 # The token may have been revoked, or the server forgot it: try once with another token.
                 return await self._send(method, path, body, tags) if answer.status == 401 else answer
-        except TimeoutError:  # of which other objects are told, too: the call itself says nothing to them
+        except TimeoutError:  # other objects report this error, too, so it names no call
             words = f"the control server {self.url} did not answer within {self._retry.call:g} s"
             raise Unavailable(f"{words}; the operator tries again by itself") from None
 
@@ -145,7 +145,7 @@ class TailnetClient:
 
 
 def _device_path(device_id: str) -> str:
-    """Return the path of a device. Raises Missing for text that can't be an ID, as it could lead to another path."""
+    """Return the path of a device. Raises Missing if *device_id* can't be an ID, as it could lead elsewhere."""
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
     return f"/api/v2/device/{device_id}"

@@ -47,7 +47,7 @@ class DeviceListReader:
         self._known: dict[int, Device] = {}  # the devices of the last list, by a keyed 64-bit hash of their JSON
 
     async def read(self, answer: Answer) -> dict[str, Device]:
-        """Return the devices by node ID. If several have the same ID, the last one counts. Raises ControlError.
+        """Return the devices by node ID. If several have the same ID, return the last. Raises ControlError.
 
         A device that has not changed since the last list is the same object.
         """

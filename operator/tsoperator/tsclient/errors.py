@@ -1,4 +1,4 @@
-"""Errors of the control server, as a tree by what a caller does about them.
+"""Errors of the control server, in a tree by the way in which callers react to them.
 
 ControlError
 ├── Unavailable            no answer in time, or 5xx, in every try: try again later

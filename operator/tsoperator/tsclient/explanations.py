@@ -23,7 +23,7 @@ NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
 """The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
 
 _SERVICES: Final = "services"
-_READ = {_SERVICES: "Services"}  # what a Tailnet needs with read access only
+_READ = {_SERVICES: "Services"}  # the scope that a Tailnet needs with read access only
 _SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": _SERVICES}  # by a part of a call's path
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
 _AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
@@ -33,14 +33,14 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 
 
 class Explanation(NamedTuple):
-    """The fault and its cure in words. *reason* is for the condition; empty means the kind's own reason."""
+    """The fault and its cure in words. If *reason* is empty, the condition has the usual reason of its kind."""
 
     message: str
     reason: str = ""
 
 
 def explain(error: Exception) -> Explanation:
-    """Return what the status of the affected object says about *error*."""
+    """Return the explanation of *error* for the status of the affected object."""
     match error:
         case IdentityUnreadable():
             return Explanation(f"{error}; {_PROJECTED}")
@@ -83,7 +83,10 @@ def client_words(url: str, scope: str = "") -> str:
 
 
 def _unknown_client(error: Refused) -> str:
-    """Return two lines of a terminal: what else the client needs is told when the control server accepts it."""
+    """Return words that fit into two lines of a terminal.
+
+    They don't say what else the client needs. Another error says that once the control server accepts the client.
+    """
     server = error.call.server
     who, see = f"the control server {server}", ""
     if is_tailscales(server):

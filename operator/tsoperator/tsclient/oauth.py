@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
 
 ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
-"""Returns the present credentials, or something to await for them. Raises CredentialsUnreadable.
+"""A function that returns the credentials, or an awaitable of them. It raises CredentialsUnreadable.
 
 It is called before every use of a token, so that a rotation is noticed at once.
 """
@@ -121,7 +121,7 @@ class MintedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An access token, its credentials, the time from which to ask for another one, and what it allows."""
+    """An access token, its credentials, the time from which to request another one, and the rights of this one."""
 
     value: SecretStr
     credentials: Credentials | Identity
@@ -147,7 +147,7 @@ class TokenSource:
         return self._token.granted if self._token else UNTOLD
 
     async def token(self, *, anew: bool = False) -> SecretStr:
-        """Return a token that does not expire soon, or if asked *anew*, another one than the present one.
+        """Return a token that does not expire soon. With *anew*, always request a new one.
 
         Raises ControlError. If a request for a token fails, all callers that waited for it get that error, so that they
         don't try one after the other.

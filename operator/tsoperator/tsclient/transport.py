@@ -43,7 +43,7 @@ _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
 _UNREAD: Final = 1 << 29
-"""How many bytes of an answer may wait to be read, which is more than any answer has.
+"""The number of bytes of an answer that may wait to be read. No answer is that large.
 
 With aiohttp's own limit, 64 KiB, reading from the connection pauses while a large answer comes. If the server closes
 the connection during a pause, uvloop loses the end of the answer. A call that fails for this reason fails every time.
@@ -59,9 +59,9 @@ class Retry:
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
-    """If the server asks for more in Retry-After, the call fails, and no other is made until that time is over."""
+    """If Retry-After asks for a longer pause, the call fails, and no other call is made until it is over."""
     longest_rest: float = 300
-    """How long such a time is at most, even if the server asks for more."""
+    """The longest such pause between calls, even if the server asks for more."""
     call: float = 60
     silence: float = 15
     """The time for which a try waits while the server sends nothing. The next try uses another connection."""
@@ -69,7 +69,7 @@ class Retry:
     jitter: Callable[[], float] = random.random
 
     def pause(self, tried: int, asked: float | None) -> float:
-        """Return how long to wait after *tried* tries. *asked* is what the server asked for, if it did."""
+        """Return the seconds to wait after *tried* tries. *asked* are the seconds that the server asked for, if any."""
         wanted = self.first_pause * 2 ** (tried - 1) * (0.5 + self.jitter() / 2) if asked is None else asked
         return min(wanted, self.longest_pause)
 
@@ -78,7 +78,7 @@ class Retry:
 class Request:
     """A request. *secret* authenticates it, and is kept out of every message.
 
-    *tags* are the tags that it asks for, and *granted* is what its token allows. Both are part of a refusal.
+    *tags* are the tags that it asks for, and *granted* is what its token allows. The error for a refusal contains both.
     """
 
     method: str
@@ -185,7 +185,7 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Before the loop's time *until* no request is sent, and each call fails with *error*."""
+    """A pause between calls. Before the loop's time *until* no request is sent, and each call fails with *error*."""
 
     until: float
     error: ControlError
@@ -195,7 +195,7 @@ class Transport:
     """Sends requests to one control server.
 
     Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. A repeated request
-    may create one access token or auth key too many. Nobody can use that one, because nobody knows it, and it expires.
+    may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it expires.
     """
 
     def __init__(
@@ -277,14 +277,14 @@ class Transport:
         return answer
 
     def _away(self, words: str) -> Unavailable:
-        """Return the error of a call that got no answer; other objects are told of it, too, so it names no call."""
+        """Return the error of a call without an answer. It names no call, because other objects report it, too."""
         return Unavailable(f"the control server {self._base_url} {words}; the operator tries again by itself")
 
 
 def environment_proxy(url: str) -> str | None:
     """Return the HTTP proxy through which the environment (HTTPS_PROXY, NO_PROXY) sends requests to *url*, if any.
 
-    aiohttp's own `trust_env` asks a thread for it before each request. It also takes credentials from ~/.netrc, and
+    aiohttp's own `trust_env` looks it up in a thread before each request. It also takes credentials from ~/.netrc, and
     then refuses requests that have their own.
     """
     parts = urlsplit(url)

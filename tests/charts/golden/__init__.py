@@ -1,4 +1,4 @@
-"""What the chart renders of some values, written down: only what is otherwise than in the static manifests."""
+"""Files with the manifests that the chart renders from some values, if they differ from the static manifests."""
 
 from pathlib import Path
 
@@ -18,7 +18,10 @@ def written(values: Path) -> Path:
 
 
 def rendered(helm: Path, values: Path) -> str:
-    """Return what *values* render otherwise: the manifests that differ, and the names of those that are left out."""
+    """Compare the chart, rendered with *values*, with the static manifests.
+
+    Return the rendered manifests that differ, after the names of the static manifests that the chart leaves out.
+    """
     text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--values", values], timeout=60)
     usual, found = _manifests(MANIFESTS.read_text()), _manifests(text)
     others = [each for each in found if each not in usual]

@@ -1,4 +1,4 @@
-"""Writes down what the chart renders."""
+"""Writes the files of this folder anew from what the chart renders now."""
 
 from tests.charts.golden import VALUES, rendered, written
 from tests.e2e.testbed.build import build_program

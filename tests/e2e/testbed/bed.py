@@ -32,21 +32,21 @@ RELAY = Path(__file__).parent / "relay.py"
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """A bed in a folder: the whole cluster, or with *api_only* just what answers API calls."""
+    """A bed in a folder: the whole cluster, or with *api_only* only etcd, the API server and the controller manager."""
 
     paths: Paths
     api_only: bool = False
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
-    """Of the controller manager, in place of those that it has else; whoever brings the bed up says them."""
+    """Flags of the controller manager that replace the usual ones. Only the caller who brings the bed up gives them."""
 
     @property
     def folder(self) -> Path:
-        """Where its files lie."""
+        """The folder of the bed's files."""
         return self.paths.work / ("api" if self.api_only else "cluster")
 
     @property
     def daemons(self) -> Daemons:
-        """Its programs; their logs outlive it."""
+        """The programs of the bed, whose logs stay after `down`."""
         return Daemons(self.folder / "daemons", self.paths.work / "logs" / self.folder.name)
 
     @property
@@ -56,18 +56,18 @@ class Bed:
 
     @property
     def machines(self) -> Mapping[str, Isolation]:
-        """Its namespaces by name, which `network` has; none with *api_only*."""
+        """The machines of the bed, by the names that `network` gives them. None with *api_only*."""
         found = (Isolation.load(self.folder / name) for name in network.NAMES)
         return {machine.name: machine for machine in found if machine}
 
     @property
     def images(self) -> Images:
-        """Makes images and pushes them to its registry."""
+        """The maker of images, which pushes them to the bed's registry."""
         return Images(self.paths, self.machines["node"], self.folder / "images")
 
     @property
     def plane(self) -> ControlPlane:
-        """Its control plane; how it was brought up is known from its folder."""
+        """The control plane of the bed, as the files in the bed's folder describe it."""
         inside = self.machines.get("node")
         return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), inside, self.controller_flags)
 
@@ -114,7 +114,7 @@ class Bed:
             raise
 
     def down(self, progress: Progress) -> list[str]:
-        """End all of it and return what is left on the machine nevertheless, a line each."""
+        """End the bed and return the leftovers on the machine, one line each."""
         before = Snapshot.load(self._before)
         for machine in self.machines.values():
             machine.remove()
@@ -127,7 +127,7 @@ class Bed:
         return self._left(before)
 
     def _left(self, before: Snapshot | None) -> list[str]:
-        """Look whether the machine is as it was; without a node, processes are all there was."""
+        """Return the leftovers on the machine. Without a node, the bed had nothing but processes."""
 
         def left() -> list[str]:
             return leftovers(before, self.folder) if before else strays(self.folder)

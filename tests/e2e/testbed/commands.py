@@ -1,4 +1,4 @@
-"""Running one command to its end, with a time limit and an error that shows what it said."""
+"""Runs one command to its end, with a time limit, and with an error that shows its output."""
 
 import os
 import subprocess

@@ -25,8 +25,9 @@ from tests.e2e.testbed.pki import Pki
 class Tailnet:
     """A tailnet of the bed.
 
-    *name* is what its programs have behind theirs. *address* is that of its control server. *keeper* is the port of the
-    program that keeps its auth keys and devices. *client_id* and *client_secret* are those of its one OAuth client.
+    *name* is the suffix in the names of its programs. *address* is that of its control server. *keeper* is the port of
+    the program `tailnet`, which stores its auth keys and devices. *client_id* and *client_secret* are the credentials
+    of its only OAuth client.
     """
 
     name: str
@@ -61,17 +62,17 @@ ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
 _TREE = Path(__file__).parents[3]
 _PEBBLE = "127.0.0.1:14001"
 _PATIENCE = 20.0  # seconds
-# Challenges are met without a look, since no DNS server knows the names; nonces are never refused for exercise.
+# Pebble accepts challenges without a check, since no DNS server knows the names, and never refuses nonces on purpose.
 _EASY_PEBBLE = {"PEBBLE_VA_ALWAYS_VALID": "1", "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"}
 
-# What any tailscaled of the bed needs: its relay speaks no TLS, and nothing may be sent to the real log server.
+# The environment of every tailscaled of the bed: its relay has no TLS, and nothing may go to the real log server.
 TAILSCALED_ENV = {"TS_DEBUG_USE_DERP_HTTP": "true", "TS_NO_LOGS_NO_SUPPORT": "true"}
-# What it needs besides to get certificates. SSL_CERT_FILE is to name a file with the authority's root in it.
+# More variables for certificates. SSL_CERT_FILE has to name a file with the root of the ACME server's certificate.
 ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
 class Listening(NamedTuple):
-    """Where the programs of a tailnet listen: the control server, what leads ACME clients on, and the keeper's port."""
+    """The addresses of a tailnet's control server and of its redirect of ACME clients, and the port of its keeper."""
 
     control: str
     acme: str

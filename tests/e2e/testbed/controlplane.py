@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Excuse(NamedTuple):
-    """A time in which requests may be denied that are allowed at others, and why."""
+    """A time in which the API server may deny requests that it allows at other times, and the reason."""
 
     why: str
     began: datetime
@@ -75,7 +75,7 @@ class ControlPlane:
     ports: Ports
     inside: Isolation | None
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
-    """Of the controller manager, in place of those that it has else."""
+    """Flags of the controller manager that replace the usual ones."""
 
     @property
     def pki(self) -> Pki:
@@ -84,16 +84,16 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """The API server's URL for what belongs to the cluster, on whichever node that is."""
+        """The API server's URL for programs of the cluster, on any node."""
         return f"https://{network.NODE if self.inside else LOOPBACK}:{self.ports.api}"
 
     def kubeconfig(self, user: str) -> Path:
-        """Name the kubeconfig of *user* for what belongs to the cluster."""
+        """Return the path of the kubeconfig with which *user* reaches the API server from inside the cluster."""
         return self.folder / "kubeconfigs" / f"{user.replace(':', '-')}.json"
 
     @property
     def audit_log(self) -> Path:
-        """What the operator and its nameserver asked of the API server, one JSON object a line, written at once."""
+        """The log of the operator's and the nameserver's requests to the API server, unbuffered, as JSON Lines."""
         return self.folder / "audit.log"
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class ControlPlane:
 
     @contextmanager
     def kubernetes_patience(self) -> Iterator[None]:
-        """Have the controllers take a silent node for dead after as many seconds as they do by default."""
+        """Give the controllers their default patience until they take a silent node for dead, during the block."""
         name = "kube-controller-manager"
         self.daemons.stop(name)
         self._start_controller_manager({"node-monitor-grace-period": "50s"})
@@ -141,19 +141,19 @@ class ControlPlane:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Have no API server meanwhile, as after a crash; it is ready again afterwards."""
+        """Stop the API server during the block, as a crash does. It is ready again afterwards."""
         self.daemons.stop(API_SERVER, grace=0)
         try:
             yield
         finally:
-            # It serves before it is ready, and denies what it allows once it knows the roles.
+            # The API server answers before it is ready. Until it knows the roles, it denies requests that are allowed.
             with self.excused("the API server started"):
                 self.daemons.restart(API_SERVER, self.inside)
                 self._wait_for_api_server()
 
     @contextmanager
     def excused(self, why: str) -> Iterator[None]:
-        """Note that requests may be denied while *why* which are allowed at other times."""
+        """Record the time of the block as an Excuse, with the reason *why*."""
         began = datetime.now(UTC)
         try:
             yield
@@ -163,7 +163,7 @@ class ControlPlane:
 
     @property
     def excuses(self) -> list[Excuse]:
-        """When requests were excused, and why."""
+        """The excuses so far."""
         notes = self._excuses.read_text().splitlines() if self._excuses.exists() else []
         found = map(json.loads, notes)
         return [Excuse(why, datetime.fromisoformat(began), datetime.fromisoformat(end)) for why, began, end in found]

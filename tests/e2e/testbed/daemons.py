@@ -1,4 +1,4 @@
-"""Programs that stay: each in its own session, with a log and a note of its pid, so that later commands can end it."""
+"""Programs that run on in the background, each in its own session, with a log and a file by which to end it later."""
 
 import json
 import os
@@ -83,7 +83,7 @@ class Daemons:
             daemon.process.end(grace)
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until *holds*, but not longer than the program called *name* lives; a look that fails has found nothing.
+        """Wait until *holds* returns something true while the program *name* runs. An error of *holds* counts as false.
 
         Raises:
             BedError: the program ended or the time is over; shows its log's end.
@@ -109,7 +109,7 @@ def tail(log: Path) -> str:
 
 
 def strays(folder: Path) -> list[str]:
-    """Name the processes of this machine that have *folder* on their command line, those that led to us excepted."""
+    """Return the processes of this machine with *folder* on their command line, except our own ancestors."""
     own = ancestors(os.getpid())
     found = []
     for entry in Path("/proc").iterdir():

@@ -17,7 +17,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what answers are sent by."""
+        """Store the transport, by which answers are sent."""
         self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:

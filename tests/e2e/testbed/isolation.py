@@ -1,8 +1,9 @@
-"""A machine within the machine: network, mounts and processes of its own, which all end with its first process.
+"""A machine within the machine: it has its own network, mounts and processes, which all end with its first process.
 
-Whatever runs in one (containers, kubelet's volumes, files in /var/lib) can leave nothing behind: the kernel kills every
-process of a PID namespace with its first one, mounts go with the mount namespace, and system folders are overlays
-whose changes land in the work folder. The network namespace also has a name: `nsenter --net=/run/netns/NAME` joins it.
+Programs in an isolation can leave nothing behind, such as containers, volumes of the kubelet or files in /var/lib. The
+kernel kills every process of a PID namespace with the first one, mounts go with the mount namespace, and system folders
+are overlays that write into the work folder. The network namespace has a name, by which
+`nsenter --net=/run/netns/NAME` joins it.
 """
 
 import json
@@ -42,7 +43,7 @@ exec sleep infinity
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """One such machine: its name, its first process as the outside sees it, and the folder of its own files."""
+    """A machine within the machine: its name, its first process as seen from outside, and the folder of its files."""
 
     name: str
     first: Process
@@ -98,13 +99,13 @@ class Isolation:
         return run(self.command(argv), timeout=timeout, stdin=stdin)
 
     def remove(self) -> None:
-        """End all that runs inside, and give the name back."""
+        """End all processes inside, and remove the name of the network namespace."""
         self.first.end(grace=0)
         remove_name(NETNS / self.name)
 
 
 def remove_name(handle: Path) -> None:
-    """Take the name of a network namespace away, and the folder of names when it was the last."""
+    """Remove the name of a network namespace, and the folder of names if that was the last one."""
     if not handle.exists():
         return
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():

@@ -1,4 +1,4 @@
-"""What a machine looks like from outside, before and after: `down` must leave no difference."""
+"""Compares this machine before a bed came up and after it went down, to find leftovers."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from tests.e2e.testbed.processes import wait_until
 
 CGROUPS = Path("/sys/fs/cgroup")
 OURS = "kubepods"  # the cgroup of all Pods, made by the kubelet
-OURS_ON = f"{OURS}-%s"  # that in which the kubelet of a further node makes its own
+OURS_ON = f"{OURS}-%s"  # the cgroup in which the kubelet of a further node makes its cgroups
 # What a kubelet sets for the whole machine; `down` sets it back.
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
@@ -66,7 +66,7 @@ class Snapshot:
 
 
 def leftovers(before: Snapshot, folder: Path) -> list[str]:
-    """Say in a line each what is on the machine now that wasn't *before*, and what is gone."""
+    """Return a line for each thing that the machine has now and hadn't *before*, and for each that is missing."""
     then, now = asdict(before), asdict(Snapshot.take(folder))
     found: list[str] = []
     for what in then:

@@ -71,7 +71,7 @@ class Management:
 
 
 def replace_client(machine: Isolation, tailnet: Tailnet) -> None:
-    """Have the control server know the OAuth client of *tailnet* and no other; access tokens of before are refused."""
+    """Make the OAuth client of *tailnet* the only one on its control server, which then refuses older access tokens."""
     client = json.dumps({"id": tailnet.client_id, "secret": tailnet.client_secret})
     machine.run(["curl", "-fsS", "--max-time", "10", "--json", client, f"{tailnet.keeper_url}/testbed/client"])
 
@@ -83,6 +83,6 @@ def replace_tags(machine: Isolation, tailnet: Tailnet, tags: Sequence[str]) -> N
 
 
 def real_nodes(machine: Isolation) -> list[dict[str, Any]]:
-    """Return what the control server itself has, as `tailcfg.Node` in JSON; deleted devices remain as ``Expired``."""
+    """Return the control server's own devices, as `tailcfg.Node` in JSON. Deleted devices remain as ``Expired``."""
     found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{FIRST.url}/testbed/nodes"]))
     return found

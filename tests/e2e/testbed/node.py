@@ -20,7 +20,7 @@ from tests.e2e.testbed.registry import PAUSE, PORT
 
 SOCKET = "/run/containerd/containerd.sock"  # in the isolation's own /run
 TAINT = {"key": "example.org/second-node", "effect": "NoSchedule"}
-"""Of a further node: no Pod is on it that doesn't tolerate this."""
+"""The taint of a second node, which keeps all Pods away that don't tolerate it."""
 
 # restrict_oom_score_adj: runc can't lower a score where root lacks CAP_SYS_RESOURCE, and says
 # "can't get final child's PID". volatile: without it the end of each container waits for the whole disk to be written.
@@ -85,12 +85,12 @@ class Node:
         self.plane.daemons.wait_for(self._named("kubelet"), is_ready, 90, f"node {self.place.name} Ready")
 
     def die(self) -> None:
-        """Cut it off and kill all that runs on it, as when its power fails: nothing says goodbye to anybody."""
+        """Cut the node off and kill all its processes at once, as a power failure does."""
         self.inside.run(["ip", "link", "set", "eth0", "down"])
         self.inside.first.end(grace=0)
 
     def remove(self) -> None:
-        """Take it out of the cluster with its Pods, whether it is dead or not."""
+        """Remove the node and its Pods from the cluster, whether it is dead or not."""
         self.inside.remove()
         self.plane.kubectl("delete", "node", self.place.name, "--ignore-not-found")
         here = f"--field-selector=spec.nodeName={self.place.name}"

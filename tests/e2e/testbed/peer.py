@@ -1,4 +1,4 @@
-"""A tailnet device outside the cluster with small servers: what egress leads to, and where ingress is tried from."""
+"""A device of the tailnet outside the cluster: the destination of egress Services, and a client of exposed Services."""
 
 import json
 import shutil
@@ -26,10 +26,11 @@ _PATIENCE = 20.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One device. Its machine's kernel is in the tailnet; tailscaled's SOCKS5 server on loopback knows MagicDNS names.
+    """A device outside the cluster. The kernel of its machine handles its connections, by a tun device.
 
-    With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That one ignores a SYN
+    With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That stack ignores a SYN
     from a port that had a connection within the last minute, and proxies use the same address after a restart.
+    tailscaled's SOCKS5 server on loopback resolves MagicDNS names.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Peer:
 
     @property
     def greeting(self) -> str:
-        """What its servers answer."""
+        """The words that the device's servers answer."""
         return f"hello from the {self.name}\n"
 
     @property
@@ -111,7 +112,7 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
 
 
 def _start_servers(daemons: Daemons, peer: Peer) -> None:
-    """Start what answers at each of the device's addresses."""
+    """Start the servers that answer at each of the device's addresses."""
     pages = peer.folder / "web"
     (pages / "index.html").write_text(peer.greeting)
     web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "::", "--directory", pages]

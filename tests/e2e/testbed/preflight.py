@@ -1,4 +1,4 @@
-"""What the machine must have: checked first, so that a lack is one clear line and not a strange failure later."""
+"""Checks the machine before a bed starts, so that a missing requirement causes a clear message at once."""
 
 import os
 import re

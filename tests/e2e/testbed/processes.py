@@ -88,7 +88,10 @@ def command_of(pid: int) -> str:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Look until *holds* is true or the time is over; tell which. Looks take half of the time at most."""
+    """Call *holds* until it returns True or the time is over, and return its last result.
+
+    The calls of *holds* take at most half of the time.
+    """
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -97,5 +100,5 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
         looked = time.monotonic()
         if looked >= deadline:
             return False
-        # Nothing tells of the end of a process that is not our child.
+        # The kernel doesn't notify us when a process ends that isn't our child. So poll.
         threading.Event().wait(max(POLL, looked - began))

@@ -48,11 +48,11 @@ def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[s
 
 
 def reach(node: Isolation) -> list[str]:
-    """Return what goes before a command of the machine itself that needs the registry: the node's network alone."""
+    """Return the words before a command of this machine that run it in the node's network, where the registry is."""
     return ["nsenter", f"--net={NETNS / node.name}", "--"]
 
 
 def address_of(name: str) -> str:
-    """Return where the image that Pods call *name* lies here; the first element names a registry if it has . or :."""
+    """Return our registry's name for the image *name*. The first part of *name* is a registry if it has . or :."""
     first, _, rest = name.partition("/")
     return f"{ADDRESS}/{rest if '.' in first or ':' in first else name}"

@@ -1,4 +1,4 @@
-"""The tailnet's auth keys and devices: clustersim's control server, over devices that are real tailscaled.
+"""Stores the auth keys and devices of a tailnet: clustersim's control server, whose devices are real tailscaleds.
 
 It runs as a process behind the `control` program (`parts/control`), which passes management requests on to it, asks it
 about every client that registers, and makes real what it has for each device. Run it with ``python -m``.
@@ -19,13 +19,13 @@ _EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose whic
 
 
 class RealDevices:
-    """What the `control` program and tests ask: private routes beside the API, all POST, JSON in and out."""
+    """Private HTTP routes beside the API, for the program `control` and for tests. All are POST with JSON."""
 
     def __init__(self, tailnet: Tailnet) -> None:
         self._tailnet = tailnet
 
     def routes(self) -> list[web.RouteDef]:
-        """Return what is offered."""
+        """Return the private routes."""
         return [
             web.post("/testbed/join", self._join),
             web.post("/testbed/report", self._report),
@@ -47,7 +47,7 @@ class RealDevices:
         return web.json_response(self._shown(device))
 
     async def _report(self, request: web.Request) -> web.Response:
-        """Take note of what a device reports: ``{nodeId, hostname, routes}``.
+        """Store the report of a device: ``{nodeId, hostname, routes}``.
 
         Its routes are approved, as a policy with autoApprovers does.
         """
@@ -75,7 +75,7 @@ class RealDevices:
         return web.json_response({})
 
     def _shown(self, device: Device) -> dict[str, Any]:
-        """Show a device with the routes that lead to it: where several have one, all but the first stand by."""
+        """Return a device with its active routes. If several devices have a route, only the first one's is active."""
         first: dict[str, str] = {}
         for each in self._tailnet.devices.values():
             for route in each.enabled_routes:

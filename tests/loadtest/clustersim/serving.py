@@ -33,7 +33,7 @@ class Api:
     rights: Rights
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Return the status and the JSON of the answer; ``Content_Type=`` and the like are headers."""
+        """Return the status and the JSON of the answer. Keywords such as ``Content_Type=`` become headers."""
         named = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
         data = None if body is None else io.BytesIO(json.dumps(body).encode())
         async with self.session.request(method, path, data=data, headers=named) as response:

@@ -67,7 +67,7 @@ async def test_a_senseless_request_is_refused(
     assert api.store.revision == before
 
 
-async def test_a_deletion_says_how_in_its_body(api: Api) -> None:
+async def test_the_body_of_a_deletion_can_have_its_options(api: Api) -> None:
     hooked = {"containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}], "nodeName": "node1"}
     uid = api.store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": hooked})["metadata"]["uid"]
     options = [{}, {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}, {"gracePeriodSeconds": 0}]
@@ -116,7 +116,7 @@ async def test_lists_of_builtin_kinds_leave_the_kind_of_their_items_out(api: Api
     assert (secrets["items"], secrets["metadata"]) == ([], {"resourceVersion": str(api.store.revision)})
 
 
-async def test_metadata_comes_alone_for_who_asks_for_it(api: Api) -> None:
+async def test_a_client_can_ask_for_the_metadata_of_objects_alone(api: Api) -> None:
     created = api.store.create(CONFIGMAP, configmap())
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
     assert await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA) == (200, partial)

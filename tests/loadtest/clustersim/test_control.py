@@ -34,14 +34,14 @@ async def call(control: Control) -> AsyncIterator[Call]:
         yield call
 
 
-async def test_tailscale_lists_the_routes_of_devices_for_those_who_ask(control: Control, call: Call) -> None:
+async def test_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_them(control: Control, call: Call) -> None:
     control.register(new_key(control), "web")
     answers = [await call("GET", DEVICES, params=params) for params in ({}, {"fields": "all"})]
     listed = ["advertisedRoutes" in answer["devices"][0] for _, answer in answers]
     assert listed == [False, not control.headscale]
 
 
-async def test_only_headscale_wants_every_field_of_a_key(control: Control, call: Call) -> None:
+async def test_only_headscale_requires_every_field_of_a_key(control: Control, call: Call) -> None:
     status, answer = await call("POST", KEYS, json={"capabilities": {"devices": {"create": {"tags": ["tag:k8s"]}}}})
     refused = (422, "validation failed")
     assert (status, answer.get("message")) == (refused if control.headscale else (200, None))
@@ -57,7 +57,7 @@ async def test_only_headscale_wants_every_field_of_a_key(control: Control, call:
         (["tag:admin"], (400, "not permitted"), (403, "not allowed for this client")),
     ],
 )
-async def test_tags_that_a_key_may_not_carry(
+async def test_a_key_with_tags_that_it_may_not_carry_is_refused(
     control: Control, call: Call, tags: list[str], tailscale: tuple[int, str], headscale: tuple[int, str]
 ) -> None:
     control.policy_tags, control.client_tags = {"tag:k8s", "tag:admin"}, {"tag:k8s"}

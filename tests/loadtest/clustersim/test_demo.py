@@ -44,7 +44,7 @@ def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_a_kept_demo_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_a_demo_that_is_to_stay_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
     with start(tmp_path, "--keep") as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))

@@ -81,7 +81,7 @@ async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])
-async def test_a_wrong_answer_is_told_with_the_right_one(world: World, qtype: str, address: str) -> None:
+async def test_the_report_has_a_wrong_answer_and_the_right_one(world: World, qtype: str, address: str) -> None:
     world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers[qtype] = frozenset({address})
@@ -96,7 +96,7 @@ async def test_an_egress_by_address_goes_by_its_external_name(world: World) -> N
         await world.checks.leads(DB)
 
 
-async def test_a_move_that_is_not_answered_is_told(world: World) -> None:
+async def test_the_demo_reports_a_move_that_the_nameserver_does_not_follow(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers["A"] = frozenset({"192.0.2.1"})

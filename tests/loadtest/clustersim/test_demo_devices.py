@@ -81,6 +81,6 @@ async def test_a_device_is_shown_with_its_purpose(sim: ClusterSim, case: Case, o
         (Case(NET, {}, {"devices": [{**STATED, "tailnetIPs": ["192.0.2.1"]}]}, routed()), r"shows .*192\.0\.2\.1"),
     ],
 )
-async def test_a_difference_from_the_tailnet_is_told(sim: ClusterSim, case: Case, words: str) -> None:
+async def test_the_demo_reports_a_device_that_differs_from_the_tailnet(sim: ClusterSim, case: Case, words: str) -> None:
     with pytest.raises(NotYet, match=words):
         await looked(sim, case)

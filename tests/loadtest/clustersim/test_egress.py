@@ -35,7 +35,7 @@ def replica() -> Object:
 
 
 def ground(**entries: Object) -> tuple[Store, Tailnet]:
-    """Return a store with all that the Pod needs, and the tailnet that it joins."""
+    """Return a store with everything that the Pod of `replica` mounts, and the tailnet that the Pod joins."""
     store, tailnet = configured(egress_services=json.dumps(entries), hep_pings="6"), Tailnet()
     config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
     for name in ("foo-0", "foo-1"):

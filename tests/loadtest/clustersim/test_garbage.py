@@ -48,7 +48,7 @@ async def test_a_foreground_owner_waits_for_its_children(store: Store, propagati
     await until(store, lambda: found_names(store) == [])
 
 
-async def test_a_child_from_before_the_collector_counts() -> None:
+async def test_the_collector_deletes_a_child_that_existed_before_it_started() -> None:
     store = Store()
     create(store, "child", create(store, "owner"))
     store.delete(CONFIGMAP, "default", "owner")

@@ -1,4 +1,4 @@
-"""The way to health ports through the simulated cluster."""
+"""Requests to the health ports of proxies through the simulated cluster."""
 
 import aiohttp
 import pytest

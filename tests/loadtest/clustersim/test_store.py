@@ -32,7 +32,7 @@ def test_a_name_is_generated() -> None:
     assert all(name.startswith("a-") and len(name) == 7 for name in generated)
 
 
-def test_a_null_takes_a_field_away() -> None:
+def test_a_null_in_a_patch_removes_a_field() -> None:
     store = Store()
     store.create(CONFIGMAP, configmap())
     assert store.merge(CONFIGMAP, "default", "settings", {"data": {"a": None, "b": "2"}})["data"] == {"b": "2"}
@@ -58,7 +58,7 @@ def test_a_status_is_written_by_its_subresource_only() -> None:
     assert (reported["spec"], reported["status"]) == ({"x": 2}, {"ready": 3})
 
 
-def test_a_write_that_changes_nothing_is_none() -> None:
+def test_a_write_that_changes_nothing_makes_no_new_version() -> None:
     store = Store()
     created = store.create(SERVICE, service())
     with store.subscribe() as changes:
@@ -85,7 +85,7 @@ def test_a_finalizer_holds_a_deleted_object_which_gets_no_others() -> None:
     assert store.find(CONFIGMAP, "default", "settings") is None
 
 
-def test_a_namespace_takes_its_objects_along_and_waits_for_their_finalizers() -> None:
+def test_a_deleted_namespace_deletes_its_objects_and_waits_for_their_finalizers() -> None:
     store = Store(("default", "shop"))
     store.create(CONFIGMAP, configmap(namespace="shop", finalizers=["example.org/a"]))
     assert store.delete(NAMESPACE, "", "shop")["status"]["phase"] == "Terminating"

@@ -75,7 +75,7 @@ def test_an_attack_that_does_not_begin_is_an_error() -> None:
         pass
 
 
-def test_of_a_server_that_does_not_answer_each_answer_is_lost(tmp_path: Path) -> None:
+def test_every_query_to_a_server_that_does_not_answer_is_lost(tmp_path: Path) -> None:
     query = hit(*next(iter(addresses(1).items())))
     seen = watch(Victim.TCP, query, free_port(), tmp_path, 0.05).tally
     assert seen.sent == seen.lost == seen.latency.count > 0
@@ -99,7 +99,7 @@ def test_the_last_change_is_served_when_a_measurement_ends(ours: Server, folder_
     assert (writer.changes.made, writer.served) == (2, 1)
 
 
-def test_a_change_that_is_not_served_does_not_count(ours: Server, tmp_path: Path) -> None:
+def test_a_change_of_the_records_that_is_never_served_is_not_counted(ours: Server, tmp_path: Path) -> None:
     writer = Writer(replace(Changes.of(tmp_path, addresses(1)), made=100), ours.port)
     for _ in range(2):
         writer.write()

@@ -1,11 +1,11 @@
-"""Tests of what a result says of where it was measured."""
+"""Tests of the description of the machine in a result."""
 
 import os
 
 from dnsbench.machine import command_line, cores
 
 
-def test_the_command_does_not_tell_where_files_lie() -> None:
+def test_the_command_in_a_result_has_no_paths_of_the_machine() -> None:
     words = ["--go-nameserver", "/home/someone/nameserver", "--results", "loadtest/results"]
     assert command_line(words) == "python -m dnsbench --go-nameserver nameserver --results loadtest/results"
 

@@ -1,4 +1,4 @@
-"""Tests of what one round comes to, and the best of several."""
+"""Tests of the figures of one round, and of the best of several rounds."""
 
 import pytest
 from dnsbench.measure import best, sample

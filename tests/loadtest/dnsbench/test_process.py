@@ -1,4 +1,4 @@
-"""Tests of server processes: measured whole, and ended whole."""
+"""Tests of server processes: children are measured and ended together with the server."""
 
 import os
 import re

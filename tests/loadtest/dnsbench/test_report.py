@@ -1,4 +1,4 @@
-"""Tests of what is said of a run."""
+"""Tests of the report on a run: tables, verdicts and JSON."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ MET, MISSED, UNMEASURED, COMPARED = (
 )
 
 
-def test_a_client_at_its_limit_is_told() -> None:
+def test_the_report_warns_of_a_client_at_its_limit() -> None:
     busy, idle = row("saturated", "Knot", client_busy=0.99), row("saturated", "ours", client_busy=0.8)
     assert "The client was the limit with Knot:" in measurements(SATURATED, [busy, idle])
     assert "limit" not in measurements(SATURATED, [idle])

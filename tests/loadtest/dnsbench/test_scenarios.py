@@ -1,4 +1,4 @@
-"""Tests of what is compared."""
+"""Tests of the scenarios in which servers are compared."""
 
 from dnsbench.goals import GOALS, Table, judged
 from dnsbench.queries import FEWEST, make

@@ -52,7 +52,7 @@ def run_settings(target: Target, folder: Path, *arguments: str) -> Settings:
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
     """Run an engine to its end, as `run_settings` has it.
 
-    A run in which the client fell behind its schedule says something of the machine: it is made again, a few times.
+    If the client fell behind its schedule, the machine was too busy. Then repeat the run, a few times at most.
     """
     settings = run_settings(target, folder, *arguments, "--engine", engine)
     runs = 0

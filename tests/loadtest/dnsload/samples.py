@@ -1,4 +1,4 @@
-"""What a client prints, and a made-up run, for the tests of what is written about it."""
+"""The output of a client, and a made-up run, for tests of reports."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ LINE = (
     b'"counts":{"sent":3,"right":2,"wrong":1},"rcodes":{"0":2,"3":1},"reasons":{"rcode":1},'
     b'"latency":[[500,2],[511,1]],"lag":[[1,3]],"examples":[[4,"00ff"]]}\n'
 )
-"""What a client prints."""
+"""A line of the output of a client."""
 
 
 def settings_for(*arguments: str) -> Settings:

@@ -1,4 +1,4 @@
-"""Tests of what a run is put together from."""
+"""Tests of the choice of a run's engine, sockets, questions and expectations by the settings."""
 
 import tempfile
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ def engine_of(*arguments: str) -> str:
 
 
 BUILT = Path(__file__)
-"""What is there."""
+"""A path that exists, in place of the compiled client."""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_engine_is_chosen_by_rate_unless_it_is_named(arguments: str, engine:
     assert engine_of(*arguments.split()) == engine
 
 
-def test_without_a_compiler_the_engine_is_asyncio_and_that_is_told(
+def test_without_a_compiler_the_engine_is_asyncio_and_the_output_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tests of the compiled client: against a server that is wrong on purpose, and what it is told and says."""
+"""Tests of the compiled client, its input and its reports, against a server that gives wrong answers on purpose."""
 
 import asyncio
 import os
@@ -164,7 +164,7 @@ async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(f
     assert seen.tally.right <= 1  # none on a machine that stalls for longer than the patience
 
 
-async def test_what_cannot_be_sent_in_time_is_unsent(program: Path) -> None:
+async def test_queries_that_cannot_be_sent_in_time_are_counted_as_unsent(program: Path) -> None:
     with silent_server() as silent:
         load = Load(0.02, steady(10_000_000), patience=0.3)
         (seen,) = await asked(program, Target(*silent.getsockname()), load, RIGHT)
@@ -172,7 +172,7 @@ async def test_what_cannot_be_sent_in_time_is_unsent(program: Path) -> None:
     assert seen.tally.sent + seen.tally.unsent == 200_000
 
 
-async def test_second_answers_are_unexpected_and_those_to_junk_are_nobodys(program: Path) -> None:
+async def test_second_answers_are_unexpected_except_those_to_malformed_queries(program: Path) -> None:
     junk = Query(b"\xff\xff" + packet()[2:], JUNK)
     async with udp_responder(copies=2) as target:
         (seen,) = await asked(program, target, Load(0.04, steady(200), patience=LONG), RIGHT, junk)
@@ -244,7 +244,7 @@ async def test_a_connection_without_answers_is_given_up(program: Path) -> None:
     assert seen.tally.right > 2
 
 
-async def test_an_address_of_six_is_asked(program: Path) -> None:
+async def test_a_server_at_an_ipv6_address_can_be_asked(program: Path) -> None:
     with closing(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as bound:
         bound.bind(("::1", 0))
         await asked(program, Target(*bound.getsockname()[:2]), Load(0.02, steady(100), patience=0.01), RIGHT)
@@ -272,7 +272,9 @@ async def test_queries_without_a_port_leave_from_port_0(program: Path) -> None:
         ([], b""),
     ],
 )
-def test_what_is_not_understood_is_one_line(program: Path, words: Sequence[str], queries: bytes) -> None:
+def test_a_client_reports_input_that_it_does_not_understand_in_one_line(
+    program: Path, words: Sequence[str], queries: bytes
+) -> None:
     ended = subprocess.run([program, *words], input=queries, capture_output=True, timeout=10, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr.count(b"malformed\n")) == (1, b"", 1)
 

@@ -1,4 +1,4 @@
-"""Tests of what is special to the engine of compiled clients."""
+"""Tests of the features that only the engine of compiled clients has."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of IDs, and of what becomes of queries."""
+"""Tests of message IDs, and of the results of queries: answered, late or lost."""
 
 import pytest
 from dnsload.checking import Checker

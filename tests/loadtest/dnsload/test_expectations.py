@@ -1,4 +1,4 @@
-"""Tests of what a right answer is."""
+"""Tests of the answers that are expected according to the records."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tests of what is special to the engine on asyncio."""
+"""Tests of the features that only the engine on asyncio has."""
 
 import asyncio
 import selectors

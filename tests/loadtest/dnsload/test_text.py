@@ -1,4 +1,4 @@
-"""Tests of what is written to the terminal."""
+"""Tests of the output on the terminal."""
 
 from dnsload.app import make_session
 from dnsload.report import Report

@@ -1,4 +1,4 @@
-"""The benchmark of operators: what its runs are judged by, and what is said of them. Needs no bed."""
+"""The benchmark of operators: the goals for its runs, and the reports on them. These tests need no bed."""
 
 import json
 from typing import Any
@@ -164,7 +164,7 @@ def test_a_goal_of_groups_is_met_up_to_its_limit(text: str, met: dict[str, Any],
     ("leader", "standby", "missed"),
     [(0.15, 0.03, [False] * 2), (0.16, 0.03, [True, False]), (0.15, 0.04, [False, True])],
 )
-def test_the_leader_and_the_standby_are_judged_by_themselves(leader: float, standby: float, missed: list[bool]) -> None:
+def test_the_leader_and_the_standby_are_judged_separately(leader: float, standby: float, missed: list[bool]) -> None:
     run = pair(made=step(cpu_seconds=leader), standby_cpu_seconds=standby)
     assert [each.missed for each in judged([run], STEADY_GOALS)] == missed
 
@@ -197,7 +197,7 @@ def test_the_table_of_runs_has_a_column_for_each() -> None:
     assert cells(text)[0] == ["all StatefulSets made, s", "1.00", "12.35"]
 
 
-def test_the_table_of_pairs_tells_the_standby_from_the_leader() -> None:
+def test_the_table_of_pairs_shows_the_standby_and_the_leader_separately() -> None:
     lines = cells(steady([pair(), pair(standby_cpu_seconds=0.031)]))
     assert ["leader: CPU, ms a Service made", "10.0", "10.0"] in lines
     assert ["standby: CPU, ms a Service made", "2.0", "3.1"] in lines

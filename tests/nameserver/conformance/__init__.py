@@ -1,1 +1,1 @@
-"""Conformance: each fact of README.md, asked of a running nameserver."""
+"""Conformance tests: each numbered fact in README.md is checked on a running nameserver."""

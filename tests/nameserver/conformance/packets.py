@@ -1,4 +1,4 @@
-"""Messages as bytes, for what a well-behaved client can't say."""
+"""DNS messages as bytes, for queries that a well-behaved client wouldn't send."""
 
 import struct
 

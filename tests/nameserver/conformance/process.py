@@ -80,7 +80,7 @@ class Server:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop it from running meanwhile, so that what is sent to it queues up."""
+        """Pause the process during the block, so that packets to it queue up."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitpid(self.process.pid, os.WUNTRACED)
         try:

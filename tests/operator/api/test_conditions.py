@@ -15,7 +15,7 @@ def ready(status: bool | str, reason: str = "Because", generation: int | None = 
 
 
 @pytest.mark.parametrize(("status", "word"), [(True, "True"), (False, "False"), ("Unknown", "Unknown")])
-def test_a_condition_has_a_word_for_its_status_and_no_time_before_it_is_set(status: bool | str, word: str) -> None:
+def test_a_new_condition_has_its_status_as_a_word_and_no_transition_time(status: bool | str, word: str) -> None:
     bare = {"type": "Ready", "status": word, "reason": "Because", "message": "words"}
     assert ready(status, generation=None) == bare
     assert ready(status) == {**bare, "observedGeneration": 3}
@@ -39,7 +39,9 @@ OLD = {**ready(False, "Old", 3), "lastTransitionTime": THEN}
     ],
     ids=["new", "as before", "another reason", "another status", "without a time"],
 )
-def test_the_time_of_a_condition_is_that_of_its_status(before: list[Object], after: Object, time: str) -> None:
+def test_the_transition_time_of_a_condition_changes_only_with_its_status(
+    before: list[Object], after: Object, time: str
+) -> None:
     given = deepcopy(before)
     assert set_condition(before, [after], NOW) == [{**after, "lastTransitionTime": time}]
     assert before == given

@@ -23,7 +23,7 @@ FIELD_KEYWORDS = {
     "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations",
 }  # fmt: skip
-"""Of OpenAPI v3, what the API server takes in a structural schema (of that, what we use)."""
+"""The keywords of OpenAPI v3 that the API server accepts in a structural schema, as far as we use them."""
 QUANTITY = {"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": PATTERN, "x-kubernetes-int-or-string": True}
 
 
@@ -63,17 +63,17 @@ def test_every_node_is_structural_and_explained_in_one_paragraph(definition: Def
 
 
 class Ruled(WireModel):
-    """Has rules and a default."""
+    """A model with rules and a default."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [{"rule": "has(self.size)"}]})
 
     size: int = 3
-    """How many, by the code's default."""
+    """A field whose default the operator's code applies."""
     title: str = Field(default="", json_schema_extra={"x-kubernetes-validations": [{"rule": "self == oldSelf"}]})
     """A field that is named like a keyword."""
 
 
-def test_rules_reach_the_schema_and_of_defaults_those_that_are_the_api_servers() -> None:
+def test_the_schema_has_the_rules_and_only_the_defaults_that_the_api_server_applies() -> None:
     made = structural_schema(Ruled)
     assert made["x-kubernetes-validations"] == [{"rule": "has(self.size)"}]
     assert made["properties"]["title"] == {

@@ -1,4 +1,4 @@
-"""What is read of a device, and the names by which it is looked up."""
+"""The fields of a device that are read, and the names by which it is looked up."""
 
 from datetime import UTC, datetime
 
@@ -29,12 +29,12 @@ def test_a_device_of_headscale(node_id: str) -> None:
     assert (device.last_seen, device.connected) == (None, None)
 
 
-def test_a_device_may_have_no_node_id_null_for_lists_and_empty_times() -> None:
+def test_a_device_without_a_node_id_with_null_lists_and_empty_times_can_be_read() -> None:
     device = DEVICE.validate_python({"id": "7", "name": "db", "tags": None, "addresses": None, "lastSeen": ""})
     assert (device.node_id, device.tags, device.addresses, device.last_seen) == ("7", (), (), None)
 
 
-def test_names_and_addresses_are_looked_up_in_one_form() -> None:
+def test_names_and_addresses_are_normalized_before_a_device_is_looked_up() -> None:
     names = {"DB.tail1234.ts.net.": "db.tail1234.ts.net", "Db": "db", "100.64.0.9": "100.64.0.9"}
     assert {text: lookup_name(text) for text in names} == names
     assert lookup_name("FD7A:115C:A1E0:0::9") == "fd7a:115c:a1e0::9"

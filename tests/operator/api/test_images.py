@@ -1,4 +1,4 @@
-"""Which image references container runtimes accept."""
+"""The image references that container runtimes accept."""
 
 import pytest
 from tsoperator.api.images import image_error, image_name
@@ -35,7 +35,7 @@ def test_a_reference_names_an_image(image: str) -> None:
         *((image, "write one such as") for image in NO_IMAGES),
     ],
 )
-def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:
+def test_a_text_that_is_no_image_reference_is_an_error_in_one_line(image: str, words: str) -> None:
     error = image_error(image)
     assert error is not None
     assert words in error
@@ -46,5 +46,5 @@ NAMED = ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"
 
 
 @pytest.mark.parametrize("image", NAMED)
-def test_an_image_has_a_name(image: str) -> None:
+def test_the_name_of_an_image_is_found_in_its_reference(image: str) -> None:
     assert image_name(image) == "k8s-proxy"

@@ -15,14 +15,14 @@ def test_a_good_label_is_no_error(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     "key", ["", "-a", "a-", "x" * 64, "a b", "a/b/c", "Example.org/team", "/a", "a/", f"{'a' * 254}/b", "ä", "a\n"]
 )
-def test_a_bad_key_is_named(key: str) -> None:
+def test_the_error_for_a_bad_key_names_the_key(key: str) -> None:
     (error,) = label_errors({key: "x"})
     assert "\n" not in error
     assert ": a key is" in error or "DNS name in lower case" in error
 
 
 @pytest.mark.parametrize("value", ["?!someVal", "-", "y" * 64, "a b", "bar!"])
-def test_a_bad_value_is_named(value: str) -> None:
+def test_the_error_for_a_bad_value_names_the_value(value: str) -> None:
     (error,) = label_errors({"good": "x", "team": value})
     assert error.startswith(f'"{value}": a label\'s value is empty, or at most 63')
 
@@ -44,6 +44,6 @@ def test_a_value_that_is_too_long_ends_in_a_digest() -> None:
 
 
 @given(st.text("abc", min_size=64, max_size=80), st.text("abc", min_size=64, max_size=80))
-def test_values_that_are_cut_fit_and_differ_as_before(one: str, other: str) -> None:
+def test_long_values_are_cut_to_63_characters_and_different_values_stay_different(one: str, other: str) -> None:
     assert len(label_value(one)) == 63
     assert (label_value(one) == label_value(other)) == (one == other)

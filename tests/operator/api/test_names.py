@@ -1,4 +1,4 @@
-"""Names that outlive a process."""
+"""Names that stand in objects of the cluster, such as keys of labels."""
 
 import re
 

@@ -57,7 +57,7 @@ def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> No
     assert {kind.group for kind in RESOURCES.values() if kind.is_custom} == {"tailscale.com", "monitoring.coreos.com"}
 
 
-def test_an_object_is_known_by_namespace_name_and_uid() -> None:
+def test_the_key_and_the_uid_of_an_object_are_read_from_its_metadata() -> None:
     obj = {"metadata": {"namespace": "default", "name": "a", "uid": "1-2"}}
     assert key_of(obj) == Key("default", "a")
     assert key_of({"metadata": {"name": "a"}}) == Key("", "a")

@@ -42,7 +42,9 @@ def name_error(value: str) -> str | None:
 
 
 @given(PARENTS, st.uuids().map(str))
-def test_a_childs_name_is_a_label_that_leaves_room_for_what_statefulsets_add(parent: str, uid: str) -> None:
+def test_a_childs_name_is_a_label_that_leaves_room_for_the_suffixes_that_statefulsets_add(
+    parent: str, uid: str
+) -> None:
     name = child_name(parent, uid)
     assert DNS_1035_LABEL.fullmatch(name)
     assert len(name) <= 52
@@ -140,7 +142,7 @@ def test_a_good_name_target_address_or_tag_has_no_error(check: Check, values: li
 
 
 @pytest.mark.parametrize(("check", "words", "values"), BAD)
-def test_a_bad_name_target_address_or_tag_is_told_why(check: Check, words: str, values: list[str]) -> None:
+def test_the_error_for_a_bad_name_target_address_or_tag_says_why(check: Check, words: str, values: list[str]) -> None:
     errors = [check(value) or "" for value in values]
     assert [error for error in errors if words not in error or "\n" in error] == []
 
@@ -151,7 +153,7 @@ def test_an_address_of_a_device_needs_no_route(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["100.128.0.0", "10.1.2.3", "fd7a:115c:a1e0:b1a:0:7:a01:203", "fd7a:115c:a1e1::1"])
-def test_what_is_no_address_of_a_device_is_reached_by_a_route(address: str) -> None:
+def test_an_address_that_no_device_can_have_needs_a_route(address: str) -> None:
     assert needs_route(address)
 
 
@@ -160,7 +162,7 @@ def test_tags_are_split_and_trimmed() -> None:
     assert {value: split_tags(value) for value in tags} == tags
 
 
-def test_only_true_turns_a_thing_on() -> None:
+def test_only_the_word_true_in_lower_case_counts_as_true() -> None:
     assert [is_true(value) for value in ("true", "True", "1", "", None)] == [True, False, False, False, False]
 
 
@@ -185,7 +187,7 @@ def test_a_dns_server_is_no_name_and_no_network(server: str) -> None:
         server_address(server)
 
 
-def test_a_file_that_cannot_be_read_is_named_once() -> None:
+def test_the_error_for_a_file_that_cannot_be_read_names_the_file_once() -> None:
     binary = UnicodeDecodeError("utf-8", b"", 0, 1, "invalid")
     assert unreadable(Path("/a b"), FileNotFoundError(2, "No such file", "/a b")) == 'cannot read "/a b": No such file'
     assert unreadable(Path("/a b"), binary) == 'cannot read "/a b": it holds no text'

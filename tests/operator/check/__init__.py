@@ -1,1 +1,1 @@
-"""Tests of what a person runs beside the operator."""
+"""Tests of the command `tsoperator check`, which a person runs beside the operator."""

@@ -1,4 +1,4 @@
-"""A Pod of the operator, as far as a check asks it."""
+"""A Pod of the operator with the endpoints that a check requests."""
 
 from collections.abc import AsyncIterator
 
@@ -9,7 +9,7 @@ from tsoperator.runtime.health import HealthServer
 
 
 class Operator:
-    """Its probes and metrics are *at* an address. It is ready once it was asked *until_ready* times."""
+    """A Pod of the operator, whose probes and metrics are *at* an address; its first *until_ready* probes fail."""
 
     def __init__(self) -> None:
         self.until_ready = 0

@@ -1,4 +1,4 @@
-"""What a Pod without rights sees of an operator and a nameserver that are well, or not."""
+"""Findings about an operator and a nameserver that a Pod without rights in the cluster can make."""
 
 import asyncio
 import socket
@@ -69,7 +69,7 @@ async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> Non
         (200, "no metrics {", "its port of metrics shows none (HTTP 200)"),
     ],
 )
-async def test_a_port_of_another_program_is_no_operator(readyz: int, metrics: str, words: str) -> None:
+async def test_another_program_at_the_port_is_not_taken_for_the_operator(readyz: int, metrics: str, words: str) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/readyz":
             return web.Response(status=readyz)
@@ -88,7 +88,9 @@ async def test_a_port_of_another_program_is_no_operator(readyz: int, metrics: st
         (socket.EAI_AGAIN, "the cluster's DNS doesn't answer this Pod", "see whether the cluster's DNS works"),
     ],
 )
-async def test_a_name_that_leads_nowhere_is_told_from_a_dns_that_is_away(error: int, words: str, cure: str) -> None:
+async def test_a_name_that_does_not_exist_is_distinguished_from_a_dns_that_does_not_answer(
+    error: int, words: str, cure: str
+) -> None:
     def resolve(_: Endpoint) -> list[str]:
         raise socket.gaierror(error, "as the resolver says")
 
@@ -111,7 +113,7 @@ async def test_a_nameserver_is_well_if_it_has_records_and_the_zone(operator: Ope
     assert empty.cure == "`kubectl -n tailscale logs -l app=nameserver` says more"
 
 
-async def test_a_nameserver_that_is_away_is_told(operator: Operator) -> None:
+async def test_a_nameserver_that_does_not_answer_is_a_finding(operator: Operator) -> None:
     (*_, found) = await findings(operator.at, Endpoint("127.0.0.1", free_port()))
     assert found.words.endswith("doesn't answer (Connection refused)")
     assert found.cure.startswith("see `kubectl -n tailscale describe pods --show-events -l app=nameserver`")
@@ -150,7 +152,9 @@ PACKETS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("answer", "words"), PACKETS.values(), ids=PACKETS)
-async def test_a_packet_is_an_answer_of_a_nameserver_or_none(operator: Operator, answer: Answer, words: str) -> None:
+async def test_a_packet_counts_only_if_it_is_the_answer_of_a_nameserver(
+    operator: Operator, answer: Answer, words: str
+) -> None:
     with responder(answer) as at:
         (*_, found) = await findings(operator.at, at)
     assert words in found.words

@@ -57,7 +57,7 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
     raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
 
 
-async def test_the_program_finds_the_nameserver_as_a_pod_is_told_of_it(operator: Operator, run: Run) -> None:
+async def test_the_program_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
     assert lines[-2].startswith("FAILED: nameserver at [::1]:53")
@@ -73,7 +73,7 @@ async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator, 
     assert (await run(f"--operator={operator.at}"))[0] == 1
 
 
-async def test_machines_get_one_json_object(operator: Operator, run: Run) -> None:
+async def test_the_output_for_machines_is_one_json_object(operator: Operator, run: Run) -> None:
     operator.until_ready = 1
     code, lines = await run(f"--operator={operator.at}", "--json")
     shown = json.loads("\n".join(lines))

@@ -19,7 +19,7 @@ def test_the_exit_code_is_that_of_the_worst_finding(findings: list[Finding], cod
     assert json.loads(as_json(findings))["healthy"] is (code == 0)
 
 
-def test_people_get_the_cure_below_the_words() -> None:
+def test_the_text_for_people_has_the_cure_below_the_words() -> None:
     assert as_text([WELL, WRONG, BLIND, WELL]).splitlines() == [
         "ok: it leads",
         "FAILED: none leads",
@@ -29,7 +29,7 @@ def test_people_get_the_cure_below_the_words() -> None:
     ]
 
 
-def test_machines_get_each_part_of_a_finding() -> None:
+def test_the_json_for_machines_has_each_part_of_a_finding() -> None:
     assert json.loads(as_json([BLIND]))["findings"] == [
         {"check": "devices", "verdict": "unseen", "message": "no answer", "cure": "try again"}
     ]

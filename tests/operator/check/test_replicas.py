@@ -1,4 +1,4 @@
-"""What the operator's Pods say by their metrics, and what a check makes of it."""
+"""The findings that a check draws from the metrics of the operator's Pods."""
 
 from dataclasses import replace
 
@@ -74,7 +74,7 @@ def test_a_fault_is_found_with_its_cure(lines: list[str], check: str, words: str
     assert cure in found.cure
 
 
-def test_a_watch_that_works_again_is_no_fault() -> None:
+def test_a_watch_that_failed_and_works_again_is_no_fault() -> None:
     assert wrong(replica(*watch("services", "a", refused=0.0))) == []
 
 
@@ -109,6 +109,6 @@ def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[OperatorPod
     assert [each.verdict.value for each in wrong(*replicas)] == verdicts
 
 
-def test_pods_without_metrics_are_told_once() -> None:
+def test_a_pod_without_metrics_is_one_finding() -> None:
     (found,) = wrong(OperatorPod("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

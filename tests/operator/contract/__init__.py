@@ -1,1 +1,1 @@
-"""What the operator promises of every kind of object, stated once and tried on each."""
+"""The contract: what the operator promises about objects of every kind. Each test runs once for each kind."""

@@ -1,4 +1,4 @@
-"""The scenes of the contract, and what they look like if nothing goes wrong."""
+"""Fixtures: the scene of a kind, and the portrait of a world in which nothing goes wrong."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,12 +8,12 @@ from tests.operator.contract.kinds import Kind
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, new_world, running_operator
 
-_PORTRAITS: dict[str, str] = {}  # of each kind that was made, and edited in every way, while nothing went wrong
+_PORTRAITS: dict[str, str] = {}  # what `afresh` returns, by the name of the kind
 
 
 @pytest.fixture
 async def scene(world: World, kind: Kind) -> Scene:
-    """A world with an operator, and with what the kind needs beside itself."""
+    """A world with an operator, and with the other objects that the kind needs."""
     prepared = Scene(world, kind)
     await prepared.prepare()
     return prepared
@@ -21,7 +21,7 @@ async def scene(world: World, kind: Kind) -> Scene:
 
 @pytest.fixture
 def afresh(kind: Kind) -> Callable[[], Awaitable[str]]:
-    """Return the portrait of a simulated world in which the object was made and edited, and nothing went wrong."""
+    """Return a function that takes the portrait of a simulated world in which the object was made and fully edited."""
 
     async def portrait() -> str:
         if kind.name not in _PORTRAITS:

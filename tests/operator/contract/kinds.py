@@ -1,6 +1,6 @@
-"""The kinds that the operator looks after: what the contract has to know of each, and nothing else.
+"""The kinds that the operator reconciles, each with the facts that the tests of the contract need.
 
-To try all promises on a new kind, add one `Kind` to `KINDS`.
+To run all tests of the contract on a new kind, add one `Kind` to `KINDS`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,9 +44,9 @@ from tests.support.manifests import (
 
 
 class Edit(NamedTuple):
-    """A merge patch, and words that are in the portrait of the world once it took effect, and not before.
+    """A merge patch, and words that the portrait of the world shows as soon as the patch has taken effect.
 
-    Pods stay what they are unless it *restarts* them; the devices stay in any case.
+    The same Pods go on running unless the patch *restarts* them. The devices stay in any case.
     """
 
     patch: Object
@@ -55,10 +55,10 @@ class Edit(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A merge patch that makes an object bad, and the reason and words by which its user is told why.
+    """A merge patch that makes an object bad, and the reason and the words of the condition that says why.
 
-    The Event that tells it has the reason *event*; there is none if that is empty. Where the CRD's own rules refuse the
-    patch on a real API server, it *is_simulated*.
+    The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules refuse
+    the patch on a real API server, *is_simulated* is true: only a simulated one takes the patch.
     """
 
     patch: Object
@@ -70,38 +70,38 @@ class Bad(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object and what the operator makes for it.
+    """A kind of object, an example of it, and the children and writes that the operator makes for it.
 
-    Each manifest has a name that occurs nowhere else, so that what is left of it is found by that name.
+    Each manifest has a name that occurs nowhere else, so that a test finds the leftovers by that name.
     """
 
     manifest: Object
     is_ready: Callable[[Object], bool]
-    """Tells from the object whether all is made for it."""
+    """A function that tells from the object whether the operator has made everything for it."""
     beside: Sequence[Object] = ()
     """The other objects that the object needs, such as a backend or a ProxyClass."""
     children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
-    """The children by kind, each with edits that are to be put right."""
+    """The children by kind, each with merge patches of a child that the operator has to undo."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
-    """Returns the name of the first child of a kind, for the object as it is stored."""
+    """A function that returns the name of the first child of a kind. It gets the object as it is stored."""
     early: Resource | None = None
-    """The kind of a child that there is even if the object is bad."""
+    """The kind of a child that the operator makes even for a bad object."""
     shared: Sequence[tuple[Resource, Key]] = ()
     """The objects of others that the operator writes into, and leaves as they were when the object goes."""
     devices: int = 0
-    """How many devices it has in the tailnet."""
+    """The number of devices that the object has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
     bad: Mapping[str, Bad] = field(default_factory=dict)
     is_collected: bool = False
-    """Whether Kubernetes deletes its Secrets with it, so that nothing tells of its devices if it goes at once."""
+    """True if Kubernetes deletes the Secrets with the object. Without our finalizer its devices are then unknown."""
     keeps_others_labels: bool = False
-    """Whether a child that is labelled as another object's keeps such a label, or is made anew."""
+    """True if a child that is labelled as another object's keeps that label, or the operator makes a new child."""
     failed: str = ""
-    """The reason that is given when a server refuses a write; empty where there is nothing to write but the status."""
+    """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()
-    """All writes, ``verb plural``, until it is made and each edit has taken effect."""
+    """All writes, as ``verb plural``, until everything is made for the object and each edit has taken effect."""
     ending: frozenset[str] = frozenset()
-    """All writes from its deletion until it is gone."""
+    """All writes, as ``verb plural``, from the deletion of the object until it is gone."""
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ def annotated(**annotations: str | None) -> Object:
 
 
 def _crd(patch: Object, reason: str, words: str) -> Bad:
-    """Return a patch that the CRD's own rules may refuse."""
+    """Return a bad patch that the CRD's own rules refuse on a real API server."""
     return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 
@@ -154,7 +154,7 @@ def group_child(obj: Object, resource: Resource) -> str:
 
 
 def shared_child(obj: Object, resource: Resource) -> str:
-    """Return the name of what a ProxyGroup's Service *obj* has in its group, the first of *beside*."""
+    """Return the name of the ClusterIP Service or EndpointSlice that the egress Service *obj* has at its ProxyGroup."""
     name = child_name(key_of(obj).name, f"{uid(obj)}/several")
     return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
 
@@ -186,8 +186,8 @@ def writes(verb: str, *plurals: str) -> frozenset[str]:
 
 
 _MAKING = writes("create", "secrets", "services", "statefulsets") | {"patch secrets"}
-_TOUCH = frozenset({"patch pods"})  # the config of a proxy that runs is edited
-_SUFFIX = "update dnsconfigs"  # the first device shows which zone the cluster's DNS has to forward
+_TOUCH = frozenset({"patch pods"})  # when the config of a running proxy is edited
+_SUFFIX = "update dnsconfigs"  # the first device shows the suffix: the zone that the cluster's DNS has to forward
 _ENDING = writes("delete", "secrets", "services", "statefulsets")
 
 
@@ -384,13 +384,13 @@ KINDS: Sequence[Kind] = [
         making=frozenset({"update proxygroups"}),
     ),
 ]
-"""The kinds of which the contract is tried on each."""
+"""The kinds on which the tests of the contract run."""
 
 _FOLLOWED = {resource.kind for resource in real.KINDS}
 
 
 def marks(kind: Kind) -> list[pytest.MarkDecorator]:
-    """Return what marks the tests of *kind*: a world on a real API server doesn't follow all kinds."""
+    """Return the marks for the tests of *kind*: simulated, if a world on a real API server doesn't follow the kind."""
     return [] if kind.resource.kind in _FOLLOWED else [pytest.mark.simulated]
 
 

@@ -1,4 +1,4 @@
-"""What a running operator remembers: a walk over its objects."""
+"""The memory of a running operator: a search through its Python objects."""
 
 import asyncio
 import functools
@@ -15,7 +15,7 @@ _ATOMS = (str, bytes, int, float, bool, type(None))
 
 
 def remembered(operator: "asyncio.Task[None]", *words: str) -> list[str]:
-    """Return the paths in the running *operator* at which one of *words* occurs."""
+    """Return the paths to the values in the running *operator* in which one of *words* occurs."""
     seen: set[int] = set()
     found: list[str] = []
     left: deque[tuple[str, Any]] = deque([*_locals(operator).items(), *_runners()])
@@ -37,7 +37,7 @@ def _locals(task: "asyncio.Task[Any]") -> dict[str, Any]:
 
 
 def _runners() -> Iterator[tuple[str, Any]]:
-    """Yield the objects of the operator that have a task of their own."""
+    """Yield the objects of the operator whose methods run as tasks."""
     for task in asyncio.all_tasks():
         runner = _locals(task).get("self")
         if type(runner).__module__.startswith("tsoperator."):
@@ -45,7 +45,7 @@ def _runners() -> Iterator[tuple[str, Any]]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what *value* holds, each with how to get there."""
+    """Yield the values inside *value*, each after the step of the path that leads to it."""
     if isinstance(value, dict):
         for key, held in [*value.items()]:
             yield " key", key

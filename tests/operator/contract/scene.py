@@ -1,4 +1,4 @@
-"""One kind of object in a world: made, changed and taken away, and portraits of all that there is for it."""
+"""One object of a kind in a world: a test makes, changes and deletes it, and compares portraits of all its parts."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, 
 from tests.operator.contract.kinds import Edit, Kind
 from tests.support.operator import NAMESPACE, Proxy, World
 
-_OWN = {  # what differs between two worlds that are alike
+_OWN = {  # fields that differ between two worlds even if all else is alike
     "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "lastTransitionTime", "nodePort",
     "observedGeneration", "deployment.kubernetes.io/revision", ANNOTATION_DIGEST, "AuthKey", "clusterIPs",
     "healthCheckNodePort",
@@ -30,7 +30,7 @@ _SERIAL = re.compile(r'\\"serial\\": ?\d+')
 
 @dataclass
 class Scene:
-    """A world with an operator, and what the object of one kind looks like there."""
+    """A world with an operator, and in it the object of one kind with its children and devices."""
 
     world: World
     kind: Kind
@@ -49,7 +49,7 @@ class Scene:
         return self.kind.manifest
 
     async def prepare(self) -> None:
-        """Put in place what else must be there; an operator has to run."""
+        """Create the other objects that the kind needs, and wait for them. An operator has to run."""
         await self.apply(*self.kind.beside)
         for group in self.kind.beside:
             if group["kind"] == PROXYGROUP.kind:
@@ -60,7 +60,7 @@ class Scene:
 
     @property
     def devices(self) -> list[Device]:
-        """The devices of the object, not those that were there before, nor those of a ProxyGroup that it needs."""
+        """The devices of the object, without earlier devices and the devices of a ProxyGroup that the object needs."""
         others = tuple(f"{key_of(obj).name}-" for obj in self.kind.beside if obj["kind"] == PROXYGROUP.kind)
         new = (each for node, each in self.world.control.devices.items() if node not in self.neighbours)
         return [each for each in new if not each.name.startswith(others)]
@@ -71,11 +71,11 @@ class Scene:
 
     @property
     def keys_made(self) -> int:
-        """How many auth keys were made for the object."""
+        """The number of auth keys that were minted for the object."""
         return len(self.world.control.keys) - self.keys_before
 
     async def apply(self, *objects: Object) -> None:
-        """Create *objects*; faults of a simulated API server are not for its user."""
+        """Create *objects*. The faults of a simulated API server concern only the operator's writes, not these."""
         for obj in objects:
             if sim := self.world.simulation:
                 sim.store.create(_simulated(obj), obj)
@@ -96,19 +96,19 @@ class Scene:
                 await self.world.delete(obj)
 
     async def make(self) -> str:
-        """Create the object, and return the portrait of what comes of it."""
+        """Create the object, wait until everything is made for it, and return the portrait."""
         await self.apply(self.obj)
         return await self.whole()
 
     async def whole(self) -> str:
-        """Wait until all is there and nothing is left to do, and return the portrait of that."""
+        """Wait until nothing is missing and the operator has settled, and return the portrait."""
         await self.world.becomes(self.missing, [])
         await self.world.settled()
         await self.world.becomes(self.missing, [])
         return self.portrait()
 
     async def becomes(self, portrait: str) -> None:
-        """Wait until all is as in *portrait* again."""
+        """Wait until the portrait equals *portrait* again."""
 
         async def difference() -> list[str]:
             lines = [text.splitlines() for text in (portrait, self.portrait())]
@@ -119,7 +119,7 @@ class Scene:
         await self.whole()
 
     async def edit_all(self) -> str:
-        """Make all edits, each after the one before has taken effect, and return the portrait of what comes of them."""
+        """Make all edits, each after the one before has taken effect, and return the portrait after the last one."""
         for name, edit in self.kind.edits.items():
             assert not await self.shows(edit.shows)
             pods, devices = self._pods(), set(self.node_ids)
@@ -134,7 +134,7 @@ class Scene:
         await self.world.eventually(lambda: self.shows(edit.shows))
 
     async def take_back(self, patch: Object) -> None:
-        """Take back *patch*, which was made to the object as it is in its manifest."""
+        """Undo *patch*: give the fields that it changed the values of the manifest again."""
 
         def back(there: Any, was: Any) -> Any:
             both = isinstance(there, dict) and isinstance(was, dict)
@@ -155,7 +155,7 @@ class Scene:
         return live is not None and self.kind.is_ready(live)
 
     async def missing(self) -> list[str]:
-        """Return what there is too little or too much of."""
+        """Return a phrase for each respect in which the object isn't complete, such as its devices."""
         found = {obj["kind"] for obj in self._made()}
         keys = [Proxy({}, {}, secret, {}) for secret in self.children(SECRET)]
         facts = {
@@ -168,7 +168,7 @@ class Scene:
         return [words for words, good in facts.items() if not good]
 
     async def left(self) -> list[str]:
-        """Return what of the object is left: everything that has its name, and its devices."""
+        """Return the leftovers of the object: objects with its name in them, its devices, changed shared objects."""
         there = [f"{obj['kind']} {key_of(obj)}" for obj in self._everything() if self.kind.name in json.dumps(obj)]
         changed = [text for text in self._shared() if text not in self.shared]
         return [*there, *(device.name for device in self.devices), *changed]
@@ -177,22 +177,22 @@ class Scene:
         return next(self._named(self.obj), None)
 
     def _named(self, named: Object) -> Iterator[Object]:
-        """Yield what is there under the name of an object."""
+        """Yield the object in the cluster that has the kind and the key of *named*, if there is one."""
         return (obj for obj in self._everything() if (obj["kind"], key_of(obj)) == (named["kind"], key_of(named)))
 
     def children(self, resource: Resource) -> list[Object]:
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
     async def told(self, words: str, *reasons: str) -> None:
-        """Wait until its user is told *words* for these *reasons*, by a condition of the generation that there is."""
+        """Wait until conditions or Events have *words* for each of *reasons*, and our conditions are up to date."""
         for reason in reasons:
             await self.world.eventually(partial(self.says, words, reason))
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our condition is of the generation that there is; those of Kubernetes' own kinds have none.
+        """Tell whether our conditions have the object's current generation. Those of Kubernetes' own kinds have none.
 
-        Whether the cluster's DNS asks the nameserver is of the generation that was last good.
+        The condition ClusterDNSReady isn't compared: it has the last generation that was good.
         """
         live = self.live() or {"metadata": {}}
         wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
@@ -210,7 +210,7 @@ class Scene:
         return [uid(obj) for obj in self._named(child)] not in ([], [uid(child)])
 
     def said(self) -> list[tuple[str, str]]:
-        """Return what its user is told: reasons and messages of conditions and Events."""
+        """Return the reasons and messages of the object's conditions and Events."""
         told = [(each["reason"], each["message"]) for each in conditions(self.live() or {})]
         return [*told, *self.events()]
 
@@ -223,7 +223,7 @@ class Scene:
         return any(words in message and reason in ("", why) for why, message in self.said())
 
     def portrait(self) -> str:
-        """Return all that there is, a line for each object, without what differs between two worlds that are alike."""
+        """Return a line for each object and device, without values that differ even between worlds that are alike."""
         live = self.live()
         text = self._drawn(*([live] if live else []))
         text = text.replace(uid(live), "UID") if live else text
@@ -234,7 +234,7 @@ class Scene:
         return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
 
     def running(self) -> str:
-        """Return what of the portrait runs, and which Pods that are, whatever becomes of the object itself."""
+        """Return the portrait of the children and devices without the object itself, and the uids of the Pods."""
         return "\n".join([self._drawn(), *self._pods()])
 
     def _pods(self) -> list[str]:
@@ -249,12 +249,12 @@ class Scene:
         return "\n".join(sorted([*lines, *devices, *self._shared()]))
 
     def _shared(self) -> list[str]:
-        """Return what is in the objects of others that the operator writes into."""
+        """Return the data of the objects of others that the operator writes into."""
         wanted = {(resource.kind, key) for resource, key in self.kind.shared}
         return [json.dumps(obj["data"]) for obj in self._everything() if (obj["kind"], key_of(obj)) in wanted]
 
     def _made(self) -> list[Object]:
-        """Return what the operator has made, or should have made."""
+        """Return the objects of the children's kinds that weren't there before: the operator has made them."""
         resources = [resource.kind for resource in self.kind.children]
         return [
             obj
@@ -265,7 +265,7 @@ class Scene:
         ]
 
     def _everything(self, *kinds: Resource) -> Iterator[Object]:
-        """Yield the objects of some *kinds*, or all but Events."""
+        """Yield the objects of these *kinds*, or without any all objects except Events."""
         wanted = {each.kind for each in kinds} or {each.kind for each in RESOURCES} - {EVENT.kind}
         for resource in RESOURCES:
             yield from self.world.store.list(resource) if resource.kind in wanted else ()
@@ -276,12 +276,12 @@ def conditions(obj: Object) -> Sequence[Object]:
 
 
 def _simulated(obj: Object) -> SimResource:
-    """Return what the simulated cluster calls the kind of *obj*."""
+    """Return the simulated cluster's resource for the kind of *obj*."""
     return next(resource for resource in RESOURCES if resource.kind == obj["kind"])
 
 
 def _opened(obj: Object) -> Object:
-    """Return *obj* with the configurations in it in clear text, and without the state of a proxy or a child."""
+    """Return *obj* with its configurations decoded, without a child's status and most of a proxy's state."""
     if obj.get("kind") != SECRET.kind:
         return obj if "kind" not in obj or key_of(obj).namespace != NAMESPACE else {**obj, "status": None}
     state = Proxy({}, {}, obj, {}).state
@@ -300,5 +300,5 @@ def _without_own(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if all(isinstance(each, dict) and {"type", "status"} <= each.keys() for each in value):
-        value = sorted(value, key=lambda each: each["type"])  # conditions, in whatever order they came
+        value = sorted(value, key=lambda each: each["type"])  # conditions, whose order doesn't matter
     return [_without_own(each) for each in value]

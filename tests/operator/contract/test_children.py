@@ -1,4 +1,4 @@
-"""Children that somebody deletes, edits or relabels are put right, and what is another's stays, in any World."""
+"""The operator restores children that somebody deletes, edits or relabels, and leaves the objects of others alone."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -44,7 +44,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
 
 
 @each_parent
-async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> None:
+async def test_the_operator_undoes_an_edit_of_a_child(scene: Scene, kind: Kind) -> None:
     before = await scene.make()
     for resource, patch in ((resource, patch) for resource, edits in kind.children.items() for patch in edits):
         child = scene.child(resource)
@@ -52,7 +52,7 @@ async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> 
         if scene.world.simulation:
             assert scene.portrait() != before
         else:
-            await scene.world.settled()  # what the test sees of a real API server is a moment old
+            await scene.world.settled()  # the test sees a real API server's objects a moment late
         await scene.becomes(before)
         assert uid(scene.child(resource)) == uid(child)
 
@@ -78,7 +78,7 @@ def relabelled() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("kind", "change"), list(relabelled()))
-async def test_a_child_that_lost_its_labels_is_found_again(
+async def test_a_child_whose_labels_change_gets_them_back_and_is_not_replaced(
     scene: Scene, kind: Kind, change: dict[str, str | None] | None
 ) -> None:
     before = await scene.make()
@@ -90,7 +90,7 @@ async def test_a_child_that_lost_its_labels_is_found_again(
 
 
 @each_parent
-async def test_a_label_of_others_stays_on_a_child_that_lost_ours(scene: Scene, kind: Kind) -> None:
+async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back(scene: Scene, kind: Kind) -> None:
     await scene.make()
     resource = next(iter(kind.children))
     child = scene.child(resource)
@@ -103,7 +103,9 @@ async def test_a_label_of_others_stays_on_a_child_that_lost_ours(scene: Scene, k
 
 
 @each_parent
-async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, kind: Kind) -> None:
+async def test_a_foreign_object_with_the_name_of_a_child_stays_and_the_parent_reports_it(
+    cluster: World, kind: Kind
+) -> None:
     scene = Scene(cluster, kind)
     await scene.apply(*kind.beside)
     for resource in kind.children:
@@ -119,7 +121,7 @@ async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, k
 
 
 async def stranger(scene: Scene, resource: Resource) -> Object:
-    """Create an object of somebody else that has the name of the child of one kind, and return it as it is stored."""
+    """Create a foreign object with the name that the child of kind *resource* needs, and return it as it is stored."""
     live = await scene.world.look(scene.obj)
     metadata = {"namespace": NAMESPACE, "name": scene.kind.child_name(live, resource)}
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
@@ -129,8 +131,8 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 
 
 @each_parent
-async def test_a_secret_that_is_only_labelled_as_a_child_stays(scene: Scene, kind: Kind) -> None:
-    """It can't be a child by its name."""
+async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(scene: Scene, kind: Kind) -> None:
+    """Show that labels alone don't make a Secret a child: no child can have this name."""
     await scene.make()
     child = scene.child(next(iter(kind.children)))
     metadata = {"namespace": NAMESPACE, "name": "password", "labels": dict(labels(child))}

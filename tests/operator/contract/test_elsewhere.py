@@ -1,4 +1,4 @@
-"""Objects in another namespace that look like the children of an object of any kind change nothing in the World."""
+"""Copies of an object's children in other namespaces change nothing, whatever the kind of the object."""
 
 from collections.abc import Awaitable, Mapping
 from itertools import product
@@ -17,12 +17,12 @@ from tests.support.operator import World, running_operator
 pytestmark = pytest.mark.simulated
 
 COPIES = "copies-"
-"""How the names of the namespaces of copies begin."""
+"""The prefix of the names of the namespaces that have the copies."""
 BYSTANDER = egress("bystander", f"bystander.{DOMAIN}")
 
 
 @each_parent
-async def test_copies_of_its_children_in_another_namespace_change_nothing(cluster: World, kind: Kind) -> None:
+async def test_copies_of_an_objects_children_in_another_namespace_change_nothing(cluster: World, kind: Kind) -> None:
     async with running_operator(cluster):
         await cluster.apply(BYSTANDER)
         await cluster.joined(BYSTANDER)
@@ -41,10 +41,10 @@ async def test_copies_of_its_children_in_another_namespace_change_nothing(cluste
 
 
 async def forge(scene: Scene) -> list[Object]:
-    """Create copies of the children, each in several namespaces, and return them as they are stored.
+    """Create copies of each child in several namespaces, and return the copies as they are stored.
 
-    Some have the marks of the children. Others have the labels or the annotations of the bystander's child, or the
-    labels of a Service whose entry at a ProxyGroup would have the same name.
+    Some copies have the labels and annotations of the child. Others also have the labels or the annotations of a child
+    of `BYSTANDER`, or the labels of a Service whose entry at a ProxyGroup would have the same name.
     """
     (other,) = await scene.world.children(SERVICE, BYSTANDER)
     head, _, tail = scene.kind.name.partition("-")
@@ -62,7 +62,7 @@ async def forge(scene: Scene) -> list[Object]:
 def copy_of(
     child: Object, namespace: str, more_labels: Mapping[str, str], more_annotations: Mapping[str, str]
 ) -> Object:
-    """Return a copy of *child* for another *namespace*; it runs no Pods."""
+    """Return a copy of *child* for another *namespace*. A copied StatefulSet or Deployment has no replicas."""
     metadata = {
         "namespace": namespace,
         "name": key_of(child).name,
@@ -76,10 +76,10 @@ def copy_of(
 
 
 async def writes_during(world: World, acting: Awaitable[None]) -> list[Request]:
-    """Return what is written meanwhile besides Events, which tell the user of the copies of unknown annotations."""
+    """Return the writes during *acting* except Events, which report unknown annotations to the user of the copies."""
     return [each for each in await world.writes_during(acting) if each[2] != EVENT.plural]
 
 
 async def left_here(scene: Scene) -> list[str]:
-    """Return what is left of the object, but for what is in the namespaces of the copies."""
+    """Return the leftovers of the object outside of the namespaces of the copies."""
     return [each for each in await scene.left() if f" {COPIES}" not in each]

@@ -1,4 +1,4 @@
-"""Left alone, the operator writes nothing into the World of all kinds, however long that is and whoever starts it."""
+"""An idle operator writes nothing, neither for longer than a resync period nor after a restart, with all kinds."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.support.operator import World, new_world, running_operator
 
 
 async def populate(world: World) -> list[Scene]:
-    """Make an object of each kind, and return their scenes once nothing is left to do."""
+    """Make an object of each kind, wait until the operator has settled, and return the objects' scenes."""
     needed = {str(obj): obj for kind in KINDS for obj in kind.beside if resource_of(obj) != DNSCONFIG}
     scenes = [Scene(world, kind) for kind in KINDS if world.simulation or not marks(kind)]
     await scenes[0].apply(*needed.values(), *(scene.obj for scene in scenes))
@@ -49,7 +49,7 @@ async def idle_for(seconds: float) -> None:
 
 
 def rest_kubelets() -> None:
-    """Let the simulated kubelets no longer look at the tailnet ten times a second."""
+    """Stop the tasks in which simulated kubelets look at the tailnet ten times a second."""
     for task in asyncio.all_tasks():
         if getattr(task.get_coro(), "__name__", "") == "follow_tailnet":
             task.cancel()

@@ -1,4 +1,4 @@
-"""Objects of any kind come, go and come back in any order: what is in the World in the end does not depend on it."""
+"""Objects of any kind are created, deleted and created again in any order, and the order doesn't change the result."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full
 
 
 def orders() -> Iterator[object]:
-    """Yield each kind with the orders in which it, what it needs and the operator may come."""
+    """Yield each kind with the orders in which its object, the objects that it needs and the operator may appear."""
     for kind in KINDS:
         things = [*range(len(kind.beside) + 1), "operator"]
         chosen = list(itertools.permutations(things))
@@ -36,7 +36,7 @@ def orders() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("kind", "order"), list(orders()))
-async def test_events_may_come_in_any_order(
+async def test_objects_and_the_operator_may_appear_in_any_order(
     cluster: World, kind: Kind, order: tuple[object, ...], afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene = Scene(cluster, kind)
@@ -66,7 +66,7 @@ async def devices_first(scene: Scene) -> None:
 
 
 async def children_first(scene: Scene) -> None:
-    """Delete the children, but for the Secrets, which alone tell what the devices are."""
+    """Delete the children except the Secrets, because only these tell which devices the object has."""
     for resource in scene.kind.children:
         await scene.delete(*(scene.children(resource) if resource != SECRET else []))
 
@@ -82,7 +82,7 @@ STEPS = {step.__name__: step for step in (nothing, needs_first, devices_first, c
 
 @each_kind
 @pytest.mark.parametrize("step", cases(STEPS, "nothing"))
-async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
+async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_one_starts(
     cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
 ) -> None:
     scene = Scene(cluster, kind)
@@ -96,7 +96,7 @@ async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
 
 
 @each_edited
-async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World, kind: Kind) -> None:
+async def test_an_edit_while_no_operator_runs_takes_effect_when_one_starts(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()
@@ -110,15 +110,17 @@ async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World,
 
 
 @each_kind
-async def test_an_object_that_goes_before_all_is_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
+async def test_an_object_that_is_deleted_before_its_children_are_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
     await scene.apply(kind.manifest)
     await scene.end()
     await scene.world.settled()
-    await scene.world.becomes(scene.left, [])  # a cluster's garbage collector may have to come once more
+    await scene.world.becomes(scene.left, [])  # a cluster's garbage collector may need a second round
 
 
 @each_lasting
-async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(cluster: World, kind: Kind) -> None:
+async def test_an_object_that_is_recreated_while_no_operator_runs_keeps_its_children_and_devices(
+    cluster: World, kind: Kind
+) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()
@@ -142,13 +144,15 @@ async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) 
 
 
 @each_rejoining
-async def test_an_object_made_anew_while_the_old_one_goes_is_as_one_made_afresh(scene: Scene, kind: Kind) -> None:
+async def test_an_object_that_is_recreated_while_its_old_pod_ends_gets_its_children_and_devices(
+    scene: Scene, kind: Kind
+) -> None:
     before = await scene.make()
     pod = (await scene.world.api.list(POD, NAMESPACE)).items[-1]
     await scene.change(pod, HOLD)
     await scene.delete(kind.manifest)
     await scene.world.becomes(lambda: scene.world.children(STATEFULSET, kind.manifest), [])
-    await scene.change(kind.manifest, LET_GO)  # by hand, as users do who can't wait
+    await scene.change(kind.manifest, LET_GO)  # as impatient users do by hand
     await scene.apply(kind.manifest)
     await scene.world.settled()
     await scene.change(pod, LET_GO)

@@ -1,4 +1,4 @@
-"""What an operator remembers about an object of any kind is gone when the object is gone from the World."""
+"""The operator forgets an object of any kind when the object is gone from the World."""
 
 import pytest
 from clustersim.faults import Failure
@@ -12,10 +12,10 @@ from tests.support.operator import World, running_operator
 pytestmark = pytest.mark.simulated
 
 KEPT = ("events._seen", "_departed", "_device_lists._known", "gatherer._windows")
-"""What is bounded: Events that were written, names of devices that are gone, the last list of devices, and the last
-burst of changes."""
+"""The parts of the memory that may still have the object, because their size is bounded: Events that were written,
+names of devices that are gone, the last list of devices, and the last burst of changes."""
 LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
-"""What the next list of devices corrects, if others have deleted some."""
+"""The parts of the memory that the next list of devices corrects, if somebody else has deleted a device."""
 
 
 @each_kind
@@ -38,7 +38,7 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind, i
 
 
 async def vanish(scene: Scene) -> None:
-    """Let everything go at once: the object, its children and its devices, while the operator writes nothing."""
+    """Delete the object without its finalizer, its children and its devices, so that the operator has no part in it."""
     await scene.world.settled()
     await scene.change(scene.obj, {"metadata": {"finalizers": None}})
     await scene.delete(scene.obj)
@@ -53,7 +53,7 @@ async def vanish(scene: Scene) -> None:
 
 
 async def trouble(scene: Scene) -> None:
-    """Let happen to the object what an operator remembers."""
+    """Cause the faults and refusals about the object that an operator remembers."""
     for bad in scene.kind.bad.values():
         await scene.change(scene.obj, bad.patch)
         await scene.told(bad.words, bad.reason)

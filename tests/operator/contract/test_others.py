@@ -1,4 +1,4 @@
-"""What others write on an object of any kind is in the World as long as they want."""
+"""Labels, annotations, finalizers and conditions that others write on an object of any kind stay."""
 
 from collections import Counter
 from functools import partial
@@ -28,7 +28,7 @@ SEEN = {
 
 
 @each_kind
-async def test_marks_of_others_stay_whatever_becomes_of_the_object(scene: Scene, kind: Kind) -> None:
+async def test_marks_of_others_stay_while_the_object_is_made_edited_and_deleted(scene: Scene, kind: Kind) -> None:
     await scene.make()
     await put_marks(scene)
     await scene.whole()
@@ -42,7 +42,7 @@ async def test_marks_of_others_stay_whatever_becomes_of_the_object(scene: Scene,
 
 
 async def put_marks(scene: Scene) -> None:
-    """Mark the object as others do: on top of what is there."""
+    """Add a label, an annotation, a finalizer and a condition of somebody else to those that the object has."""
     live = await scene.world.look(scene.obj)
     held = [*live["metadata"].get("finalizers", ()), *THEIRS["finalizers"]]
     await scene.change(scene.obj, {"metadata": {**THEIRS, "finalizers": held}})
@@ -78,7 +78,7 @@ async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind
 
 
 @each_held
-async def test_an_object_that_others_hold_leaves_nothing_even_if_they_take_our_finalizer_off(
+async def test_a_deleted_object_leaves_nothing_even_if_others_replace_our_finalizer_by_theirs(
     scene: Scene, kind: Kind
 ) -> None:
     await scene.make()
@@ -98,7 +98,7 @@ async def test_an_object_that_others_hold_leaves_nothing_even_if_they_take_our_f
 @each_held
 async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:
     sim = scene.world.sim
-    sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+    sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
     before = Counter(sim.writes)
     await scene.apply(kind.manifest)
     await until(lambda: kind.resource.plural in {plural for _, _, plural in sim.writes_since(before)})

@@ -1,4 +1,4 @@
-"""A bad spec or a refused login: the operator tells the user, keeps what runs, and goes on once it is put right."""
+"""A bad spec or a refused write: the operator says so, keeps what runs, and goes on when the fault is gone."""
 
 import pytest
 from clustersim.faults import Failure
@@ -21,7 +21,9 @@ each_bad = pytest.mark.parametrize(
 
 
 @each_bad
-async def test_an_object_that_was_always_bad_has_nothing_until_it_is_mended(scene: Scene, kind: Kind, bad: Bad) -> None:
+async def test_an_object_that_was_always_bad_has_no_children_until_its_user_mends_it(
+    scene: Scene, kind: Kind, bad: Bad
+) -> None:
     before = children(scene)
     await scene.apply(merge_patch(kind.manifest, bad.patch))
     await scene.told(bad.words, bad.reason)
@@ -35,12 +37,14 @@ async def test_an_object_that_was_always_bad_has_nothing_until_it_is_mended(scen
 
 
 def children(scene: Scene) -> list[Object]:
-    """Return the children that an object must be right to get."""
+    """Return the children that the operator makes only for an object that isn't bad."""
     return [obj for resource in scene.kind.children if resource != scene.kind.early for obj in scene.children(resource)]
 
 
 @each_bad
-async def test_an_object_that_becomes_bad_keeps_what_runs(scene: Scene, kind: Kind, bad: Bad) -> None:
+async def test_an_object_that_becomes_bad_keeps_its_pods_children_and_devices(
+    scene: Scene, kind: Kind, bad: Bad
+) -> None:
     before = await scene.make()
     running = scene.running()
     await scene.change(kind.manifest, bad.patch)
@@ -55,7 +59,9 @@ async def test_an_object_that_becomes_bad_keeps_what_runs(scene: Scene, kind: Ki
 
 @pytest.mark.simulated
 @each_parent
-async def test_a_write_that_the_api_server_refuses_is_told_until_it_is_allowed(scene: Scene, kind: Kind) -> None:
+async def test_an_object_reports_a_write_that_the_api_server_refuses_until_it_is_allowed(
+    scene: Scene, kind: Kind
+) -> None:
     plural = [resource.plural for resource in kind.children if resource != kind.early][-1]
     scene.world.sim.faults.fail(Failure(403, times=10**6, verb="create", plural=plural))
     await scene.apply(kind.manifest)
@@ -66,7 +72,7 @@ async def test_a_write_that_the_api_server_refuses_is_told_until_it_is_allowed(s
 
 
 @each_joining
-async def test_an_auth_key_that_is_refused_is_told_until_it_is_allowed(scene: Scene, kind: Kind) -> None:
+async def test_an_object_reports_that_an_auth_key_is_refused_until_the_key_is_allowed(scene: Scene, kind: Kind) -> None:
     scene.world.control.client_tags = {"tag:other"}
     await scene.apply(kind.manifest)
     await scene.told("tag:k8s", kind.failed)
@@ -75,7 +81,9 @@ async def test_an_auth_key_that_is_refused_is_told_until_it_is_allowed(scene: Sc
 
 
 @each_joining
-async def test_a_device_that_may_not_be_deleted_keeps_its_object(scene: Scene, kind: Kind) -> None:
+async def test_a_deleted_object_stays_while_the_control_server_refuses_to_delete_its_device(
+    scene: Scene, kind: Kind
+) -> None:
     await scene.make()
     scene.world.control.fail(403, count=10**6, path="/api/v2/device/")
     await scene.delete(kind.manifest)

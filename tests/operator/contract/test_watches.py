@@ -1,4 +1,4 @@
-"""The watches of a World may end at any time: nothing is overlooked, for any kind."""
+"""The operator overlooks no change of an object of any kind, although its watches may end at any time."""
 
 import pytest
 
@@ -13,7 +13,7 @@ each_end = pytest.mark.parametrize("end", ["expire_history", pytest.param("drop_
 
 @each_kind
 @each_end
-async def test_watches_may_end_after_each_change(scene: Scene, kind: Kind, end: str) -> None:
+async def test_no_change_is_overlooked_if_the_watches_end_after_each(scene: Scene, kind: Kind, end: str) -> None:
     end_watches = getattr(scene.world.sim.faults, end)
     await scene.apply(kind.manifest)
     end_watches()
@@ -29,7 +29,9 @@ async def test_watches_may_end_after_each_change(scene: Scene, kind: Kind, end: 
 
 
 @each_kind
-async def test_changes_while_the_api_server_is_away_are_found_later(scene: Scene, kind: Kind) -> None:
+async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_was_away(
+    scene: Scene, kind: Kind
+) -> None:
     before = await scene.make()
     await away(scene)
     for resource in kind.children:
@@ -43,13 +45,13 @@ async def test_changes_while_the_api_server_is_away_are_found_later(scene: Scene
 
 
 async def away(scene: Scene) -> None:
-    """Shut the API server, and wait until the operator has missed it."""
+    """Take the API server away, and wait until the operator has made ten requests in vain."""
     scene.world.sim.faults.leave()
     before = scene.world.sim.requests.total()
     await until(lambda: scene.world.sim.requests.total() >= before + 10, 30)
 
 
 def back(scene: Scene) -> None:
-    """Let the API server answer again, from the present: it has forgotten what happened meanwhile."""
+    """Let the API server answer again, without its history: watches can't go on where they ended."""
     scene.world.sim.faults.expire_history()
     scene.world.sim.faults.clear()

@@ -1,4 +1,4 @@
-"""Any write of the operator may fail, for any kind: in the end the World is the same, and nothing is there twice."""
+"""Any write for an object of any kind may fail: in the end the World is the same, and nothing was made twice."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,14 +17,14 @@ FAULTS = {"refused": 403, "conflict": 409, "answer lost": LOST, "failed": 500}
 
 
 def fail(world: World, status: int, writes: frozenset[str]) -> None:
-    """Let each of *writes* go wrong once."""
+    """Let each of *writes* fail once."""
     for verb, plural in sorted(write.split() for write in writes):
         world.sim.faults.fail(Failure(status, verb=verb, plural=plural))
 
 
 @each_kind
 @pytest.mark.parametrize("status", cases(FAULTS, "refused", "conflict", "answer lost"))
-async def test_each_write_may_go_wrong_once(
+async def test_each_write_may_fail_once_without_an_effect_on_the_result(
     scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     world = scene.world
@@ -41,7 +41,7 @@ async def test_each_write_may_go_wrong_once(
 @pytest.mark.thorough
 @each_kind
 @pytest.mark.parametrize("status", [409, LOST, 500])
-async def test_writes_may_go_wrong_again_and_again(
+async def test_six_writes_in_a_row_may_fail_without_an_effect_on_the_result(
     scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene.world.sim.faults.fail(Failure(status, times=6))
@@ -54,7 +54,9 @@ async def test_writes_may_go_wrong_again_and_again(
 
 
 @each_kind
-async def test_the_control_servers_answers_may_be_lost(scene: Scene, kind: Kind) -> None:
+async def test_the_control_servers_answers_may_get_lost_without_an_effect_on_the_result(
+    scene: Scene, kind: Kind
+) -> None:
     scene.world.control.lose_answers(count=2)
     before = await scene.make()
     scene.world.control.lose_answers(count=2)
@@ -63,14 +65,14 @@ async def test_the_control_servers_answers_may_be_lost(scene: Scene, kind: Kind)
 
 
 def writes(world: World) -> set[str]:
-    """Return what the operator has written so far, but for Events, and forget it."""
+    """Return the kinds of writes that the operator has made so far, except Events, and start to count anew."""
     found = {(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT and plural != "events"}
     world.sim.writes.clear()
     return {" ".join(write) for write in found}
 
 
 @each_kind
-async def test_the_writes_that_go_wrong_are_all_there_are(scene: Scene, kind: Kind) -> None:
+async def test_the_listed_writes_of_a_kind_are_all_that_the_operator_makes(scene: Scene, kind: Kind) -> None:
     scene.world.sim.writes.clear()
     await scene.make()
     await scene.edit_all()

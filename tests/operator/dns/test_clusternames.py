@@ -1,4 +1,4 @@
-"""Which objects have a name in the cluster, and where that leads."""
+"""The objects that have a name in the cluster's DNS, and the addresses to which the name leads."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def service(spec: Object, **annotations: str) -> Object:
         (Way.TLS_SERVICE, service(BALANCED), Naming(None, ONLY_TAILNET, "db.default.svc")),
     ],
 )
-def test_a_name_leads_where_pods_get_what_the_tailnet_gets(way: Way, obj: Object, wanted: Naming) -> None:
+def test_a_name_leads_to_an_address_where_pods_reach_the_same_as_devices(way: Way, obj: Object, wanted: Naming) -> None:
     assert naming(obj, way) == wanted
 
 
@@ -48,7 +48,7 @@ def test_an_object_has_no_name_if_its_annotation_says_so(way: Way) -> None:
     assert named == [naming(service(BALANCED), way)] * 3
 
 
-def test_an_object_without_a_name_tells_why_once_and_the_rest_tells_nothing() -> None:
+def test_one_event_says_why_an_object_has_no_name_and_other_objects_get_no_event() -> None:
     (note,) = name_notes(Naming(None, NO_ADDRESS, "db.example.org"))
     assert (note.type, note.reason, note.once) == ("Normal", "NoClusterName", True)
     assert note.message == (
@@ -80,5 +80,5 @@ NAMED = {"ingressNames": True}
         ([dnsconfig("2", NAMED), dnsconfig("1", deletionTimestamp="3")], True),
     ],
 )
-def test_the_dnsconfig_that_counts_says_whether_pods_reach_ingresses(dnsconfigs: list[Object], named: bool) -> None:
+def test_the_elected_dnsconfig_says_whether_pods_reach_ingresses(dnsconfigs: list[Object], named: bool) -> None:
     assert names_ingresses(dnsconfigs) is named

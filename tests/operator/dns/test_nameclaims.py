@@ -1,4 +1,4 @@
-"""Who has a name when several objects ask for it."""
+"""The claims of objects to names, and the object that wins if several ask for one."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def shown(service: Object, kind: str, status: str, reason: str) -> Object:
     return {**service, "status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
 
 
-def test_the_device_of_the_name_comes_first_then_who_has_it_then_the_oldest_then_the_first_by_key() -> None:
+def test_the_strongest_claim_is_that_of_the_names_device_then_the_holders_then_the_oldest_then_by_key() -> None:
     ranked = [
         claim(Standing.DEVICE, YOUNG, "device"),
         claim(Standing.HOLDS, YOUNG, "holder"),
@@ -61,7 +61,9 @@ def test_the_device_of_the_name_comes_first_then_who_has_it_then_the_oldest_then
         (shown(egress_service(GROUP), "TailscaleProxyReady", "False", "ProxyInvalid"), FQDN),
     ],
 )
-def test_a_service_asks_for_the_name_of_its_device_unless_it_is_invalid_or_leaves(service: Object, name: str) -> None:
+def test_a_service_asks_for_the_name_of_its_device_unless_it_is_invalid_or_being_deleted(
+    service: Object, name: str
+) -> None:
     assert asked_name(service) == name
 
 
@@ -93,14 +95,14 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_a_noted_name_is_held_while_its_parent_asks_for_it_or_is_not_seen(
+def test_the_parent_of_a_noted_name_holds_it_while_it_asks_for_it_or_is_not_seen(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)
     assert (found.standing, found.created, found.ports) == (standing, created, ports)
 
 
-def test_a_service_whose_name_is_anothers_says_whose_it_is_and_how_pods_reach_it() -> None:
+def test_a_service_whose_name_another_one_has_says_who_has_it_and_how_pods_reach_the_service() -> None:
     (note,) = taken_notes(PARENT, claim(Standing.HOLDS, OLD, "older"))
     assert (note.type, note.reason, note.once) == ("Warning", "ClusterNameTaken", True)
     assert note.message.startswith(

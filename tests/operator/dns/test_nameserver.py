@@ -1,4 +1,4 @@
-"""What the nameserver's objects have in common."""
+"""The facts that the nameserver's objects share."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -17,7 +17,7 @@ TWIN = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
     [([NEW, OLD], OLD), ([OLD, TWIN], TWIN), ([deleting(OLD), NEW], NEW), ([deleting(OLD)], None), ([], None)],
     ids=["the oldest", "the first name of one second", "none that goes", "only one that goes", "none"],
 )
-def test_one_dnsconfig_counts(found: list[Object], counts: Object | None) -> None:
+def test_one_of_several_dnsconfigs_is_elected(found: list[Object], counts: Object | None) -> None:
     assert elected(found) == elected(found[::-1]) == counts
 
 
@@ -75,7 +75,7 @@ def test_repository_and_tag_are_those_of_one_program(
     ("said", "wrong"),
     [(None, False), ("tsnameserver", False), ("k8s-nameserver", False), ("ours", True), ("", True)],
 )
-def test_a_program_that_is_neither_is_told(said: str | None, wrong: bool) -> None:
+def test_an_unknown_program_of_the_nameserver_is_an_error(said: str | None, wrong: bool) -> None:
     given = {} if said is None else {"tailscale.com/nameserver": said}
     words = program_error(live_dnsconfig(annotations=given))
     assert ("write tsnameserver if " in words, "k8s-nameserver if it is Tailscale's" in words) == (wrong, wrong)

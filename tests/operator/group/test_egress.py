@@ -39,7 +39,7 @@ REPORTED = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]))
 
 
 def service(*ports: Object, **leading: str) -> Object:
-    """The ClusterIP Service of the database, which leads to an *fqdn* or an *ip*."""
+    """Return the ClusterIP Service for a database, which leads to an *fqdn* or an *ip*."""
     notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)

@@ -1,4 +1,4 @@
-"""The client against a simulated API server, and against servers that answer as no good one does."""
+"""The client against a simulated API server, and against servers that give wrong answers."""
 
 import asyncio
 import logging
@@ -174,7 +174,7 @@ async def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one(text: str
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
-async def test_a_refusal_by_something_in_between_is_told_by_its_code(text: str) -> None:
+async def test_the_error_for_an_answer_of_a_proxy_in_between_has_its_status_code(text: str) -> None:
     async with client_of(always(502, text=text)) as client:
         with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
             await client.get(CONFIGMAP, A)
@@ -208,7 +208,7 @@ async def reach_nobody(client: KubeClient) -> None:
             await request
 
 
-async def test_each_request_is_told_with_the_status_of_its_answer_and_is_a_line_without_contents(
+async def test_each_request_is_observed_with_its_status_and_logged_in_a_line_without_contents(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
@@ -226,7 +226,7 @@ async def test_each_request_is_told_with_the_status_of_its_answer_and_is_a_line_
     assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", caplog.messages[0])
 
 
-async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_it_ends(
+async def test_a_line_is_logged_when_a_server_stops_answering_and_when_it_answers_again(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.kube.client")
@@ -261,7 +261,7 @@ async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: Kube
     assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
 
 
-async def test_a_watch_is_open_before_it_tells_anything_and_outlives_the_time_of_other_requests(
+async def test_a_watch_is_open_before_its_first_event_and_longer_than_other_requests_may_take(
     sim: ClusterSim,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -288,9 +288,9 @@ async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
 
 
 class Guard:
-    """A server that lets one token in, and holds the answers to refusals until so many are due.
+    """A server that accepts one token, and delays its refusals until it can send so many of them at once.
 
-    *told* are the methods of requests and the status codes of their answers.
+    *told* has the methods of the requests and the status codes of their answers, as the client observes them.
     """
 
     def __init__(self, token: str, refusals: int = 1) -> None:
@@ -328,7 +328,7 @@ class Guard:
                 yield client
 
 
-async def test_credentials_are_read_again_once_for_all_requests_they_were_refused_for() -> None:
+async def test_credentials_are_read_again_once_for_all_requests_that_were_refused() -> None:
     guard = Guard("new", refusals=5)
     async with guard.client() as client:
         answers = await asyncio.gather(*(client.get(CONFIGMAP, A) for _ in range(5)))
@@ -348,7 +348,7 @@ async def test_credentials_are_read_again_if_they_are_refused(method: str, token
     assert (guard.told, guard.loads) == ([(method, code) for code in codes], len(codes) - 1)
 
 
-async def test_a_request_that_got_through_outlives_a_change_of_credentials() -> None:
+async def test_a_request_in_progress_survives_a_change_of_credentials() -> None:
     arrived, changed = asyncio.Event(), asyncio.Event()
     guard = Guard("new")
 
@@ -371,7 +371,7 @@ async def test_a_request_that_got_through_outlives_a_change_of_credentials() -> 
     ("hangs", "error", "words"),
     [(False, KubeError, "no credentials"), (True, Unreachable, r"no fresh credentials within 0\.5 s")],
 )
-async def test_a_refusal_without_fresh_credentials_is_told_as_one(
+async def test_a_refused_request_fails_if_the_credentials_cannot_be_read_again(
     hangs: bool, error: type[Exception], words: str
 ) -> None:
     async def reload() -> Configuration:
@@ -387,7 +387,7 @@ async def test_a_refusal_without_fresh_credentials_is_told_as_one(
     assert guard.told == [("GET", "401"), ("WATCH", "401")]
 
 
-async def test_useless_certificates_are_told() -> None:
+async def test_useless_certificates_are_an_error() -> None:
     useless = configuration("https://127.0.0.1:1")
     useless.ca_cert_data = "nonsense"
     with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):

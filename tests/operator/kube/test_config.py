@@ -58,7 +58,7 @@ async def test_a_kubeconfig_can_be_several_files(sim: ClusterSim, tmp_path: Path
     assert loaded.host == sim.api_url
 
 
-async def test_a_request_has_the_token_and_is_the_callers_to_send_again(tmp_path: Path) -> None:
+async def test_a_request_has_the_token_and_the_client_itself_does_not_repeat_it(tmp_path: Path) -> None:
     seen: list[str | None] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -94,7 +94,7 @@ BOUND = token({"kubernetes.io": {"namespace": "tailscale", "pod": {"name": "oper
     ids=["bound", "of an account alone", "null", "a list", "no JWT", "no JSON", "none"],
 )
 @pytest.mark.parametrize("with_certificate", [False, True])
-async def test_the_pod_is_known_that_a_token_is_bound_to(
+async def test_the_uid_of_the_pod_to_which_a_token_is_bound_is_known(
     user: dict[str, str], uid: str, with_certificate: bool, tmp_path: Path
 ) -> None:
     configuration = await load_configuration(written(tmp_path, yaml.safe_dump(kubeconfig("http://[::1]", **user))))
@@ -128,14 +128,14 @@ NOT_UTF8 = base64.b64decode("//4A")
         (NOT_UTF8, "utf-8"),
     ],
 )
-async def test_a_useless_kubeconfig_is_told_in_one_line(text: bytes | None, words: str, tmp_path: Path) -> None:
+async def test_the_error_for_a_useless_kubeconfig_is_one_line(text: bytes | None, words: str, tmp_path: Path) -> None:
     path = str(tmp_path / "config") if text is None else written(tmp_path, text)
     with pytest.raises(NoClusterError, match=rf"\Acannot find the API server: .*{words}.*; set KUBECONFIG") as told:
         await load_configuration(path)
     assert "\n" not in str(told.value)
 
 
-async def test_a_pod_without_a_service_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_without_a_service_account_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     with pytest.raises(NoClusterError, match="or run in a Pod with a ServiceAccount"):

@@ -14,7 +14,7 @@ from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, NotFou
         (StatusError, [(429, "TooManyRequests"), (500, "InternalError"), (503, "")]),
     ],
 )
-def test_a_refusal_is_told_by_what_can_be_done_about_it(
+def test_the_class_of_an_error_follows_from_its_status_and_reason(
     kind: type[StatusError], answers: list[tuple[int, str]]
 ) -> None:
     for status, reason in answers:
@@ -22,7 +22,7 @@ def test_a_refusal_is_told_by_what_can_be_done_about_it(
         assert (type(error), error.status, error.reason) == (kind, status, reason)
 
 
-def test_a_refusal_says_what_was_asked_and_what_was_answered_or_its_code() -> None:
+def test_an_error_names_the_request_and_the_words_or_the_code_of_the_answer() -> None:
     assert str(error_of(404, {"message": 'pods "a" not found'}, "GET /x")) == 'GET /x: pods "a" not found'
     for body in ({}, {"message": None}, {"message": ""}):
         assert str(error_of(503, body, "GET /x")) == "GET /x: HTTP 503"

@@ -1,4 +1,4 @@
-"""Peers that close a TLS connection before all is read. uvloop, the operator's event loop, then loses a part of it."""
+"""Peers that close a TLS connection before the client has read everything. The event loop uvloop then loses a part."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ LIST = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [configmap(n) 
 
 
 class Api:
-    """An API server that goes on with a watch when the client rests, and has closed it before the rest is over."""
+    """An API server that sends more events of a watch while the client pauses, and closes it before the pause ends."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -107,7 +107,7 @@ def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: P
 
 
 def large(cut: bool) -> Callable[[str, Send], None]:
-    """Return how a server answers with `LIST` at once, and closes the connection before the end if it is *cut*."""
+    """Return a function that answers with `LIST` at once, and closes the connection before the end if it is *cut*."""
     return lambda _, send: send(HEAD + (chunk(LIST)[:-9000] if cut else chunk(LIST) + END))
 
 

@@ -1,4 +1,4 @@
-"""The stream of changes: nothing is missed, nothing is told twice, and no server is pestered."""
+"""The stream of changes: it misses no change, repeats none, and doesn't ask a server too often."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def configmap(name: str, **labels: str) -> Object:
 async def following(
     client: KubeClient, selection: Selection = CONFIGMAPS, pace: WatchPace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield a list that the updates are added to in words, and that *watches* begin, too."""
+    """Yield a list to which the updates are added as texts, also the beginnings of watches if *watches* is true."""
     seen: list[str] = []
 
     async def follow() -> None:
@@ -77,7 +77,7 @@ async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: 
     assert seen == ["Listed a", "Changed b", "Changed a", "Deleted a"]
 
 
-async def test_a_watch_that_rests_reads_together_what_came_meanwhile(sim: ClusterSim, client: KubeClient) -> None:
+async def test_after_a_pause_a_watch_gives_all_events_of_the_pause_at_once(sim: ClusterSim, client: KubeClient) -> None:
     loop, rest = asyncio.get_running_loop(), 0.3
     times: list[float] = []
 
@@ -96,7 +96,7 @@ async def test_a_watch_that_rests_reads_together_what_came_meanwhile(sim: Cluste
     assert second - first > 0.9 * rest > third - second
 
 
-async def test_a_list_is_held_no_longer_than_it_is_told(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: ClusterSim, client: KubeClient) -> None:
     class Held(dict[str, Any]):
         """An object that can be referred to weakly."""
 
@@ -116,7 +116,7 @@ async def test_a_list_is_held_no_longer_than_it_is_told(sim: ClusterSim, client:
         assert [each() for each in held] == [None]
 
 
-async def test_short_watches_of_a_single_object_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
+async def test_short_watches_of_a_single_object_follow_one_another(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     selection = Selection(CONFIGMAP, "default", field_selector="metadata.name=b")
     async with following(client, selection, WatchPace(watch=1, first_retry=0.02)) as seen:
@@ -132,7 +132,7 @@ async def watches(sim: ClusterSim, count: int) -> None:
 
 
 async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
-    """Wait until more has been asked for than a first list, its watch, and another watch when that one ended."""
+    """Wait until there are more requests than the first list, its watch, and another watch after that one ended."""
     await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
 
 
@@ -150,7 +150,9 @@ async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim,
     assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
-async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_watch_goes_on_from_its_last_version_when_the_server_is_back(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     async with following(client) as seen:
         await watches(sim, 1)
         sim.faults.leave()
@@ -181,7 +183,7 @@ async def test_a_kind_that_is_not_served_is_listed_once_it_is(
 
 
 async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
-    """Let everything be answered by 404 for a while, and create an object."""
+    """Answer every request with 404 for a while, and create an object meanwhile."""
     await until(lambda: watching(sim, kind.plural))
     sim.faults.missing = True
     sim.faults.drop_watches()
@@ -207,7 +209,7 @@ def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
 
-async def test_a_server_that_is_away_is_tried_ever_more_seldom_and_told_in_one_line_by_the_client(
+async def test_a_server_that_is_away_is_tried_less_and_less_often_and_logged_in_one_line_by_the_client(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
@@ -229,7 +231,7 @@ async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
     assert [number for number, _ in failures(caplog)][:3] == [1, 2, 3]
 
 
-async def test_a_follower_that_is_shut_out_is_told_so_and_lists_again_once_let_in(
+async def test_a_follower_without_rights_gets_refusals_and_lists_again_when_it_has_the_rights(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
@@ -247,7 +249,7 @@ async def test_a_follower_that_is_shut_out_is_told_so_and_lists_again_once_let_i
     assert 'cannot list resource "configmaps"' in refused[-1]
 
 
-async def test_a_follower_that_may_only_list_is_let_in_when_a_watch_is(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_that_may_only_list_is_refused_until_it_may_watch(sim: ClusterSim, client: KubeClient) -> None:
     sim.faults.forbid(Ban("configmaps", "default", "watch"))
     async with following(client, watches=True) as seen:
         await until(lambda: len(seen) >= 6)
@@ -258,7 +260,7 @@ async def test_a_follower_that_may_only_list_is_let_in_when_a_watch_is(sim: Clus
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_follower_that_is_shut_out_asks_ever_more_seldom_and_without_a_word(
+async def test_a_follower_without_rights_tries_less_and_less_often_and_logs_nothing(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -270,9 +272,9 @@ async def test_a_follower_that_is_shut_out_asks_ever_more_seldom_and_without_a_w
 
 
 class Script:
-    """An API server that lists nothing and gives one watch after the other, the last again and again; None is a 500.
+    """An API server with empty lists, which plays these watches in order and repeats the last; None is a status 500.
 
-    Lists are of version 1; who asks for the version alone is told *current*.
+    Lists are of version 1; a request for the version only is answered with *current*.
     """
 
     def __init__(self, *watches: list[Object] | None, current: str = "1") -> None:
@@ -337,7 +339,7 @@ FOLLOWED = {
 async def test_each_watch_goes_on_from_the_last_version_or_a_list(
     script: Script, versions: list[str], updates: list[str]
 ) -> None:
-    """The *versions* are those from which watches are asked for."""
+    """Each of *versions* is the version from which the follower asks for a watch."""
     assert await script.follow(len(versions)) == updates
     assert script.versions[: len(versions)] == versions
 
@@ -353,7 +355,7 @@ async def test_after_a_good_watch_the_next_failure_is_a_first_one(
     assert {f"configmaps in default: {line}" for line in lines} <= {*caplog.messages}
 
 
-async def test_a_server_that_is_broken_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_server_is_logged_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
     await Script(None).follow(12)
     loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
@@ -380,7 +382,7 @@ def passed(moment: float) -> bool:
     return asyncio.get_running_loop().time() > moment
 
 
-async def test_a_busy_server_is_not_asked_before_it_wants_to_be(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_busy_server_is_not_asked_before_the_time_that_it_names(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
 
     async def refuse(_request: web.Request) -> web.Response:
@@ -406,13 +408,13 @@ async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog
 @pytest.mark.parametrize(
     "nonsense", [{"type": "ADDED"}, {}, {"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {"metadata": []}}]
 )
-async def test_an_event_that_is_none_is_a_failure_like_others(nonsense: Object) -> None:
+async def test_a_line_that_is_no_event_is_a_failure_like_others(nonsense: Object) -> None:
     script = Script([nonsense], [event("ADDED", "5")], [])
     assert await script.follow(3) == ["Listed", "Changed a"]
 
 
 @pytest.mark.parametrize("watch", [[], [GONE], [{}]])
-async def test_watches_that_end_at_once_are_not_begun_at_once(watch: list[Object]) -> None:
+async def test_a_watch_that_ended_at_once_is_not_started_again_at_once(watch: list[Object]) -> None:
     script = Script(watch)
     await script.follow(6)
     assert min(later - earlier for earlier, later in pairwise(script.times)) >= PACE.first_retry * 0.9
@@ -427,7 +429,7 @@ async def test_watches_that_end_at_once_are_not_begun_at_once(watch: list[Object
         (Selection(SECRET, "", "a=b", "c=d"), "secrets (a=b, c=d)"),
     ],
 )
-def test_a_selection_reads_as_what_it_selects(selection: Selection, words: str) -> None:
+def test_the_text_of_a_selection_says_which_objects_it_selects(selection: Selection, words: str) -> None:
     assert str(selection) == words
 
 
@@ -447,5 +449,5 @@ def test_a_selection_reads_as_what_it_selects(selection: Selection, words: str) 
     ],
     ids=str,
 )
-def test_a_selection_covers_what_it_surely_selects(selection: Selection, covered: bool) -> None:
+def test_a_selection_covers_an_object_if_it_certainly_selects_it(selection: Selection, covered: bool) -> None:
     assert selection.covers(configmap("a", team="x", tier="y")) is covered

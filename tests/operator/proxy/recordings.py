@@ -1,4 +1,4 @@
-"""What the Go operator 1.102.5 made on a cluster, as recorded, and our plans for the same objects of users."""
+"""The objects that the Go operator 1.102.5 made on a cluster, and our plans for the same objects of users."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ RECORDED = Path(__file__).parent / "recorded"
 
 
 def recorded(name: str) -> dict[str, Object]:
-    """Return the objects that the Go operator made, by what they are."""
+    """Return the objects that the Go operator made, by role, such as service, secret and statefulset."""
     objects: dict[str, Object] = json.loads((RECORDED / f"{name}.json").read_text())
     if name == "class":
         service = recorded("connector")["service"]
@@ -55,7 +55,7 @@ def _uid_of(made: dict[str, Object]) -> str:
 
 
 def _moved(user_object: Object, name: str, uid: str) -> Object:
-    """The user's object under the name that it had when the recording was made."""
+    """Return the user's object with the name that it had when the recording was made."""
     return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
 
 
@@ -96,7 +96,7 @@ def nameserver_plan(made: dict[str, Object]) -> Plan:
 
 
 def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:
-    """Of a recording without what the ProxyClass of that Connector had added, unless that is given."""
+    """Return the plan for a recorded Connector, without its ProxyClass unless *proxy_class* is given."""
     routes = ["10.40.0.0/14", "192.168.0.0/24"]
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))
@@ -131,4 +131,4 @@ PLANS: dict[str, Callable[[dict[str, Object], Children | None], Plan]] = {
     "connector": connector_plan,
     "class": partial(connector_plan, proxy_class=live_proxy_class(spec=RECORDED_CLASS, ready=True)),
 }
-"""The plan for each recording of a proxy: of what is recorded, or of other children."""
+"""The function that plans each recorded proxy, with the recorded children or with others."""

@@ -1,4 +1,4 @@
-"""What a tailnet needs for what is asked of it, in words and lines to paste."""
+"""Advice on the settings that a tailnet lacks for a proxy, with lines to paste."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which annotations and labels of users have no effect, and what they are told."""
+"""Annotations and labels of users that have no effect, and the Events about them."""
 
 import pytest
 from tsoperator.api.objects import Object

@@ -1,4 +1,4 @@
-"""Which ProxyClass an object names, and whether that can be used."""
+"""The ProxyClass that an object names, and whether it can be used."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -68,13 +68,13 @@ def test_a_class_that_is_not_ready_is_waited_for(found: Object, *, is_passing: b
     assert not is_ready(found)
 
 
-def test_a_class_that_cannot_be_read_is_waited_for_whatever_is_said_of_it() -> None:
+def test_a_class_that_cannot_be_read_is_waited_for_even_if_its_status_says_ready() -> None:
     found = live_proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
     problem = problem_of(egress_service(), found, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyPending", False)
 
 
-def test_of_a_class_that_is_ready_it_is_read_what_it_says() -> None:
+def test_the_spec_of_a_class_that_is_ready_is_read() -> None:
     assert spec_of(live_proxy_class(ready=True)) == ProxyClassSpec()
     given = live_proxy_class(spec={"useLetsEncryptStagingEnvironment": True}, ready=True)
     assert spec_of(given).use_lets_encrypt_staging_environment

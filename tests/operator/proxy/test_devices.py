@@ -1,4 +1,4 @@
-"""What the devices of a proxy need, and what is told of them."""
+"""The changes that the devices of a proxy need, and the findings about them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> Case:
-    """A proxy whose replicas have *reported* these devices, with so many *new* ones."""
+    """Return a proxy whose replicas have *reported* these devices, and which has so many *new* replicas."""
     key, config = Key("tailscale", "ts-db-abcde"), ProxyConfig("db", "https://controlplane.tailscale.com")
     made = Proxy(OWNER, "1234-UID", key, egress_to_name(FQDN), config, tags, replica_count=len(reported) + new)
     named = replace(made, hostname_prefix="db") if made.shares_hostname else made
@@ -120,7 +120,9 @@ OF_ANOTHER = [
     ("holders", "words"),
     [({"n1": HOLDER}, HELD), ({"n1": replace(HOLDER, parent="Service default/one")}, OF_ANOTHER), ({}, FREE)],
 )
-def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Holder], words: list[str]) -> None:
+def test_the_finding_for_a_name_with_a_number_says_which_device_holds_the_name(
+    holders: dict[str, Holder], words: list[str]
+) -> None:
     seen = replace(view(NUMBERED), holders=holders)
     (found,) = planned(proxy("n1"), seen, take_over=False).findings
     assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "NameHeld", 600)
@@ -128,12 +130,12 @@ def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str,
 
 
 @pytest.mark.parametrize("wanted", [proxy("n2"), proxy("n1", tags=OTHERS)])
-def test_other_names_are_told_of_nobody(wanted: Case) -> None:
+def test_a_name_without_a_number_is_no_finding(wanted: Case) -> None:
     assert planned(wanted, view(DEVICE), take_over=False).findings == []
 
 
 @pytest.mark.parametrize("take_over", [False, True])
-def test_of_devices_that_share_a_hostname_none_takes_the_name_and_none_is_told(*, take_over: bool) -> None:
+def test_devices_that_share_a_hostname_do_not_take_over_the_name_and_get_no_finding(*, take_over: bool) -> None:
     one, reported = proxy("n1", "", tags=OTHERS)
     sharing = Case(replace(one, hostname_prefix=""), reported)
     assert planned(sharing, view(NUMBERED), take_over=take_over) == DevicePlan([], [SET_TAGS], [])
@@ -166,13 +168,13 @@ FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding
 
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_is_told_and_left_alone_for_a_while(
+def test_a_failure_is_a_finding_and_is_not_tried_again_for_a_while(
     wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 
 
-def test_news_are_told_once_and_first() -> None:
+def test_news_come_before_the_other_findings_and_once() -> None:
     seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
     findings = planned(proxy("n1", tags=OTHERS), seen).findings
     assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]
@@ -201,7 +203,7 @@ NUMBERED_NAMES = [("db-1", "db", "db"), ("db-12", "db", "db"), ("DB-1", "Db", "d
 
 
 @pytest.mark.parametrize(("name", "wanted", "hostname"), NUMBERED_NAMES + OTHER_NAMES)
-def test_other_names_than_the_hostname_with_a_number_are_somebodys_wish(name: str, wanted: str, hostname: str) -> None:
+def test_only_the_hostname_with_a_number_is_a_numbered_name(name: str, wanted: str, hostname: str) -> None:
     found = [is_numbered(Device("n1", each, hostname), wanted) for each in (name, f"{name}.tail1234.ts.net")]
     assert found == [(name, wanted, hostname) in NUMBERED_NAMES] * 2
 
@@ -220,18 +222,18 @@ MOVES = {
 
 @pytest.mark.parametrize("missed", [False, True])
 @pytest.mark.parametrize(("text", "now", "words"), MOVES.values(), ids=MOVES)
-def test_a_destination_that_moves_is_told(text: str, now: Device | None, words: str, *, missed: bool) -> None:
+def test_a_destination_that_moves_is_a_finding(text: str, now: Device | None, words: str, *, missed: bool) -> None:
     (found,) = destination_findings(Destination(text, None, DEVICE, now), OURS, is_missed=missed)
     assert replace(found, message="") == DeviceFinding(Effect.FAILED, "TargetGone", "", is_reason=True)
     assert words in found.message
 
 
 @pytest.mark.parametrize("destination", [None, Destination(FQDN, DEVICE), Destination(FQDN, RENAMED, DEVICE, RENAMED)])
-def test_a_destination_that_is_found_is_no_news(destination: Destination | None) -> None:
+def test_a_destination_that_is_found_is_no_finding(destination: Destination | None) -> None:
     assert [destination_findings(destination, OURS, is_missed=missed) for missed in (False, True)] == [[], []]
 
 
-def test_a_destination_is_not_found_if_the_proxy_misses_it() -> None:
+def test_a_missing_destination_is_a_finding_only_if_the_proxy_misses_it() -> None:
     assert destination_findings(Destination(FQDN), OURS, is_missed=False) == []
     (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_missed=True)
     assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetNotFound", True)

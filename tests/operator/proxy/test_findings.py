@@ -35,7 +35,7 @@ OTHER = ("False", "Other", "no hostname")
         (OTHER, [FAILED], ("False", "ProxyFailed", "not permitted; no hostname")),
     ],
 )
-def test_lasting_findings_are_told_in_the_condition_by_the_worst(
+def test_the_condition_shows_the_lasting_findings_under_the_reason_of_the_worst(
     before: tuple[str, str, str], findings: list[DeviceFinding], shown: tuple[str, str, str]
 ) -> None:
     status = {"conditions": [condition(READY, *before)], "loadBalancer": {}}

@@ -1,4 +1,4 @@
-"""What is said of proxies that can't log in any more."""
+"""Messages and Events about proxies that can't log in any more."""
 
 import pytest
 from tsoperator.proxy.login import login_notes, login_problem
@@ -27,7 +27,7 @@ GIVEN, LATER = "A new auth key has been given", "Another auth key is given withi
         ),
     ],
 )
-def test_each_step_is_told_and_an_event_tells_of_a_key_once(
+def test_each_step_of_logging_in_anew_is_in_the_message_and_each_key_is_one_event(
     asking: list[Reissue], auth_keys: dict[int, str], words: list[str], reasons: list[str]
 ) -> None:
     by_replica = dict(enumerate(asking))

@@ -1,4 +1,4 @@
-"""What leads Prometheus to a proxy's metrics."""
+"""The Service and the ServiceMonitor by which Prometheus finds a proxy's metrics."""
 
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
@@ -99,7 +99,7 @@ def test_a_proxy_of_a_service_is_labelled_with_its_kind(pod: ProxyPod) -> None:
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
 
 
-def test_the_job_of_a_proxy_without_a_namespace_has_none() -> None:
+def test_the_job_label_of_a_proxy_whose_parent_has_no_namespace_contains_none() -> None:
     found = labels(objects_for(metrics(), pod=connected_networks())[0])
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("connector", "ts_connector_web")
 
@@ -124,7 +124,7 @@ def test_both_types_of_services_are_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"tailscale.com/managed": "no"}, {"ts_proxy_type": "other"}])
-def test_a_users_service_leads_to_nobodys_metrics(changed: Object) -> None:
+def test_a_service_of_a_user_is_not_taken_for_a_metrics_service(changed: Object) -> None:
     obj = {"metadata": {"namespace": "tailscale", "name": "web", "labels": {**LABELS, **changed}}}
     assert by_metrics_owner(obj) == ()
     assert not is_child(obj, "tailscale")

@@ -44,7 +44,7 @@ def over_container(container: Object) -> Object:
 
 
 def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
-    """The variables after those that a proxy has without a class."""
+    """Return the environment variables that follow those of a proxy without a class."""
     env = container_of(statefulset)["env"][len(container_of(unclassed(kind))["env"]) :]
     return [(variable["name"], variable["value"]) for variable in env]
 
@@ -108,7 +108,9 @@ def test_labels_and_annotations_of_pods_go_under_ours() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, True), ({"note": "x"}, False)])
-def test_our_annotation_of_pods_goes_where_the_class_has_some_as_in_existing_pods(given: Object, kept: bool) -> None:
+def test_our_annotation_of_pods_is_dropped_if_the_class_gives_annotations_as_in_existing_pods(
+    given: Object, kept: bool
+) -> None:
     name = "tailscale.com/operator-last-set-cluster-dns-name"
     base = unclassed()
     base["spec"]["template"]["metadata"]["annotations"] = {name: "db.example.org"}
@@ -191,7 +193,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_a_variable_is_there_once_with_its_last_value_where_references_work(
+def test_each_variable_is_there_once_with_its_last_value_at_a_place_where_references_to_it_work(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]

@@ -29,7 +29,7 @@ WHOLE: Object = {
 }
 
 
-def test_of_a_pod_is_kept_what_is_read() -> None:
+def test_a_slim_pod_has_only_the_fields_that_are_read() -> None:
     containers = [{"restartCount": 3, "lastState": {"terminated": ENDED}}]
     assert slim(WHOLE) == {
         "apiVersion": "v1",
@@ -40,7 +40,7 @@ def test_of_a_pod_is_kept_what_is_read() -> None:
 
 
 @pytest.mark.parametrize("last", [{}, {"lastState": {}}, {"lastState": {"terminated": None}}], ids=str)
-def test_of_a_container_that_has_not_ended_only_its_restarts_are_kept(last: Object) -> None:
+def test_a_slim_pod_has_only_the_restarts_of_a_container_that_has_not_ended(last: Object) -> None:
     status = {"containerStatuses": [{"restartCount": 0, **last}]}
     assert slim({**WHOLE, "status": status})["status"]["containerStatuses"] == [{"restartCount": 0}]
 
@@ -75,7 +75,7 @@ GATED: Object = {
 }
 
 
-def test_of_a_pod_with_our_gate_is_kept_what_opens_it_and_whether_the_pod_is_ready() -> None:
+def test_a_slim_pod_with_our_gate_also_has_the_facts_that_open_it_and_its_readiness() -> None:
     made, plain = slim(GATED), slim(UNGATED)
     assert made["spec"] == {
         "readinessGates": [{"conditionType": EGRESS_GATE}],
@@ -100,7 +100,7 @@ def test_of_a_pod_with_our_gate_is_kept_what_opens_it_and_whether_the_pod_is_rea
         (None, False),
     ],
 )
-def test_a_variable_tells_whether_a_proxy_answers_health_checks(variable: Object | None, answers: bool) -> None:
+def test_the_environment_says_whether_a_proxy_answers_health_checks(variable: Object | None, answers: bool) -> None:
     containers = [{"name": "sidecar"}, {"name": "tailscale", "env": [variable] if variable else None}]
     pod = {**GATED, "spec": {**GATED["spec"], "containers": containers}}
     assert answers_health_checks(pod) is answers_health_checks(slim(pod)) is answers

@@ -1,4 +1,4 @@
-"""Which proxies serve."""
+"""The proxies that serve: every Pod is ready and has a device."""
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Key, Object, key_of

@@ -1,4 +1,4 @@
-"""What we make has every field that the Go operator gave it, and what it made is taken over without a restart."""
+"""Our children have every field of the Go operator's, and its children are taken over without a restart."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -43,11 +43,11 @@ NAMESERVER_DEFAULTS = {
     "progressDeadlineSeconds", "resourceVersion", "resources", "schedulerName", "securityContext", "sessionAffinity",
     "terminationGracePeriodSeconds", "terminationMessagePath", "terminationMessagePolicy", "type", "uid",
 }  # fmt: skip
-# Our names follow from the parent, so that of two operators at once both mean the same object.
+# Our names follow from the parent, so that two operators that run at once would write the same object.
 NAMES = {"service.metadata.generateName"}
 # The proxy writes these once it runs.
 STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
-# That of a new proxy needs no program sysctl; one that is there keeps its own.
+# The script of a new proxy needs no program sysctl; an existing proxy keeps its own script.
 SCRIPT = {f"statefulset.{_SPEC}.initContainers.*.args.*"}
 EXCUSED = DEFAULTS | NAMES | STATE | SCRIPT
 
@@ -55,7 +55,7 @@ EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
 def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
-    """What we make, of a headless Service that gives it its name and of *statefulsets*, by what it is."""
+    """Return our children by role, if the recorded Service, which gives the name, and *statefulsets* are there."""
     there = Children([recorded(name)["service"]], statefulsets)
     service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
@@ -64,7 +64,7 @@ def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
 
 
 def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
-    """Yield the fields of *theirs* that are not, or not the same, in *found*; the place in a list as ``*``."""
+    """Yield the paths of the fields of *theirs* that *found* lacks or has with another value; indexes are ``*``."""
     if isinstance(theirs, Mapping) and isinstance(found, Mapping):
         for name, value in theirs.items():
             yield from lacking(value, found.get(name), f"{path}.{name}")
@@ -95,7 +95,7 @@ def test_an_excused_field_is_lacking_somewhere() -> None:
 
 
 def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
-    """The kinds of the children that *plan* leaves as they are but for the digest, which all but Secrets must be."""
+    """Return the kinds of the live children in *plan*; assert that they only get the digest, except for Secrets."""
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
     adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
     for desired in adopted:

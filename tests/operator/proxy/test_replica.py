@@ -31,7 +31,7 @@ SETTINGS = settings()
 OWNER = Owner("connector", Key("", "router"))
 CONFIG = ProxyConfig("router-connector", SETTINGS.control_url, routes=("10.40.0.0/14",))
 NAME = "ts-router-24567"
-"""A name that the Go operator let the API server make: it ends as a replica's could."""
+"""A name that the API server generated for the Go operator; its end looks like the number of a replica."""
 
 KEY = Key("tailscale", NAME)
 PROXY = Proxy(OWNER, "1234-UID", KEY, connected_networks(), CONFIG, ("tag:k8s",), "staging")
@@ -55,7 +55,7 @@ def statefulset(replicas: int, *, generation: int = 2, observed: int = 2, pods: 
 
 
 def running(replicas: int, made: Object | None = None) -> Children:
-    """A proxy whose *replicas* have logged in."""
+    """Return the children of a proxy whose *replicas* have logged in."""
     numbers = range(replicas)
     return Children(
         services=[headless(OWNER, "1234-UID", NAME)],
@@ -66,7 +66,7 @@ def running(replicas: int, made: Object | None = None) -> Children:
 
 
 def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
-    """The plan with auth keys for replicas ``r0``, ``r1`` and so on."""
+    """Return the plan with these auth keys; ``r0`` is the key of the first replica, ``r1`` that of the second."""
     keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
     return plan_proxy(proxy(replicas), children, SETTINGS, keys)
 
@@ -101,7 +101,7 @@ def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
     assert not patches_of(made)
 
 
-def test_a_key_is_wanted_by_replica() -> None:
+def test_each_replica_that_has_no_key_and_no_device_needs_a_key() -> None:
     children = Children(secrets=[secret(0, device_id="n0"), secret(1), secret(2, auth_key="unused")])
     login = proxy_login(proxy(4), children)
     assert login.in_need == {1, 3}
@@ -109,7 +109,7 @@ def test_a_key_is_wanted_by_replica() -> None:
     assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", proxy(4).replicas)
 
 
-def test_the_name_is_kept_whatever_child_is_left() -> None:
+def test_the_name_of_a_proxy_is_found_from_any_child_that_is_left() -> None:
     for children in (Children(secrets=[secret(1), secret(2)]), Children(services=running(0).services)):
         assert proxy_key(OWNER, "1234-UID", children, SETTINGS) == KEY
 
@@ -156,14 +156,14 @@ def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> 
     assert f"Secret {' and '.join(f'tailscale/{NAME}-{number}' for number in gone)} by hand" in made.way_out
 
 
-def test_a_secret_that_is_no_replicas_is_no_surplus() -> None:
+def test_a_secret_that_belongs_to_no_replica_is_not_deleted() -> None:
     strangers = [slim_secret(name, {"device_id": "n9"}, OWNER.labels) for name in (NAME, f"{NAME}-x", "ts-router-9-7")]
     children = running(1)
     made = plan(1, replace(children, secrets=[*children.secrets, *strangers]))
     assert (deleted_devices(made), deletions_of(made), made.requeue_after) == ([], [], None)
 
 
-def test_devices_are_told_by_replica_once_they_have_joined() -> None:
+def test_devices_are_listed_in_the_order_of_their_replicas_once_they_have_joined() -> None:
     secrets = [secret(10, device_id="n10"), secret(1), secret(2, device_id="n2"), secret(0, device_id="n0")]
     assert [device.id for device in replica_devices(proxy(11), Children(secrets=secrets))] == ["n0", "n2", "n10"]
     assert [device.id for device in replica_devices(proxy(2), Children(secrets=secrets))] == ["n0"]

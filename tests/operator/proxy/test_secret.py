@@ -1,4 +1,4 @@
-"""The proxy's Secret: what is kept of it, its auth key, its device, its config."""
+"""The proxy's Secret: its slim form, its auth key, its device and its config."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP"
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
-"""Of a proxy whose key was refused and that asks for another."""
+"""The data of a proxy whose key was refused, and which asks for another one."""
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
 
@@ -53,12 +53,12 @@ def secret(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> 
 
 
 def whole(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> ReplicaSecrets:
-    """The Secrets of a standalone proxy, which has one for both purposes."""
+    """Return the Secrets of a standalone proxy, which has one Secret for both config and state."""
     return ReplicaSecrets(found := secret(config, auth_key, **data), found)
 
 
 def apart(auth_key: str = "", **state: str) -> ReplicaSecrets:
-    """The Secrets of a replica that keeps its *state* apart from its config, which has the *auth_key*."""
+    """Return the two Secrets of a replica: one with its *state*, and one with its config, which has the *auth_key*."""
     config = slim_secret("egress-0-config", config_files(CONFIG, auth_key))
     return ReplicaSecrets(config, slim_secret("egress-0", state))
 
@@ -69,7 +69,7 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
     return patch
 
 
-def test_the_cache_keeps_no_secrets() -> None:
+def test_a_slim_secret_has_neither_keys_nor_configs() -> None:
     state = {"_machinekey": "state", "device_id": "n1", "pod_uid": "p", **config_files(CONFIG, "new-authkey")}
     state["reissue_authkey"] = "old-authkey"
     whole = whole_secret(NAME, state)
@@ -103,7 +103,9 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
 
 
 @pytest.mark.parametrize("secrets_of", [whole, apart])
-def test_a_request_is_answered_by_another_key_than_was_refused(secrets_of: Callable[..., ReplicaSecrets]) -> None:
+def test_a_request_for_a_key_is_answered_by_any_other_key_than_the_refused_one(
+    secrets_of: Callable[..., ReplicaSecrets],
+) -> None:
     def answer(auth_key: str, **asking: str) -> Reissue:
         return reissue_of(secrets_of(auth_key=auth_key, **LOGGED_IN, **asking))
 
@@ -119,7 +121,7 @@ class Known(NamedTuple):
     device: str = ""
     needs: bool = False
     keeps: bool = False
-    """The key would be lost if another config were written."""
+    """True if the key in the config would be lost if another config were written."""
     reissue: Reissue = Reissue.NOT_ASKED
 
 
@@ -148,7 +150,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("case", KNOWN.values(), ids=KNOWN)
-def test_the_key_is_read_from_the_config_and_the_device_from_the_state(case: Known) -> None:
+def test_the_auth_key_is_read_from_the_config_and_the_device_from_the_state(case: Known) -> None:
     assert device_id_of(case.secrets) == case.device
     assert needs_auth_key(case.secrets) is case.needs
     assert must_keep_auth_key(case.secrets, RENAMED) is case.keeps
@@ -232,7 +234,7 @@ def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(
     assert body["data"].keys() - fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
-def test_the_log_is_told_of_a_changed_config_but_not_of_a_key_that_comes_or_goes() -> None:
+def test_a_changed_config_is_logged_but_not_a_key_that_comes_or_goes() -> None:
     changed, renamed = whole(**LOGGED_IN), patch_for(whole(SERVING, **LOGGED_IN), RENAMED)
     assert patch_for(changed, RENAMED).about == renamed.about == "the configuration of the proxy"
     assert patch_for(whole(auth_key="used", **LOGGED_IN), CONFIG).about == ""
@@ -328,7 +330,7 @@ def test_a_proxy_that_was_stopped_before_it_reported_is_known_by_its_state(
     assert device_of(slim_secret(NAME, {**state, **LOGGED_IN}), None).id == "n1"
 
 
-def test_a_device_is_empty_before_its_proxy_reports_and_its_version_counts_only_with_a_pod() -> None:
+def test_a_device_is_empty_before_its_proxy_reports_and_its_version_is_ignored_without_a_pod() -> None:
     assert device_of(secret(), pod(NAME, "P")) == ReportedDevice("", "", "", False)
     data = {**LOGGED_IN, **FQDN, **AT_110, "https_endpoint": "no-https"}
     assert device_of(slim_secret(NAME, data), None).https_name == "db.tail1234.ts.net"
@@ -366,14 +368,14 @@ CERT, KEY, ACCOUNT = {"web.crt": CERTIFICATE}, {"web.key": "secret"}, {"acme-acc
         ({**ACCOUNT, "old.crt": CERTIFICATE, "old.key": "secret"}, Certificate(is_there=False)),
     ],
 )
-def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(
+def test_a_slim_secret_has_the_validity_of_a_certificate_and_not_its_key(
     data: dict[str, str | Object], wanted: Certificate
 ) -> None:
     kept = slim(whole_secret("ts-web-abcde-0", data))
     assert (certificate_of(kept, "web"), kept["data"]) == (wanted, {})
 
 
-def test_the_cache_keeps_what_a_proxy_says_that_it_forwards() -> None:
+def test_a_slim_secret_has_the_egress_report_of_a_proxy() -> None:
     said: list[Object] = [{}, {"egress-services": "{"}, {"egress-services": {"podIPv4": "192.0.2.1"}}]
     reports = [egress_report_of(slim(whole_secret("foo-0", data))) for data in said]
     assert reports == [None, None, ProxyReport("192.0.2.1")]

@@ -57,7 +57,7 @@ def statefulset(
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
-    """Names with values, or the paths of the fields that they come from, in order."""
+    """Return the variables in order: their names with their values, or the paths of the fields that give the values."""
     return [
         (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
         for variable in container_of(made)["env"]

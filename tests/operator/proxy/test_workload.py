@@ -1,4 +1,4 @@
-"""What makes the children of a proxy right, and what takes them away."""
+"""The plans that make the children of a proxy right, and those that remove them."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
 CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
 NAME = "ts-db-x7k2p"
-"""A name that the Go operator let the API server make."""
+"""A name that the API server generated for the Go operator."""
 
 KEY = Key("tailscale", NAME)
 POD = egress_to_name("db.tail1234.ts.net.")
@@ -65,7 +65,7 @@ def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
 
 
 def running() -> Children:
-    """A proxy that has logged in."""
+    """Return the children of a proxy that has logged in."""
     return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
 
 
@@ -186,7 +186,7 @@ def test_a_statefulset_of_a_parent_made_anew_goes_first_and_is_waited_for(*, lea
     assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
-def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
+def test_our_finalizer_is_taken_off_a_deleted_service_so_that_it_can_be_made_again() -> None:
     leaving = deleting(service())
     plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
@@ -238,14 +238,14 @@ def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_th
     assert (plan.release, plan.requeue_after) == (FINALIZER, None)
 
 
-def test_the_way_out_names_the_secrets_that_know_a_device() -> None:
+def test_the_advice_for_a_stuck_removal_names_the_secrets_that_have_a_device() -> None:
     plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
     assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
     none = [plan_removal(OWNER, each) for each in (Children(), Children([service()], [], [secret(auth_key="unused")]))]
     assert [(deleted_devices(each), each.release, each.way_out) for each in none] == [([], FINALIZER, "")] * 2
 
 
-def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
+def test_the_device_in_a_secret_is_that_of_the_pod_with_the_name_of_the_secret() -> None:
     data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
     found = secret(https_endpoint="no-https", **data)
     pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
@@ -304,7 +304,7 @@ def test_a_replica_that_awaits_another_key_keeps_its_secret_and_the_pods_change(
 
 
 @pytest.mark.parametrize(("fqdn", "reasons"), [("", ["TargetNotFound"]), ("default-db.tail1234.ts.net.", [])])
-def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn: str, reasons: list[str]) -> None:
+def test_a_proxy_that_starts_again_and_again_without_a_destination_is_a_finding(fqdn: str, reasons: list[str]) -> None:
     restarted = {**pod(f"{NAME}-0", "P"), "status": {"containerStatuses": [{"restartCount": 1}]}}
     children = Children(secrets=[secret(device_id="n1", device_fqdn=fqdn)], pods=[restarted])
     view = TailnetView(destination=Destination("db.tail1234.ts.net"))
@@ -336,14 +336,14 @@ ROUTER = replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/
         (ROUTER, [], Outline("default-db", "10.0.0.0/8, 192.0.2.0/24")),
     ],
 )
-def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(
+def test_the_outline_for_the_log_has_the_wishes_of_a_proxy_and_its_ready_devices(
     proxy: Proxy, states: list[dict[str, str]], outline: Outline
 ) -> None:
     secrets = [secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)]
     assert plan_proxy(proxy, Children(secrets=secrets), SETTINGS).outline == outline
 
 
-def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:
+def test_a_plan_has_events_for_ignored_annotations_and_delayed_keys() -> None:
     proxy = replace(PROXY, notes=[Note("Warning", "Ignored", "left out")])
     asking = Children(secrets=[secret(device_id="n1", reissue_authkey="")])
     plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))

@@ -29,7 +29,7 @@ SL1+TNEq1AauTWohNw==
 
 
 def test_a_real_certificate_is_read() -> None:
-    """It was made by openssl, with 30 days to live."""
+    """Read a certificate that openssl made, which is valid for 30 days."""
     starts = datetime(2026, 11, 21, 23, 48, 2, tzinfo=UTC)
     assert validity(REAL) == Validity(starts, starts + timedelta(days=30))
 
@@ -60,10 +60,10 @@ DER = base64.b64decode("".join(GOOD.splitlines()[1:5]))
         certificate(moment(STARTS), moment(ENDS) * 2),
     ],
 )
-def test_text_that_is_no_certificate_tells_nothing(text: str) -> None:
+def test_text_that_is_no_certificate_has_no_validity(text: str) -> None:
     assert validity(text) is None
 
 
 @given(st.binary(max_size=80))
-def test_no_bytes_are_too_strange(der: bytes) -> None:
+def test_any_bytes_can_be_read_without_an_exception(der: bytes) -> None:
     assert validity(pem(der)) is None

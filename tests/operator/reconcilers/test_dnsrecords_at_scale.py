@@ -1,4 +1,4 @@
-"""100,000 names on a cluster: from the records that the operator keeps to the answers of a nameserver."""
+"""100,000 names on a cluster: from the operator's table of records to the answers of a nameserver."""
 
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -35,16 +35,16 @@ NAMES = 100_000
 SETTINGS = settings(nameserver_image="example.org/tsnameserver:v1")
 FIRST = int(IPv4Address("100.64.0.1"))
 MOVED = IPv4Address("100.127.255.254")
-PATIENCE = 45.0  # s, on a real API server and a machine that is busy
+PATIENCE = 45.0  # seconds, enough for a real API server on a busy machine
 
 pytestmark = [pytest.mark.full, pytest.mark.thorough, pytest.mark.timeout(3 * PATIENCE)]
 
 
 @asynccontextmanager
 async def writing(world: World) -> AsyncIterator[tuple[Table, Callable[[], Awaitable[int]]]]:
-    """Yield a table of all names, and what writes the ConfigMaps that differ from it and returns how many these were.
+    """Yield a table of all names, and a function that writes the ConfigMaps that differ from it and counts them.
 
-    That is what the operator's reconciler does with its proxies, which are records from the start here.
+    The function works as the operator's reconciler does, but the records come from the table, not from proxies.
     """
     await world.apply(dnsconfig())
     selections = (Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR), Selection(DNSCONFIG))
@@ -76,7 +76,7 @@ def record(number: int, address: IPv4Address) -> Record:
 
 
 def api_settings(world: World, folder: Path) -> ApiSettings:
-    """Lay out in *folder* what a Pod finds of its ServiceAccount."""
+    """Write the files of a Pod's ServiceAccount into *folder*, and return the settings that name them."""
     config = yaml.safe_load(world.kubeconfig)
     cluster = config["clusters"][0]["cluster"]
     (folder / "token").write_text(config["users"][0]["user"]["token"])
@@ -87,7 +87,7 @@ def api_settings(world: World, folder: Path) -> ApiSettings:
 
 @asynccontextmanager
 async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
-    """Follow the ConfigMaps as the nameserver does."""
+    """Follow the ConfigMaps as the nameserver does, and yield the zone that it serves."""
     serving = Serving(empty_zone(ZoneSettings()))
     follower = Follower(serving, ZoneSettings())
     configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API), follower.lose_api)
@@ -96,7 +96,7 @@ async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
 
 
 def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
-    """Return the number of answers, and the address at the end of the response."""
+    """Return the number of answers to a query for the name *number*, and the address at the end of the response."""
     labels = f"db-{number}.{DOMAIN}".encode().split(b".")
     qname = b"".join(bytes([len(label)]) + label for label in labels)
     response = answer(struct.pack("!HHHHHH", 1, 0x0100, 1, 0, 0, 0) + qname + b"\0\0\1\0\1", zone) or bytes(12)
@@ -104,7 +104,7 @@ def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
 
 
 def wrong(zone: Zone, numbers: Iterable[int]) -> list[int]:
-    """Return those of *numbers* whose names don't lead to their first addresses."""
+    """Return those of *numbers* whose names don't lead to the addresses that they had first."""
     return [number for number in numbers if answers(zone, number) != (1, IPv4Address(FIRST + number))]
 
 

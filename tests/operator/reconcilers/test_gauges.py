@@ -1,4 +1,4 @@
-"""The gauges of what is in a cluster."""
+"""The gauges that count proxies, ProxyGroups, entries and Tailnets in a cluster."""
 
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
@@ -15,7 +15,7 @@ from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj
 
 
 def told(found: Object, type_: str, reason: str) -> Object:
-    """Return *found* with a condition besides another."""
+    """Return *found* with two conditions, of which the second has this type and this *reason*."""
     conditions = [{"type": "Other", "status": "True", "reason": "Other"}, {"type": type_, "reason": reason}]
     return {**found, "status": {"conditions": conditions}}
 
@@ -25,7 +25,7 @@ def group(name: str, type_: str, reason: str) -> Object:
 
 
 def proxy(name: str, parent: str, replicas: int) -> Object:
-    """A proxy's StatefulSet. It serves if it wants no replicas, because it has no Secret with a device."""
+    """Return a proxy's StatefulSet. Without a Secret with a device, only a proxy with 0 *replicas* counts as ready."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)
@@ -61,7 +61,7 @@ GAUGES = [
 ]
 
 
-async def test_what_is_there_is_counted(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, client: KubeClient) -> None:
     await put(client, *THERE)
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     registry.register(ProxyGauges(cache))

@@ -1,4 +1,4 @@
-"""Candidates for the Lease in virtual time, and a diary that notices two leaders at once."""
+"""Candidates for the Lease in virtual time, and a diary that fails if two of them lead at once."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tests.support.virtual_time import now, wall
 
 
 class Diary:
-    """Notes who led from when to when, and who had to be ended."""
+    """A record of the candidates that led, from when to when, and of those whose process had to be ended."""
 
     def __init__(self) -> None:
         self.leading: list[str] = []
@@ -46,7 +46,7 @@ class Diary:
 
 
 async def linger(seconds: float) -> None:
-    """Take that long whatever happens, as work does that cleans up and is cancelled again."""
+    """Sleep for so many *seconds* in spite of cancellations, as work does that cleans up and is cancelled again."""
     end = now() + seconds
     while now() < end:
         with contextlib.suppress(asyncio.CancelledError):
@@ -64,7 +64,7 @@ class Candidate:
         fates: Iterable[Fate] = (),
         pod: OperatorPod | None = None,
     ) -> None:
-        """It runs in the newest container of *pod*, if it runs in a Pod."""
+        """Create a candidate that runs in the newest container of *pod*, or outside Pods without one."""
         process = Process(name, pod.name, pod.bound_to) if pod else Process(name)
         self.link = Link(server, fates, pod.bound_to if pod else "")
         self.elector = diary.elector(self.link, process, pod.skew if pod else 0)
@@ -72,7 +72,7 @@ class Candidate:
         self._name = name
 
     async def lead(self, until: float, slow_stop: float = 0) -> None:
-        """Stand for leader, and be shut down at a moment."""
+        """Stand for leader, and shut down at the time *until*."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self.elector.lead(self._diary.work(self._name, slow_stop=slow_stop))

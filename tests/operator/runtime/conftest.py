@@ -1,4 +1,4 @@
-"""The ground on which plans are carried out and reported."""
+"""The fixture `ground`, with which tests carry out and report plans."""
 
 from tests.operator.runtime.ground import ground
 

@@ -1,4 +1,4 @@
-"""A parent on a simulated API server, and what carries out and reports plans for it."""
+"""A parent on a simulated API server, and the applier that carries out and reports plans for it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,14 +48,14 @@ def delete_device(node_id: str) -> DeleteDevice:
 
 
 def failed(_parent: Object, refusal: Refusal) -> Plan:
-    """Return a plan that tells of *refusal*."""
+    """Return a plan that reports *refusal*."""
     told = condition("Ready", False, refusal.reason or "Failed", refusal.message)
     return Plan(status={"conditions": [told]}, notes=[Note("Warning", "Failed", refusal.message)])
 
 
 @dataclass
 class Ground:
-    """An applier, the cache that it looks in, and a parent; what changes is noted in order."""
+    """An applier, the cache that it reads, and a parent."""
 
     sim: ClusterSim
     cache: Cache
@@ -63,7 +63,7 @@ class Ground:
     devices: list[tuple[int, str]] = field(default_factory=list)
     time: datetime = datetime(2030, 1, 1, tzinfo=UTC)
     error: Exception | None = None
-    """Every errand raises this, if it is set."""
+    """The exception that every errand raises, if it isn't None."""
 
     async def run_errand(self, step: Errand) -> None:
         if self.error:

@@ -1,4 +1,4 @@
-"""An API server that knows one Lease and Pods, and links to it that lose and delay what goes over them."""
+"""An API server that knows one Lease and Pods, and links to it that lose and delay requests and answers."""
 
 import asyncio
 import copy
@@ -17,7 +17,7 @@ TOKEN_CACHE = 10.0
 
 
 class LeaseServer:
-    """Keeps the Lease, with optimistic locking, and when it was written with which record."""
+    """An API server with one Lease, optimistic locking, and a list of the written records with their times."""
 
     def __init__(self) -> None:
         self.lease: Object | None = None
@@ -45,7 +45,7 @@ class LeaseServer:
         return copy.deepcopy(self.lease)
 
     def remove_pod(self, name: str) -> None:
-        """Remove a Pod, whatever its processes do."""
+        """Remove a Pod, although its processes may go on."""
         self._pods_ended[self.pods.pop(name)["metadata"]["uid"]] = now()
 
     def authenticate(self, uid: str) -> None:
@@ -66,7 +66,7 @@ class LeaseServer:
         return self.put(obj)
 
     def put(self, obj: Object) -> Object:
-        """Store *obj* whatever is there."""
+        """Store *obj* without a check of its version."""
         self._version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
         self.lease = copy.deepcopy({**obj, "metadata": metadata})
@@ -88,10 +88,10 @@ class LeaseServer:
 
 
 class OperatorPod:
-    """A Pod of the operator. The clock of its node is *skew* seconds fast, and its kubelet tells *lag* seconds late."""
+    """A Pod of the operator. Its node's clock is *skew* seconds fast, and its kubelet reports *lag* seconds late."""
 
     def __init__(self, server: LeaseServer, name: str, *, skew: float = 0, lag: float = 0, bound: bool = True) -> None:
-        """With *bound*, the tokens of its processes are bound to it."""
+        """Create the Pod; if *bound* is true, the tokens of its processes are bound to it."""
         self.name = name
         self.skew = skew
         self.lag = lag
@@ -132,7 +132,7 @@ class OperatorPod:
 
 
 class Fate(NamedTuple):
-    """What becomes of a request: seconds to the server, seconds back, and which of the two ways it gets lost on."""
+    """The fate of a request: the seconds of both ways, and whether the request or its answer gets lost."""
 
     there: float = 0.0
     back: float = 0.0
@@ -141,17 +141,17 @@ class Fate(NamedTuple):
 
 
 class Link:
-    """A client of the server; a request that its caller gives up arrives all the same."""
+    """A client of the server. A request arrives even if its caller has given it up."""
 
     def __init__(self, server: LeaseServer, fates: Iterable[Fate] = (), bound_to: str = "") -> None:
-        """The client's token is bound to the Pod with the UID *bound_to*, if to one."""
+        """Create a client, whose token is bound to the Pod with the UID *bound_to*, unless that is empty."""
         self._server = server
         self._fates = iter(fates)
         self._bound_to = bound_to
         self.away = False
         self.hangs = False
         self.hides_pods = False
-        """Whether there is no answer to a read of a Pod."""
+        """True if reads of Pods get no answer."""
 
     async def get(self, resource: Resource, key: Key) -> Object:
         if resource == POD and self.hides_pods:

@@ -1,4 +1,4 @@
-"""Plans on a simulated API server: what is written, in which order, and how it is reported: status, Events, log."""
+"""Plans on a simulated API server: the order of the writes, and the reports in the status, in Events and in the log."""
 
 import asyncio
 from dataclasses import replace
@@ -33,8 +33,8 @@ def happened(changes: list[Change], ground: Ground) -> list[str]:
     return [what for _, what in sorted([*noted, *((revision, f"device {name}") for revision, name in ground.devices)])]
 
 
-async def test_a_creation_never_replaces_an_object_but_gives_it_its_labels_back(ground: Ground) -> None:
-    """The cache sees of this kind only what is labelled."""
+async def test_a_creation_never_replaces_an_object_but_restores_its_labels(ground: Ground) -> None:
+    """Create a Secret whose labels were removed, so that the cache, which selects by labels, doesn't see it."""
     await ground.apply(Child(secret("new")))
     change = {"data": {"state": "eA=="}, "metadata": {"labels": None}}
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", change)
@@ -100,7 +100,7 @@ async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
     caplog.set_level("INFO", "tsoperator")
     await ground.applier.report(old, Plan(release=FINALIZER), failed)
-    assert caplog.messages == []  # whoever let it go has told so
+    assert caplog.messages == []  # the reconciler that released it has reported that
 
 
 async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
@@ -127,7 +127,7 @@ FINALIZERS = {
 
 @pytest.mark.parametrize("plan", FINALIZERS.values(), ids=FINALIZERS)
 async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Ground, plan: Plan) -> None:
-    """The kind is patched, and a merge patch replaces the whole list."""
+    """Add a finalizer by a merge patch, which replaces the whole list."""
     old = ground.put(HELD)
     theirs = [FINALIZER, OTHERS, "example.org/more"]
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"metadata": {"finalizers": theirs}})
@@ -146,7 +146,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("plan", GONE.values(), ids=GONE)
-async def test_an_object_that_went_before_the_cache_knew_is_a_conflict(ground: Ground, plan: Plan) -> None:
+async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict(ground: Ground, plan: Plan) -> None:
     parent = ground.parent
     ground.put(to_create(child()))
     await ground.caught_up()
@@ -168,7 +168,7 @@ async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: G
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
-async def test_a_patch_of_the_parent_is_what_the_report_goes_by_but_not_one_of_its_kind(ground: Ground) -> None:
+async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_of_the_kind(ground: Ground) -> None:
     parent = await ground.apply(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
@@ -224,7 +224,7 @@ async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
     assert ["foregroundDeletion"] in finalizers
 
 
-async def test_a_written_object_is_known_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+async def test_a_written_object_is_in_the_cache_before_a_watch_delivers_it(ground: Ground, client: KubeClient) -> None:
     cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
     async with running(cache.follow(client)):
         await cache.synced()
@@ -281,7 +281,7 @@ async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
+async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_refusal_before_it(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -302,7 +302,7 @@ async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
     ],
     ids=["status", "release"],
 )
-async def test_a_report_that_is_refused_again_and_again_is_told_once_until_a_good_one(
+async def test_a_report_that_is_refused_again_and_again_is_logged_once_until_one_succeeds(
     ground: Ground, caplog: pytest.LogCaptureFixture, plans: list[Plan]
 ) -> None:
     caplog.set_level("WARNING", "tsoperator")
@@ -321,7 +321,7 @@ async def test_a_report_that_is_refused_again_and_again_is_told_once_until_a_goo
     [(Denied, "simulated failure: InternalError"), (Unavailable, "no route to it; delete the Secret")],
     ids=["API server", "control server"],
 )
-async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(
+async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_added(
     ground: Ground, error: type[Exception], words: str
 ) -> None:
     if error is Denied:
@@ -337,7 +337,7 @@ async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(
     assert found["message"].endswith(words)
 
 
-async def test_an_error_that_may_pass_is_not_told(ground: Ground) -> None:
+async def test_an_error_that_may_pass_is_not_reported(ground: Ground) -> None:
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.act(Child(child()))
@@ -345,7 +345,7 @@ async def test_an_error_that_may_pass_is_not_told(ground: Ground) -> None:
     assert not ground.sim.store.list(kinds.EVENT)
 
 
-async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) -> None:
+async def test_a_step_that_waits_for_an_answer_is_no_refusal(ground: Ground) -> None:
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     with pytest.raises(Pending) as raised:
         await ground.act(delete_device("n1"), Child(child()))
@@ -373,7 +373,7 @@ async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Gro
     assert await ground.report({"conditions": []}, requeue_after=7.0) == Result(7.0)
 
 
-async def test_an_error_of_the_plan_is_raised_once_it_is_told(ground: Ground) -> None:
+async def test_the_error_of_a_plan_is_raised_after_the_report(ground: Ground) -> None:
     error = Unavailable("away")
     with pytest.raises(Unavailable) as raised:
         await ground.report({"conditions": [condition("Ready", False, "Failed", "away")]}, error=error)
@@ -382,7 +382,7 @@ async def test_an_error_of_the_plan_is_raised_once_it_is_told(ground: Ground) ->
 
 
 @pytest.mark.parametrize(("code", "told"), [(403, ["Failed"]), (500, [])])
-async def test_a_status_that_is_refused_is_told_by_an_event(ground: Ground, code: int, told: list[str]) -> None:
+async def test_a_refused_status_is_reported_by_an_event(ground: Ground, code: int, told: list[str]) -> None:
     ground.sim.faults.fail(Failure(status=code, plural="dnsconfigs", verb="update"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.report({"conditions": []})

@@ -69,7 +69,7 @@ class Notes:
 
 @asynccontextmanager
 async def noted(client: KubeClient, *sources: Source) -> AsyncIterator[tuple[Cache, Notes]]:
-    """Yield a cache as `followed` does, and what notes each change of ConfigMaps."""
+    """Yield a cache as `followed` does, and a listener that notes each change of ConfigMaps."""
     notes = Notes()
     async with followed(client, *sources) as cache:
         cache.listen(CONFIGMAP, notes)
@@ -94,7 +94,7 @@ async def test_an_index_follows_every_change_and_finds_an_object_under_several_v
         await until(lambda: not found(cache, "x"))
 
 
-async def test_listeners_are_told_the_old_and_the_new_object_when_the_cache_has_it(
+async def test_listeners_get_the_old_and_the_new_object_once_the_new_one_is_in_the_cache(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     seen: list[bool] = []
@@ -108,7 +108,7 @@ async def test_listeners_are_told_the_old_and_the_new_object_when_the_cache_has_
     assert seen == [True, True, True]
 
 
-async def test_a_relist_tells_what_vanished_what_came_and_what_changed_and_nothing_of_the_rest(
+async def test_a_relist_announces_deleted_new_and_changed_objects_and_no_others(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     create(sim, *(configmap(name, "x") for name in "abcd"))
@@ -128,14 +128,14 @@ def change_all(sim: ClusterSim) -> None:
 
 
 async def missing(sim: ClusterSim, change: Callable[[], None] = lambda: None) -> None:
-    """Make *change* while nobody watches, and forget about it: who watched has to list again."""
+    """Make *change* while no watch is open, and forget its event, so that every watcher has to list again."""
     await away(sim, change)
     sim.faults.expire_history()
     sim.faults.clear()
 
 
 async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
-    """Close every connection, and make *change* when whoever watched has noticed."""
+    """Close every connection, and make *change* when the watchers have noticed that."""
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
@@ -143,7 +143,9 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     change()
 
 
-async def test_after_a_restore_of_etcd_deletions_and_writes_are_heeded(sim: ClusterSim, client: KubeClient) -> None:
+async def test_after_a_restore_of_etcd_the_cache_follows_deletions_and_writes(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, configmap("a", "x"))
     backup = sim.store.revision
     for team in ("y", "z"):
@@ -201,7 +203,7 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refus
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_told_and_made_slim_once_and_no_older_state_after_it(
+async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follows_it(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     slimmed: list[Object] = []
@@ -246,7 +248,9 @@ async def test_an_object_that_was_written_and_is_gone_stays_gone(
         assert cache.get(CONFIGMAP, A) is None
 
 
-async def test_a_write_elsewhere_is_left_out(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_written_object_outside_the_selections_stays_out_of_the_cache(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, configmap("a", "x", "tailscale"))
     elsewhere = sim.store.get(kinds.CONFIGMAP, "tailscale", "a")
     async with followed(client) as cache:
@@ -263,7 +267,7 @@ TWO = [
 SHUT = Ban("configmaps", "tailscale")
 
 
-async def test_objects_of_several_namespaces_answer_as_one(sim: ClusterSim, client: KubeClient) -> None:
+async def test_queries_find_the_objects_of_several_namespaces_together(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "kube-system"))
     async with followed(client, *TWO) as cache:
         assert found(cache, "x") == ["c", "b"]
@@ -275,7 +279,7 @@ async def test_objects_of_several_namespaces_answer_as_one(sim: ClusterSim, clie
         await until(lambda: found(cache, "x") == ["c", "d"])
 
 
-async def test_a_namespace_that_is_shut_holds_up_no_other(
+async def test_a_namespace_without_rights_does_not_delay_the_others(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
@@ -299,7 +303,7 @@ def shut(cache: Cache) -> float | None:
     return registry.get_sample_value("tsoperator_watch_refused", labelled)
 
 
-async def test_objects_without_which_the_work_goes_on_are_no_cause_for_a_warning(
+async def test_a_refused_source_that_the_operator_can_do_without_is_logged_as_information(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -310,7 +314,9 @@ async def test_objects_without_which_the_work_goes_on_are_no_cause_for_a_warning
     assert (said.levelname, "and works without" in said.getMessage()) == ("INFO", True)
 
 
-async def test_a_source_that_is_not_optional_is_waited_for(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_refused_source_that_is_not_optional_keeps_the_cache_unsynced(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     cache = Cache([CONFIGMAPS, *TWO[1:]])
     sim.faults.forbid(Ban("configmaps", "default"))
     async with running(cache.follow(client, PACE)):
@@ -319,7 +325,9 @@ async def test_a_source_that_is_not_optional_is_waited_for(sim: ClusterSim, clie
         assert cache.unsynced_selections() == ["configmaps in default"]
 
 
-async def test_a_namespace_that_is_shut_later_keeps_what_is_known_of_it(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
     async with followed(client, *TWO) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
@@ -354,7 +362,7 @@ LABELLED = [
 ]
 
 
-async def test_a_namespace_is_known_when_all_its_selections_are() -> None:
+async def test_a_namespace_is_unknown_if_one_of_its_selections_is_refused() -> None:
     allowed = ["team=x"]
 
     async def handler(request: web.Request) -> web.Response:
@@ -386,8 +394,8 @@ async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim
     assert cache.unsynced_selections() == []
 
 
-async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is told of a kind of another project, such as ServiceMonitor: a cluster may lack its CRD."""
+async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Expect no line about a kind of another project, such as ServiceMonitor, because a cluster may lack its CRD."""
     caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (
@@ -415,7 +423,7 @@ async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSi
 
 
 @pytest.mark.parametrize("change", [{"tier": None}, {"tier": "back"}, {"team": "y"}], ids=str)
-async def test_an_object_of_two_sources_is_held_while_one_selects_it(
+async def test_an_object_of_two_sources_stays_in_the_cache_while_one_selects_it(
     sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
@@ -428,10 +436,12 @@ async def test_an_object_of_two_sources_is_held_while_one_selects_it(
         assert (found(cache, "x"), found(cache, "y")) == ([], [])
 
 
-async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim, client: KubeClient) -> None:
     async with noted(client, *LABELLED) as (cache, notes):
         create(sim, configmap("a", "x", tier="front"))
-        create(sim, configmap("b", "x"), configmap("c", "y", tier="front"))  # each is told after "a"
+        create(
+            sim, configmap("b", "x"), configmap("c", "y", tier="front")
+        )  # each of these changes is announced after "a"
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["c"]))
         sim.store.delete(kinds.CONFIGMAP, *A)
         await until(lambda: found(cache, "x") == ["b"])

@@ -21,7 +21,7 @@ Reconcile = Callable[[Key], Awaitable[Result]]
 
 
 class Ground:
-    """A controller on a reconcile of the test's, a queue that retries after 1, 2, 4 … seconds, and a registry."""
+    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and a registry."""
 
     def __init__(self, reconcile: Reconcile, policy: Policy | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +45,7 @@ class Ground:
 
 
 class Until(NamedTuple):
-    """The end of a reconcile that waits for a future, which is done, or cancelled, at *seconds*."""
+    """The end of a reconcile that waits for a future; the future is done or cancelled at the time *seconds*."""
 
     seconds: float
     cancelled: bool = False
@@ -63,7 +63,7 @@ End = Result | Exception | Until
 
 
 class Script:
-    """A reconcile that ends in one given way after the other (the last one again and again), and notes its times."""
+    """A reconcile function that ends in the given ways in order, repeats the last one, and notes its times."""
 
     def __init__(self, *ends: End) -> None:
         self.ends = list(ends)
@@ -80,14 +80,14 @@ class Script:
 
 
 def times_of(*ends: End, seconds: float = 20, policy: Policy | None = None) -> list[float]:
-    """Return when a key is reconciled whose reconciles end like that."""
+    """Return the times at which a key is reconciled if its reconciles end in these ways."""
     script = Script(*ends)
     run(Ground(script, policy).run(seconds, A))
     return script.times
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
-    """Return the level of each line that was logged of errors, and whether a traceback goes with it."""
+    """Return the level of each logged line about an error, and True if the line has a traceback."""
     told = [record for record in caplog.records if not record.getMessage().endswith(" ms")]
     return [(record.levelname, bool(record.exc_info)) for record in told]
 
@@ -127,12 +127,14 @@ PATIENTLY = PermissionError("p")
         ([ExceptionGroup("several", [PATIENTLY, X]), DONE], [0, 1]),
     ],
 )
-def test_the_end_of_a_reconcile_says_when_its_key_comes_again(ends: Sequence[End], times: list[float]) -> None:
+def test_the_result_of_a_reconcile_says_when_its_key_is_reconciled_again(
+    ends: Sequence[End], times: list[float]
+) -> None:
     assert times_of(*ends, seconds=30, policy=PATIENT) == times
 
 
 @in_virtual_time
-async def test_a_key_that_was_refused_is_tried_when_told_to_and_no_other() -> None:
+async def test_only_refused_keys_are_reconciled_at_once_when_the_controller_is_told_to_retry_them() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)
@@ -158,9 +160,7 @@ async def test_a_key_that_was_refused_is_tried_when_told_to_and_no_other() -> No
         ([Result(requeue_after=100), Until(1000), DONE], [0, 5, 100]),
     ],
 )
-def test_the_last_reconcile_of_a_key_that_changes_says_when_it_comes_again(
-    ends: Sequence[End], times: list[float]
-) -> None:
+def test_the_last_reconcile_of_a_key_says_when_it_is_reconciled_again(ends: Sequence[End], times: list[float]) -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_at(5, ground.queue.add, A)
         await ground.run(200, A)
@@ -207,13 +207,13 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
 def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
     ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A traceback is an exclamation mark."""
+    """An exclamation mark in the table stands for a traceback."""
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(*ends)
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
 
 
-def test_each_reconcile_is_a_line_for_those_who_look_closely(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_reconcile_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(Conflict(409, "Conflict", "changed"), DONE)
     found = [message for message in caplog.messages if message.endswith(" ms")]
@@ -296,7 +296,7 @@ def test_a_reconcile_that_hangs_fails_in_time_but_a_time_out_inside_is_its_own_e
     assert caplog.messages == [late, "test default/a: TimeoutError: no answer"]
 
 
-def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cancelled_task_inside_a_reconcile_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     async def reconcile(_key: Key) -> Result:
         part = asyncio.create_task(asyncio.sleep(60))
         part.cancel()

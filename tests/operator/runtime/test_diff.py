@@ -42,7 +42,7 @@ def desired(spec: Object | None = None, **metadata: Any) -> Object:
 
 
 def live(spec: Object | None = None, **metadata: Any) -> Object:
-    """What the Go operator or another version of ours left: without a digest."""
+    """Return a child without a digest, as the Go operator or an early version of ours left it."""
     return stored(desired(spec), **metadata)
 
 
@@ -80,7 +80,7 @@ def test_a_live_value_may_say_more_in_maps_only(there: Any, wanted: Any, contain
 @pytest.mark.parametrize(
     ("values", "contained"), [("A=0 A=1 B=2", True), ("A=1 A=0 B=2", False), ("A=1", False), ("A=1 B=2 C=3", True)]
 )
-def test_of_a_repeated_environment_name_the_last_counts(values: str, contained: bool) -> None:
+def test_the_last_of_several_variables_with_one_name_is_compared(values: str, contained: bool) -> None:
     there, wanted = ([{"name": each[0], "value": each[2]} for each in env.split()] for env in (values, "A=1 B=2"))
     assert contains({"env": there}, {"env": wanted}) is contained
 
@@ -100,7 +100,7 @@ def test_a_digest_is_that_of_the_values_and_not_of_the_order_of_fields() -> None
 
 
 def with_defaults(value: Any) -> Any:
-    """What the API server makes of *value*: every map has one more field."""
+    """Return *value* with one more field in every map, as if the API server had set defaults."""
     if isinstance(value, dict):
         return {"defaulted": 1, **{name: with_defaults(inner) for name, inner in value.items()}}
     return [with_defaults(inner) for inner in value] if isinstance(value, list) else value
@@ -144,7 +144,7 @@ def test_a_child_of_the_go_operator_that_differs_is_replaced() -> None:
     assert made["metadata"]["resourceVersion"] == "2"
 
 
-def test_a_field_that_somebody_changes_is_put_right_and_one_that_we_no_longer_want_goes() -> None:
+def test_a_field_that_somebody_changed_is_restored_and_one_that_we_no_longer_want_is_removed() -> None:
     wanted, more = {"clusterIP": "None", "ports": [1]}, {"clusterIP": "None", "ports": [1], "priority": "high"}
     found = stored(write_for(desired(wanted), None))
     for changed in ({**wanted, "clusterIP": "192.0.2.1"}, {**wanted, "ports": [1, 2]}):
@@ -186,9 +186,9 @@ def test_a_magic_dns_name_that_we_no_longer_want_goes_with_its_finalizer(spec: O
     assert made["metadata"]["finalizers"] == ["their/own"]
 
 
-def test_a_child_on_its_way_out_is_left_alone() -> None:
+def test_a_child_that_is_being_deleted_is_left_alone() -> None:
     assert write_for(desired(), deleting(live({"clusterIP": "1"}))) is None
 
 
-def test_a_time_that_is_not_given_is_not_the_earliest() -> None:
+def test_the_earliest_of_several_times_ignores_missing_ones() -> None:
     assert [earliest(), earliest(None), earliest(7.0, None, 5.0), earliest(0.0, 5.0)] == [None, None, 5.0, 0.0]

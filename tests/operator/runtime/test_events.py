@@ -58,7 +58,7 @@ class EventServer:
         await self._recorder.event(obj, kind, reason, message, once=once)
 
     async def repeat(self, seconds: float) -> None:
-        """Tell the same of the Ingress each minute, for some time."""
+        """Report the same about the Ingress each minute, for so many *seconds*."""
         end = now() + seconds
         while now() <= end:
             await self.tell()
@@ -159,7 +159,7 @@ async def test_an_event_of_an_earlier_process_is_counted_on_and_one_that_was_dro
 
 
 @in_virtual_time
-async def test_an_event_that_is_told_once_stays_as_it_was_first_written() -> None:
+async def test_an_event_that_is_to_be_written_once_stays_as_it_was_first_written() -> None:
     server = EventServer()
     for is_later_process in (False, False, True):
         if is_later_process:
@@ -170,7 +170,7 @@ async def test_an_event_that_is_told_once_stays_as_it_was_first_written() -> Non
 
 
 @in_virtual_time
-async def test_events_told_at_the_same_time_are_written_once() -> None:
+async def test_the_same_event_reported_twice_at_a_time_is_written_once() -> None:
     server = EventServer()
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
@@ -179,7 +179,7 @@ async def test_events_told_at_the_same_time_are_written_once() -> None:
 
 
 @in_virtual_time
-async def test_trouble_is_told_once_until_an_event_is_written_and_that_is_tried_again(
+async def test_a_failed_event_is_logged_once_until_one_is_written_and_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = EventServer()
@@ -200,7 +200,7 @@ async def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
 
 
 @in_virtual_time
-async def test_only_so_many_events_are_remembered_those_seen_last() -> None:
+async def test_only_the_events_reported_last_are_remembered() -> None:
     server, writes = EventServer(Quiet(memory=2)), []
     for message in ("a", "b", "a", "c", "a", "b"):
         await server.tell(message=message)

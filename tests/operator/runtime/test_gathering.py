@@ -35,7 +35,7 @@ def test_changes_are_gathered_for_longer_in_a_burst(times: Gathering, changes: l
 
 
 class Name(str):
-    """A name of which a test sees whether anybody remembers it."""
+    """A name to which a test can keep a weak reference, to see whether it is still remembered."""
 
     __slots__ = ("__weakref__",)
 

@@ -29,7 +29,7 @@ def test_given_labels_and_annotations_are_there_and_noted_but_a_childs_own_win()
 
 
 @pytest.mark.parametrize("note", [ANNOTATION_DIGEST, ANNOTATION_GIVEN])
-def test_our_own_notes_are_not_a_classes_to_give(note: str) -> None:
+def test_a_class_cannot_give_the_annotations_in_which_the_operator_keeps_notes(note: str) -> None:
     wanted = with_given(child(), {}, {note: "x", "example.org/note": "y"})
     assert annotations(wanted) == {"example.org/note": "y", ANNOTATION_GIVEN: "annotations.example.org/note"}
     assert write_for(wanted, written(wanted, None)) is None
@@ -37,7 +37,9 @@ def test_our_own_notes_are_not_a_classes_to_give(note: str) -> None:
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Object, given_notes: Object) -> None:
+def test_given_labels_and_annotations_can_be_taken_off_a_child_again(
+    own: Object, given_labels: Object, given_notes: Object
+) -> None:
     plain = child(**({"labels": own} if own else {}))
     assert without_given(with_given(plain, given_labels, given_notes)) == plain
 

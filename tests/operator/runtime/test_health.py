@@ -33,7 +33,7 @@ async def fetch(address: str, path: str, accept: str = "*/*") -> tuple[int, str,
         ({"caches": breaks}, 503, "[-] caches: the check failed: ValueError('bug')\nfailed\n"),
     ],
 )
-async def test_ready_and_alive_are_what_the_checks_of_each_say(
+async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
     checks: dict[str, Check], status: int, text: str
 ) -> None:
     others: dict[str, Check] = {"others": fails}

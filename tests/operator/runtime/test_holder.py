@@ -110,7 +110,9 @@ def lease(note: LeaderPlace, holder: str = "a_1", **more: str) -> Object:
     ],
     ids=["whole", "not bound", "seconds that are none", "half", "of a holder before", "no note", "no record"],
 )
-def test_a_note_counts_only_for_the_holder_that_wrote_it(found: Object, note: LeaderPlace | None) -> None:
+def test_a_note_on_the_lease_is_valid_only_for_the_holder_that_wrote_it(
+    found: Object, note: LeaderPlace | None
+) -> None:
     assert noted(found) == note
 
 
@@ -127,14 +129,14 @@ def test_a_note_counts_only_for_the_holder_that_wrote_it(found: Object, note: Le
     ],
     ids=["runs", "token of no Pod", "token of another Pod", "a sidecar", "status of before", "waiting", "no status"],
 )
-def test_a_process_notes_its_container_once_its_pod_shows_that(
+def test_a_process_notes_its_container_once_the_status_of_its_pod_shows_it(
     bound_to: str, found: Object, note: LeaderPlace | None
 ) -> None:
     assert own_note(Process("a_1", "a", bound_to), found, 10) == note
 
 
 class Leader:
-    """A process in a container of a Pod that leads, or stands by to."""
+    """A process in a container of a Pod, which leads or stands by."""
 
     def __init__(
         self, server: LeaseServer, diary: Diary, name: str, place: OperatorPod | None, fates: list[Fate] | None = None
@@ -144,7 +146,7 @@ class Leader:
         self._task = asyncio.ensure_future(self._candidate.lead(until=1e6))
 
     async def kill(self) -> None:
-        """End the process at once: it sends nothing any more. If it has ended already, that's it."""
+        """Kill the process, which sends nothing from now on. A process that has ended already stays as it is."""
         self.link.hangs = True
         await self.stop()
 
@@ -176,7 +178,7 @@ class Scene:
         self.standby = Leader(self.server, self.diary, "b", OperatorPod(self.server, "b", skew=-3000))
 
     async def taken_over(self) -> float:
-        """Return when the standby began to lead."""
+        """Return the time at which the standby began to lead."""
         await asyncio.sleep(60)
         await self.standby.stop()
         return {name: start for name, start, _ in self.diary.terms}["b"]
@@ -190,7 +192,7 @@ class Scene:
 async def test_a_killed_leader_is_followed_as_soon_as_its_pod_shows_its_end(
     lag: float, restarts: bool, taken: float, skew: float
 ) -> None:
-    """The last renewal is of second 6, and the standby saw it at second 7."""
+    """Assume the last renewal at second 6, which the standby saw at second 7."""
     scene = Scene()
     await scene.begin(skew=skew)
     await asyncio.sleep(6.5)
@@ -204,7 +206,7 @@ async def test_a_killed_leader_is_followed_as_soon_as_its_pod_shows_its_end(
 
 @in_virtual_time
 async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_for_ended() -> None:
-    """The kubelet tells late, so that the process in the second container takes the first one for its own."""
+    """Use a kubelet that reports late, so that the process in the second container takes the first one for its own."""
     scene = Scene()
     place = OperatorPod(scene.server, "a", lag=10)
     await asyncio.sleep(11)
@@ -230,7 +232,7 @@ async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_fo
 async def test_a_pod_that_is_gone_by_force_is_proof_after_ten_seconds_of_silence(
     bound: bool, goes_on: bool, taken: float | None
 ) -> None:
-    """The last renewal is of second 6 or, if the process runs on, of second 16: its token is accepted until 16.5."""
+    """Assume the last renewal at second 6, or at 16 if the process runs on, whose token is accepted until 16.5."""
     scene = Scene()
     await scene.begin(bound=bound)
     await asyncio.sleep(5.5)
@@ -247,7 +249,7 @@ async def test_a_pod_that_is_gone_by_force_is_proof_after_ten_seconds_of_silence
 
 @in_virtual_time
 async def test_a_pod_that_is_seen_again_was_not_gone() -> None:
-    """The API server's data may be restored from a backup."""
+    """Bring a deleted Pod back, as a restore of the API server's data from a backup does."""
     scene = Scene()
     await scene.begin()
     await asyncio.sleep(5.5)
@@ -263,7 +265,7 @@ async def test_a_pod_that_is_seen_again_was_not_gone() -> None:
 
 @in_virtual_time
 async def test_a_new_process_counts_from_its_first_look_although_it_has_yet_to_get_ready() -> None:
-    """The leader ended with its Pod before the process began, as when the chart was uninstalled."""
+    """End the leader with its Pod before the process begins, as when the chart was uninstalled."""
     scene = Scene()
     await scene.begin()
     await asyncio.sleep(6)
@@ -307,7 +309,7 @@ async def test_a_standby_reads_the_pod_of_the_holder_only_if_a_renewal_is_late()
 
 
 @in_virtual_time
-async def test_a_note_goes_with_its_leader_and_other_annotations_stay() -> None:
+async def test_the_note_of_an_earlier_leader_is_removed_and_other_annotations_stay() -> None:
     scene = Scene()
     scene.server.put_record("")
     stored = scene.server.get(LEASE, KEY)
@@ -334,7 +336,7 @@ def annotations_of(scene: Scene) -> dict[str, str]:
 
 
 class Turn(NamedTuple):
-    """A process's doings: what becomes of its requests, when it ends and how, and when another follows it."""
+    """The life of a process: the fates of its requests, its time and way to end, and the pause before the next one."""
 
     fates: list[Fate]
     seconds: float
@@ -344,7 +346,7 @@ class Turn(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """The processes on one machine, one after another, and the time by which its clock is fast."""
+    """A machine: the processes that run on it one after another, and the seconds by which its clock is fast."""
 
     skew: float
     bound: bool

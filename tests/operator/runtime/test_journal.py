@@ -1,4 +1,4 @@
-"""The lines of the log about objects: which changes they tell, and that they tell each once."""
+"""The lines of the log about objects: the changes that they report, each of them once."""
 
 import logging
 from collections.abc import Sequence
@@ -76,19 +76,19 @@ class Book:
     log: pytest.LogCaptureFixture
 
     def told(self) -> list[str]:
-        """Return the lines so far, without the name of the object that all are about, and forget them."""
+        """Return the lines so far without the name of their object, and clear the log."""
         found = [message.removeprefix("Service default/db: ") for message in self.log.messages]
         self.log.clear()
         return found
 
     def carried_out(self, plan: Plan, *writes: Write, parent: Object = PARENT) -> list[str]:
-        """Let *plan* be carried out, and return what is told of that."""
+        """Tell the journal that *plan* was carried out, and return the lines that it logs."""
         self.log.clear()
         self.journal.carried_out(parent, plan, writes)
         return self.told()
 
     def reported(self, before: Object | None, after: Object, plan: Plan) -> list[str]:
-        """Let the status of the object turn, and return what is told of that."""
+        """Tell the journal that the status of the object has changed, and return the lines that it logs."""
         self.log.clear()
         self.journal.reported(parent(status=before), after, plan)
         return self.told()
@@ -202,7 +202,7 @@ def test_a_line_tells_when_a_proxy_becomes_ready_and_what_it_asks_for(
         ([[INVALID], [INVALID, NEWS], [INVALID]], []),
     ],
 )
-def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
+def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(
     plans: list[list[Note]], words: list[str], book: Book
 ) -> None:
     assert [book.carried_out(Plan(notes=notes)) for notes in plans][-1] == words
@@ -219,7 +219,7 @@ def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
         (status(False, message="it waits, and has another name"), OUTLINE, ["seen", "known"]),
     ],
 )
-def test_news_is_told_unless_it_is_old_or_clear(
+def test_news_is_logged_unless_it_is_old_or_obvious(
     status: Object, outline: Outline | None, when: list[str], book: Book
 ) -> None:
     plan, line = Plan(notes=[NEWS], status=status, outline=outline), "Renamed: has another name"
@@ -259,7 +259,7 @@ def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
     assert ("no longer Invalid" in "".join(book.carried_out(Plan()))) is ("no longer Invalid" not in words)
 
 
-def test_conditions_of_pods_have_neither_reason_nor_message_and_their_children_are_not_told(book: Book) -> None:
+def test_pods_whose_conditions_lack_reason_and_message_are_logged_without_their_children(book: Book) -> None:
     pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
     book.journal.reported(parent(kind="Pod"), status(True), Plan())
     for notes in ([INVALID, NEWS], [NEWS], []):
@@ -267,7 +267,7 @@ def test_conditions_of_pods_have_neither_reason_nor_message_and_their_children_a
     assert book.told() == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
 
 
-def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes_and_nothing_of_one_that_vanished(book: Book) -> None:
+def test_the_end_of_a_refusal_is_not_logged_for_an_object_that_goes_and_a_vanished_one_has_no_lines(book: Book) -> None:
     book.carried_out(Plan(notes=[INVALID]))
     assert book.carried_out(Plan(), parent=parent(metadata={"deletionTimestamp": "t"})) == []
     assert book.carried_out(Plan(notes=[INVALID]), MADE, parent={}) == []
@@ -304,7 +304,7 @@ def test_a_line_tells_which_conditions_turn(
 @pytest.mark.parametrize(
     ("notes", "words"), [([], ["Ready is False: Fine: in words"]), ([Note("Normal", "Fine", "x")], [])]
 )
-def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
+def test_the_log_says_when_a_proxy_that_was_not_ready_is_ready_again(
     notes: list[Note], words: list[str], book: Book
 ) -> None:
     plan = Plan(outline=READY)
@@ -314,7 +314,7 @@ def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
     assert told == [words, ["Ready is True now"], []]
 
 
-def test_a_condition_that_a_warning_told_of_ends_with_the_warning(book: Book) -> None:
+def test_the_end_of_a_condition_is_logged_as_the_end_of_its_warning(book: Book) -> None:
     warned, well = Plan(notes=[INVALID], outline=READY), Plan(outline=READY)
     assert book.carried_out(warned) == ["Invalid: no such tag"]
     assert book.reported(status(True), status(False, "Invalid"), warned) == []
@@ -322,7 +322,7 @@ def test_a_condition_that_a_warning_told_of_ends_with_the_warning(book: Book) ->
     assert book.reported(status(False), status(True), well) == []
 
 
-def test_the_end_of_an_object_is_told_and_it_is_forgotten_as_is_one_that_was_made_anew(book: Book) -> None:
+def test_the_end_of_an_object_is_logged_and_its_state_is_forgotten_also_if_it_was_made_anew(book: Book) -> None:
     assert book.carried_out(Plan(notes=[INVALID])) == ["Invalid: no such tag"]
     book.journal.released(PARENT)
     assert book.told() == ["removed what was made for it"]
@@ -359,7 +359,7 @@ SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"nam
         (Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
     ],
 )
-def test_a_plan_is_one_line_for_those_who_look_closely(plan: Plan, words: str, book: Book) -> None:
+def test_a_plan_is_one_line_at_debug_level(plan: Plan, words: str, book: Book) -> None:
     book.journal.planned(PARENT, plan)
     assert book.told() == []
     book.log.set_level(logging.DEBUG, "tsoperator")
@@ -367,7 +367,7 @@ def test_a_plan_is_one_line_for_those_who_look_closely(plan: Plan, words: str, b
     assert book.told() == [f"plan: {words}"]
 
 
-def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(book: Book) -> None:
+def test_a_plan_for_a_finalizer_that_is_there_or_for_a_vanished_parent_without_steps_is_not_logged(book: Book) -> None:
     book.log.set_level(logging.DEBUG, "tsoperator")
     book.journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
     book.journal.planned({}, Plan())
@@ -375,7 +375,7 @@ def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_
     assert book.told() == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
 
 
-def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(book: Book) -> None:
+def test_an_error_counts_as_logged_if_a_warning_says_it_or_the_api_server_is_away(book: Book) -> None:
     known, silent, failed = Denied(403, "", "no"), Denied(403, "", "no"), Denied(403, "", "no")
     book.journal.failed(known, Plan(notes=[INVALID]))
     book.journal.failed(silent, Plan(notes=[NEWS]))
@@ -420,7 +420,7 @@ def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -
         ({"a": [1]}, {}, ["a"]),
     ],
 )
-def test_the_fields_that_change_are_told_by_their_paths(desired: object, live: object, paths: Sequence[str]) -> None:
+def test_changed_fields_are_logged_by_their_paths(desired: object, live: object, paths: Sequence[str]) -> None:
     assert [*changed_fields(desired, live)] == paths
 
 

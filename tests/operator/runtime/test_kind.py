@@ -31,7 +31,7 @@ READY: Object = {"conditions": [{"type": "Ready", "status": "True", "reason": "U
 
 @dataclass
 class Ground:
-    """A kind that carries out *decision*, and notes what it is called for."""
+    """A kind whose decision is *decision*, with a list of the calls to it."""
 
     decision: Decision = field(default_factory=Plan)
     left: Plan = field(default_factory=Plan)
@@ -81,7 +81,7 @@ async def test_a_plan_may_follow_from_an_answer(sim: ClusterSim, ground: Ground)
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 
-async def test_a_report_that_fails_is_none(sim: ClusterSim, ground: Ground) -> None:
+async def test_a_report_that_fails_does_not_count_as_reported(sim: ClusterSim, ground: Ground) -> None:
     sim.faults.fail(Failure(403, verb="update", plural="tailnets"))
     with pytest.raises(KubeError):
         await ground.reconcile(Plan(status=READY))

@@ -62,10 +62,10 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
     ],
 )
 @in_virtual_time
-async def test_a_holder_is_waited_for_as_its_record_says_by_our_own_clock(
+async def test_a_standby_waits_for_the_duration_in_the_record_by_its_own_clock(
     fields: dict[str, object], taken: float
 ) -> None:
-    """The electors look every 2 seconds."""
+    """Use electors that read the Lease every 2 seconds."""
     server, diary = LeaseServer(), Diary()
     server.put_record("other", **fields)
     await Candidate(server, diary, "b").lead(until=60)
@@ -73,7 +73,7 @@ async def test_a_holder_is_waited_for_as_its_record_says_by_our_own_clock(
 
 
 @in_virtual_time
-async def test_a_record_taken_over_counts_one_more_transition() -> None:
+async def test_taking_over_a_record_adds_one_to_its_transitions() -> None:
     server = LeaseServer()
     server.put_record("", strategy="OldestEmulationVersion")
     await Candidate(server, Diary(), "b").lead(until=1)
@@ -127,7 +127,7 @@ async def test_a_leader_stops_when_the_lease_is_deleted_or_no_longer_its_own(hol
         if holder is not None:
             server.put_record(holder)
     assert leading.result() == f"tailscale/operator {words}"
-    assert diary.terms == [("a", 0, 6)]  # a refusal at second 4, a look at second 6
+    assert diary.terms == [("a", 0, 6)]  # its renewal is refused at second 4, and it reads the Lease at second 6
     assert (server.lease and server.spec["holderIdentity"]) == holder
 
 
@@ -255,7 +255,7 @@ async def test_work_that_ends_frees_the_lease_and_its_error_comes_through(error:
     ids=["refused", "away"],
 )
 @in_virtual_time
-async def test_trouble_that_keeps_us_from_the_lease_is_told_once_whatever_is_asked(
+async def test_an_error_that_keeps_a_process_from_the_lease_is_logged_once_for_all_requests(
     caplog: pytest.LogCaptureFixture, errors: Iterator[Exception], told: str
 ) -> None:
     class Failing(Link):
@@ -273,7 +273,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @in_virtual_time
-async def test_trouble_that_comes_back_after_a_renewal_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_that_comes_back_after_a_renewal_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
     candidate = Candidate(LeaseServer(), Diary(), "a")
     async with asyncio.TaskGroup() as group:
         group.create_task(candidate.lead(until=30))
@@ -290,7 +290,7 @@ def test_times_that_cannot_keep_two_leaders_apart_are_refused(seconds: tuple[flo
 
 
 async def lost(leading: Awaitable[None]) -> str:
-    """Return the words of the loss of leadership, if it comes to that."""
+    """Return the message of the loss of leadership, or an empty text if it isn't lost."""
     try:
         await leading
     except LeadershipLost as error:
@@ -299,7 +299,7 @@ async def lost(leading: Awaitable[None]) -> str:
 
 
 class Life(NamedTuple):
-    """A candidate's doings: what becomes of its requests, how long it works and takes to stop, where it crashes."""
+    """The life of a candidate: the fates of its requests, the seconds of work and of stopping, and a crash or none."""
 
     fates: list[Fate]
     work: float

@@ -21,7 +21,7 @@ def test_every_message_is_one_line_of_json(message: str) -> None:
 
 
 @pytest.mark.parametrize(("level", "name"), [(10, "debug"), (20, "info"), (30, "warn"), (40, "error"), (50, "fatal")])
-def test_a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator(level: int, name: str) -> None:
+def test_a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log(level: int, name: str) -> None:
     before = datetime.now(UTC)
     said = json.loads(JsonFormatter().format(record("this", level)))
     when = said.pop("ts")
@@ -44,7 +44,7 @@ def test_the_fields_of_a_line_are_there_for_machines_and_easy_to_search_for() ->
         ("aiohttp.access", "aiohttp.access: on this"),
     ],
 )
-def test_text_names_the_part_that_says_so_unless_it_is_about_objects(logger: str, said: str) -> None:
+def test_a_line_of_text_names_its_logger_unless_it_is_about_objects(logger: str, said: str) -> None:
     assert TextFormatter().format(record("this", name=logger)).endswith(f" WARNING {said}")
 
 

@@ -129,7 +129,7 @@ def holder(sim: ClusterSim) -> str:
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_objects_that_are_there_come_and_go_are_reconciled_by_the_reconciler_of_their_kind(
+async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler_of_their_kind(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     create(sim, "a")
@@ -143,7 +143,9 @@ async def test_objects_that_are_there_come_and_go_are_reconciled_by_the_reconcil
     assert services.names == {"kubernetes"}
 
 
-async def test_a_change_concerns_whom_the_old_and_the_new_object_concern(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_change_queues_the_keys_for_both_the_old_and_the_new_object(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, "a", "x")
     reconciler = Noting(by_team)
     async with managing(client, reconciler):
@@ -194,7 +196,7 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
 
 
 class Looking(LeaderElector):
-    """Notes that it has looked who leads."""
+    """An elector that notes that it has read the Lease."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(client, LEASE, Process("a"), TIMING)
@@ -205,7 +207,7 @@ class Looking(LeaderElector):
         self.looked = True
 
 
-async def test_a_process_looks_who_leads_before_it_is_ready_to(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_process_reads_the_lease_before_it_is_ready_to_lead(sim: ClusterSim, client: KubeClient) -> None:
     elector = Looking(client)
 
     async def before() -> None:
@@ -231,7 +233,7 @@ async def test_a_change_while_everything_is_enqueued_is_not_lost(client: KubeCli
     async def change() -> None:
         await started.wait()
         for name in map(str, range(100, 110)):
-            assert len(mapped) < 50  # others have their turn before everything is enqueued
+            assert len(mapped) < 50  # other tasks run before everything is enqueued
             table.put(name)
             await asyncio.sleep(0)
 

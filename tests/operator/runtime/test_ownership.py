@@ -1,4 +1,4 @@
-"""Whose children there are."""
+"""The owners of children, by the children's labels."""
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, CONNECTOR, DNSCONFIG, PROXYGROUP, SECRET, SERVICE, Key, Object
@@ -76,7 +76,7 @@ def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operator
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
-def test_of_several_children_the_oldest_that_stays_counts_and_of_one_age_the_first_by_name() -> None:
+def test_the_first_child_is_the_oldest_that_is_not_being_deleted_and_by_name_at_the_same_age() -> None:
     old, older, new = (
         obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
         for name, day in (("b", 2), ("c", 1), ("a", 3))
@@ -104,7 +104,7 @@ def test_an_object_of_an_operator_or_a_proxy_is_known(metadata: Object, data: Ob
     assert is_marked(obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": data} if data else {}, **metadata))
 
 
-def test_a_strangers_object_and_a_configmap_with_what_proxies_write_are_no_operators() -> None:
+def test_a_strangers_object_and_a_configmap_with_a_key_of_proxies_secrets_are_not_the_operators() -> None:
     others = {"labels": {"app": "db"}, "annotations": {"a": "b"}}
     assert not is_marked(obj(SECRET, Key("tailscale", "a")))
     assert not is_marked(obj(SECRET, Key("tailscale", "a"), {"data": {"password": "eA=="}}, **others))
@@ -175,6 +175,6 @@ def test_an_object_in_the_way_is_named() -> None:
         (Owner("recorder", Key("", "r")), "recorder r"),
     ],
 )
-def test_a_child_is_told_by_its_parent(owner: Owner, named: str) -> None:
+def test_a_child_is_called_after_its_parent_in_messages(owner: Owner, named: str) -> None:
     assert parent_title({"kind": "Secret", "metadata": {"name": "x", "labels": owner.labels}}) == named
     assert parent_title({"kind": "Secret", "metadata": {"namespace": "tailscale", "name": "x"}}) == "Secret tailscale/x"

@@ -1,4 +1,4 @@
-"""Who reverts an object that the operator shares with others."""
+"""The writer that reverts an object which the operator shares with others."""
 
 import pytest
 from tsoperator.api.objects import Object

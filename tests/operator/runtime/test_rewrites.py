@@ -1,4 +1,4 @@
-"""How often a shared object is rewritten, on a clock of the tests'."""
+"""The pace at which a shared object is rewritten after reverts, by a clock that the tests set."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ KEY, GOAL = Key("default", "db"), "ts-db-x"
 
 @dataclass
 class Fight:
-    """An object that somebody sets back, and how we have taken it so far."""
+    """An object that another writer reverts, and the record of our rewrites so far."""
 
     now: float = 1000.0
     version: int = 1
@@ -23,7 +23,7 @@ class Fight:
         self.rewrites = Rewrites(lambda: self.now)
 
     def seen(self, *fields: str) -> Reverts:
-        """Look at a version of the object that was not seen before."""
+        """Look at a new version of the object, whose *fields* are reverted."""
         self.version += 1
         return self.look(*fields)
 
@@ -34,18 +34,18 @@ class Fight:
         self.rewrites.rewritten(KEY, str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
-        """Look at the object that is set back some seconds *after* it was rewritten."""
+        """Look at the object, which is reverted so many seconds *after* its last rewrite."""
         self.now += after
         return self.seen(*FIELDS)
 
     def mend(self, reverts: Reverts) -> None:
-        """Wait for as long as is to be waited, and rewrite the object."""
+        """Wait for as long as *reverts* says, and rewrite the object."""
         self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
         self.rewrite()
 
     def lose(self, times: int, after: float = 1.0) -> list[float]:
-        """Be set back so many *times*; return how long was waited each time from one rewrite to the next."""
+        """Have the object reverted so many *times*; return the seconds from each rewrite to the next."""
         pauses = []
         for _ in range(times):
             start = self.now
@@ -62,11 +62,11 @@ def fight() -> Fight:
     return begun
 
 
-def test_a_writer_who_sets_an_object_back_is_waited_for_longer_and_longer_up_to_a_minute() -> None:
+def test_the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute() -> None:
     assert fight().lose(12, after=0.5) == [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST]
 
 
-def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
+def test_reverts_are_reported_as_soon_as_a_rewrite_waits() -> None:
     begun = fight()
     for _ in range(AT_ONCE):
         reverts = begun.set_back(0.25)
@@ -77,7 +77,7 @@ def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
-def test_an_object_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
+def test_an_object_has_no_reverts_once_it_has_stayed_as_it_is_for_long_enough() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 2)
     begun.now += 0.5
@@ -87,7 +87,7 @@ def test_an_object_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("slowness", [0.9, 1.5, 12, 50])
-def test_a_slow_writer_is_told_of_without_a_break(slowness: float) -> None:
+def test_the_reverts_of_a_slow_writer_are_reported_without_a_break(slowness: float) -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1, after=slowness)
     for _ in range(4):
@@ -112,7 +112,7 @@ def test_the_same_setback_counts_once() -> None:
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_a_writer_who_mends_an_object_and_sets_it_back_again_counts_twice() -> None:
+def test_two_reverts_count_twice_if_the_object_was_right_in_between() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)
@@ -129,7 +129,7 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [LONGEST, 600])
-def test_a_writer_who_comes_seldom_is_told_of_and_not_waited_for(every: float) -> None:
+def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_at_once(every: float) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
     assert begun.set_back(every) == Reverts(FIELDS)
@@ -144,7 +144,7 @@ def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
     assert begun.set_back().who == ""
 
 
-def test_an_object_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
+def test_an_object_that_looks_as_before_the_rewrite_is_no_revert_while_the_cache_may_lag() -> None:
     begun = fight()
     assert begun.look(*FIELDS) == Reverts(wait=LAG)
     assert begun.look() == Reverts()

@@ -15,7 +15,7 @@ def group(**metadata: object) -> Object:
 
 
 @pytest.mark.parametrize("kind", [(), ("ProxyGroup of type ingress",)])
-def test_an_object_is_told_that_nothing_is_done_for_it(kind: tuple[str, ...]) -> None:
+def test_the_status_of_an_unsupported_object_says_that_the_operator_does_nothing_for_it(kind: tuple[str, ...]) -> None:
     plan = plan_nothing(group(), "ProxyGroupReady", *kind)
     other, ready = status_of(plan)["conditions"]
     assert other == {"type": "ProxyGroupAvailable", "status": "True"}
@@ -25,7 +25,7 @@ def test_an_object_is_told_that_nothing_is_done_for_it(kind: tuple[str, ...]) ->
     assert plan == Plan(status=plan.status)
 
 
-def test_an_object_that_another_operator_holds_is_told_the_way_out() -> None:
+def test_the_status_of_an_object_that_another_operator_holds_names_the_finalizers() -> None:
     others = ["example.org/held", "tailscale.com/finalizer", "tailscale.com/kube-apiserver-finalizer"]
     leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=others)
     message = status_of(plan_nothing(leaving, "ProxyGroupReady"))["conditions"][1]["message"]
@@ -33,12 +33,12 @@ def test_an_object_that_another_operator_holds_is_told_the_way_out() -> None:
     assert "example.org" not in message
 
 
-def test_an_object_that_goes_and_that_no_operator_holds_is_told_as_others_are() -> None:
+def test_a_deleted_object_that_no_operator_holds_gets_the_same_status_as_others() -> None:
     leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.org/held"])
     assert plan_nothing(leaving, "ProxyGroupReady") == plan_nothing(group(), "ProxyGroupReady")
 
 
-def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+def test_a_refusal_becomes_an_event_and_an_error_that_is_tried_again() -> None:
     refusal = Refusal("no status for you", error=ValueError("403"))
     notes = [Note("Warning", "NotSupportedYet", "no status for you")]
     assert failed(group(), refusal) == Plan(notes=notes, error=refusal.error)

@@ -17,7 +17,7 @@ STEADY = Backoff(jitter=lambda: 1.0)
 
 
 async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float]]:
-    """Take and finish keys until a moment, and say when each came."""
+    """Take and finish keys until the time *until*, and return each key with its time."""
     seen = []
     try:
         async with asyncio.timeout_at(until):
@@ -77,9 +77,9 @@ KEYS = st.sampled_from(NAMED)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Compares the queue with a model: the keys that wait or are with a worker, and when timers add which.
+    """A comparison of the queue with a model: the keys that wait or are with a worker, and the times of timers.
 
-    *announced* and *requeued* have the times of `add_after`, and of `requeue` and `retry`.
+    *announced* has the times at which `add_after` adds keys, and *requeued* those of `requeue` and `retry`.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 20))
     def wait(self, seconds: int) -> None:
-        self.run(asyncio.sleep(seconds + 0.37))  # so that no sum of waits is a due time but for rounding
+        self.run(
+            asyncio.sleep(seconds + 0.37)
+        )  # so that no sum of waits differs from the time of a timer by a rounding error only
         for due in (self.announced, self.requeued):
             for key in [key for key, time in due.items() if time <= self.loop.time()]:
                 self.owed.add(key)
@@ -171,7 +173,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert [self.queue.failures(key) for key in NAMED] == [self.failures.get(key, 0) for key in NAMED]
 
     def teardown(self) -> None:
-        """Let every timer end: each key that is owed is handed out, once."""
+        """Let every timer end, and assert that each key that is still due is handed out once."""
         for key in self.working:
             self.queue.done(key)
         left = self.owed | self.announced.keys() | self.requeued.keys()
@@ -189,7 +191,7 @@ def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
 
 
-def test_a_timer_that_is_nearly_due_can_be_set_again_on_the_loop_of_the_operator() -> None:
+def test_a_timer_that_is_about_to_fire_can_be_set_again_on_uvloop() -> None:
     async def twice() -> Key:
         queue = WorkQueue()
         queue.add_after(A, 0.0001)

@@ -1,4 +1,4 @@
-"""The auth keys of proxies: which one is to be used, when a new one is minted, and what becomes of the old device."""
+"""The auth keys of proxies: which key is used, when a new one is minted, and when the old device is deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -44,7 +44,7 @@ NO_SECRETS = Children([SERVICE])
 
 @dataclass(frozen=True)
 class Ground:
-    """A cluster with the Secrets of a proxy, what finds its auth keys, and a clock."""
+    """A cluster with the Secrets of a proxy, the object that finds or mints its auth keys, and a clock."""
 
     sim: ClusterSim
     auth_keys: AuthKeys
@@ -70,12 +70,12 @@ class Ground:
         self.sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, f"ts-db-{ordinal}")
 
     def seen(self) -> Children:
-        """Return the proxy's children as a cache has them that is up to date."""
+        """Return the proxy's children as an up-to-date cache has them."""
         secrets = self.sim.store.list(kinds.SECRET)
         return Children([SERVICE], secrets=[slim(each) for each in secrets if key_of(each).name.startswith("ts-db-")])
 
     def join(self, *, connected: bool = False) -> str:
-        """Let a device join the tailnet, whose proxy has let go of it unless it is *connected*; return its ID."""
+        """Let a device join the tailnet, and be offline unless it is *connected*; return its ID."""
         used = self.control.create_key(NewKey(TAGS, reusable=True))
         device = self.control.register(used.key, "db")
         self.control.delete_key(used.id)
@@ -83,21 +83,21 @@ class Ground:
         return device.node_id
 
     async def obtain(self, children: Children | None = None, proxy: Proxy = PROXY) -> Keys:
-        """Obtain keys for *proxy*, whose *children* are seen as they are unless others are given."""
+        """Obtain keys for *proxy* with these *children*, by default those that are in the cluster."""
         return await self.auth_keys.obtain(proxy_login(proxy, children or self.seen()))
 
     async def obtained(self, children: Children | None = None, proxy: Proxy = PROXY) -> Mapping[int, str]:
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
-        """Ask for keys that take longer than anybody waits, and wait until asking again is worth it."""
+        """Ask for keys that take longer than the patience of the caller, and wait for the end of that call."""
         found = await self.obtain(children, proxy)
         assert isinstance(found.pending, Pending)
         assert (found.by_ordinal.keys() | found.awaited) == {*range(proxy.replica_count)}
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Return the key that a proxy which asks is given, after it was refused, too."""
+        """Obtain a key for a proxy that asks for one, store that it was refused, too, and return it."""
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
         return key
@@ -108,7 +108,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_with(sim: ClusterSim, client: KubeClient, patience: float) -> AsyncIterator[Ground]:
-    """Yield a ground on which everybody waits so many seconds for a call."""
+    """Yield a ground on which every caller waits so many seconds for a call."""
     calls, clock = Calls(patience=patience), Clock()
     async with tailnet_client(sim.control, sim.control_url) as tailnet, running(calls.run()):
         yield Ground(sim, AuthKeys(client, tailnet, calls, clock), clock)
@@ -122,12 +122,12 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
 
 @pytest.fixture
 async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
-    """A ground on which nobody waits for the control server's answers."""
+    """A ground on which no caller waits for the control server's answers."""
     async with ground_with(sim, client, patience=0) as made:
         yield made
 
 
-async def test_every_replica_of_a_new_proxy_gets_a_key_of_its_own_and_the_log_tells_of_it_but_not_which(
+async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_says_so_without_the_key(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
@@ -138,7 +138,7 @@ async def test_every_replica_of_a_new_proxy_gets_a_key_of_its_own_and_the_log_te
     assert caplog.messages == lines
 
 
-async def test_a_key_in_the_live_secret_is_the_one_to_use_and_every_call_reads_it(ground: Ground) -> None:
+async def test_the_key_in_the_live_secret_is_used_and_every_call_reads_the_secret(ground: Ground) -> None:
     first = await ground.obtained(NO_SECRETS)
     for key in (first[0], "tskey-auth-unused"):
         ground.put_secret(config={"AuthKey": key})
@@ -193,7 +193,7 @@ async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) 
         ({"AuthKey": REFUSED}, REFUSED, ""),
     ],
 )
-async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device_if_it_has_one(
+async def test_a_proxy_that_asks_for_a_key_gets_another_one_and_its_old_device_is_deleted(
     ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
     ground.put_secret(
@@ -212,7 +212,7 @@ async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device_if_it_has
     ],
     ids=["answered", "over"],
 )
-async def test_a_request_that_was_answered_or_is_over_costs_no_key(
+async def test_no_key_is_minted_for_a_request_that_was_answered_or_is_over(
     ground: Ground, now: dict[str, Any], found: dict[int, str]
 ) -> None:
     device = ground.join()
@@ -251,7 +251,7 @@ async def test_a_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags
     assert ground.tags_of(found[0]) == ("tag:web",)
 
 
-async def test_a_parent_gets_one_key_at_once_and_the_next_after_half_a_minute(ground: Ground) -> None:
+async def test_a_parent_with_one_replica_gets_one_key_at_once_and_the_next_after_half_a_minute(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     given = [await ground.refuse_next()]
     ground.clock.now += 10
@@ -274,7 +274,7 @@ async def test_as_many_keys_as_replicas_may_be_given_at_once(ground: Ground) -> 
     assert await ground.obtain(proxy=THREE) == Keys({0: "", 1: "", 2: ""}, 30)
 
 
-async def test_each_parent_has_a_limit_of_its_own_which_goes_with_it(ground: Ground) -> None:
+async def test_each_parent_has_its_own_limit_of_keys_which_is_forgotten_with_the_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
@@ -286,7 +286,7 @@ async def test_each_parent_has_a_limit_of_its_own_which_goes_with_it(ground: Gro
 
 
 @pytest.mark.parametrize(("path", "left"), [("keys", 0), ("/api/v2/device/", 1)])
-async def test_no_key_is_minted_before_the_old_device_is_deleted_and_only_one_that_is_counts(
+async def test_no_key_is_minted_before_the_old_device_is_deleted_and_a_failed_attempt_uses_up_no_key(
     ground: Ground, path: str, left: int
 ) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
@@ -297,7 +297,7 @@ async def test_no_key_is_minted_before_the_old_device_is_deleted_and_only_one_th
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_a_secret_that_was_deleted_costs_the_last_device_that_it_had(ground: Ground) -> None:
+async def test_the_last_device_of_a_deleted_secret_is_deleted(ground: Ground) -> None:
     for _ in range(2):
         ground.put_secret(config={}, device_id=ground.join(connected=True))
         assert await ground.obtained() == {}
@@ -322,7 +322,7 @@ async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
 
 
-async def test_a_request_of_a_proxy_that_is_connected_is_doubted_and_then_taken_back(ground: Ground) -> None:
+async def test_a_request_of_a_connected_proxy_for_a_key_is_doubted_and_then_withdrawn(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     for wait in (30, 10):
         assert await ground.obtain() == Keys({}, wait)
@@ -334,7 +334,7 @@ async def test_a_request_of_a_proxy_that_is_connected_is_doubted_and_then_taken_
     assert await ground.obtain() == Keys({}, 30)
 
 
-async def test_a_request_that_changes_while_it_is_doubted_is_not_taken_back(ground: Ground) -> None:
+async def test_a_request_for_a_key_that_changes_while_it_is_doubted_is_not_withdrawn(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     await ground.obtain()
     ground.clock.now += 30
@@ -350,7 +350,7 @@ async def test_a_request_that_changes_while_it_is_doubted_is_not_taken_back(grou
     assert ground.sim.store.get(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-0") == changed
 
 
-async def test_a_proxy_that_lets_go_late_gets_its_key(ground: Ground) -> None:
+async def test_a_proxy_that_disconnects_late_gets_its_key(ground: Ground) -> None:
     device = ground.join(connected=True)
     ground.put_secret(config={}, reissue_authkey="", device_id=device)
     assert await ground.obtained() == {}
@@ -360,7 +360,7 @@ async def test_a_proxy_that_lets_go_late_gets_its_key(ground: Ground) -> None:
     assert not ground.control.devices
 
 
-async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground) -> None:
+async def test_a_request_for_a_key_that_is_made_again_is_doubted_again(ground: Ground) -> None:
     device = ground.join(connected=True)
     for reissue in ({"reissue_authkey": ""}, {}, {"reissue_authkey": ""}):
         ground.put_secret(config={}, device_id=device, **reissue)
@@ -368,7 +368,7 @@ async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground) -> Non
         ground.clock.now += 30
 
 
-async def test_a_parent_with_more_replicas_than_before_has_a_limit_for_all(ground: Ground) -> None:
+async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     ground.clock.now += 90
@@ -386,7 +386,7 @@ async def test_the_device_of_a_replica_that_went_is_forgotten(ground: Ground) ->
     assert (await ground.obtained(proxy=THREE), len(ground.control.devices)) == ({2: ground.minted[0]}, 3)
 
 
-async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_lets_go(ground: Ground) -> None:
+async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     key = await ground.refuse_next()  # so that the parent's next key has to wait
     device = ground.join(connected=True)

@@ -1,4 +1,4 @@
-"""The calls of a control server: who waits for them, how many are made, and what happens while nobody answers."""
+"""The calls of a control server: the callers that wait, the number of calls, and the time while no call is answered."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Server:
-    """A control server, which notes when it is asked, and the calls to it; *at_once* of them run at the same time."""
+    """A control server that notes the times of calls, and the queue of calls to it; *at_once* of them run at a time."""
 
     def __init__(self, at_once: int = 16) -> None:
         self.calls = Calls(at_once)
@@ -59,7 +59,7 @@ class Server:
         return await self.calls.result(owner, "key", name, self.make(name, seconds, error))
 
     async def wait_for(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> str:
-        """Ask again and again until there is a result, as a key that comes back does."""
+        """Ask again and again until there is a result, as the reconciles of a key do."""
         while True:
             try:
                 return await self.ask(owner, name, seconds, error)
@@ -67,7 +67,7 @@ class Server:
                 await asyncio.wait({pending.until})
 
     async def begin(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> Pending:
-        """Ask for something that takes longer than anybody waits."""
+        """Ask for a result that takes longer than the patience of the caller, and return the exception."""
         with pytest.raises(Pending) as raised:
             await self.ask(owner, name, seconds, error)
         return raised.value
@@ -90,7 +90,7 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_quick_answer_is_waited_for_and_a_slow_one_is_asked_for_once_and_kept() -> None:
+async def test_a_quick_answer_is_awaited_and_a_slow_one_is_requested_once_and_kept() -> None:
     async with serving() as server:
         assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
@@ -113,7 +113,7 @@ async def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_a_new_wish_takes_the_place_of_one_that_waits_and_comes_after_one_that_runs() -> None:
+async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_running_one() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
@@ -123,7 +123,7 @@ async def test_a_new_wish_takes_the_place_of_one_that_waits_and_comes_after_one_
 
 
 @in_virtual_time
-async def test_each_owner_and_each_matter_has_a_call_of_its_own() -> None:
+async def test_each_owner_and_each_subject_has_a_call_of_its_own() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -133,7 +133,7 @@ async def test_each_owner_and_each_matter_has_a_call_of_its_own() -> None:
 
 
 @in_virtual_time
-async def test_calls_have_their_turns_in_order_and_hold_nobody_up() -> None:
+async def test_calls_run_in_order_and_no_caller_waits_for_the_turn_of_its_call() -> None:
     async with serving(at_once=2) as server:
         for owner in (A, B):
             await server.begin(owner, owner.key.name, 10)
@@ -146,7 +146,7 @@ async def test_calls_have_their_turns_in_order_and_hold_nobody_up() -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("away"), RateLimited("slow down")], ids=["away", "rate limited"])
 @in_virtual_time
-async def test_a_call_without_an_answer_is_that_of_all_that_wait(error: Exception) -> None:
+async def test_the_error_of_an_unanswered_call_ends_all_waiting_calls(error: Exception) -> None:
     async with serving(at_once=1) as server:
         pending = [await server.begin(owner, "x", 10, error) for owner in (A, B, C)]
         await asyncio.wait({each.until for each in pending})
@@ -159,7 +159,7 @@ async def test_a_call_without_an_answer_is_that_of_all_that_wait(error: Exceptio
 
 
 @in_virtual_time
-async def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> None:
+async def test_a_server_that_does_not_answer_gets_one_call_at_a_time() -> None:
     async with serving() as server:
         error = await server.stop_answering()
         await server.begin(A, "first", 10, Unavailable("still away"))
@@ -167,7 +167,7 @@ async def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> No
             with pytest.raises(Unavailable) as raised:
                 await server.ask(owner, "x")
             assert raised.value is error
-        assert now() == 0.25  # they are told at once
+        assert now() == 0.25  # the callers get the error at once
         await server.begin(A, "first")
         await asyncio.sleep(10)
         await server.begin(B, "second", 10)
@@ -176,7 +176,7 @@ async def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> No
 
 @pytest.mark.parametrize("answer", [None, REFUSED], ids=["success", "refusal"])
 @in_virtual_time
-async def test_the_first_answer_lets_everybody_ask_again(answer: Exception | None) -> None:
+async def test_after_the_first_answer_all_owners_can_make_calls_again(answer: Exception | None) -> None:
     async with serving() as server:
         await server.stop_answering()
         await asyncio.gather(server.wait_for(A, "a", 1, answer), return_exceptions=True)
@@ -186,7 +186,7 @@ async def test_the_first_answer_lets_everybody_ask_again(answer: Exception | Non
 
 
 @in_virtual_time
-async def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> None:
+async def test_unreadable_credentials_do_not_count_as_a_server_without_answers() -> None:
     async with serving() as server:
         await asyncio.gather(server.ask(A, "a", 0, CredentialsUnreadable("no file")), return_exceptions=True)
         for owner in (B, C):
@@ -200,7 +200,7 @@ async def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> No
 
 
 @in_virtual_time
-async def test_an_owner_that_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
+async def test_the_calls_of_a_forgotten_owner_are_neither_made_nor_awaited() -> None:
     async with serving(at_once=1) as server:
         running = await server.begin(A, "a", 10)
         waiting = await server.begin(B, "b", 10)
@@ -213,7 +213,7 @@ async def test_an_owner_that_is_forgotten_is_not_waited_for_nor_asked_for() -> N
 
 
 @in_virtual_time
-async def test_whoever_waits_for_a_call_that_is_forgotten_learns_that_nobody_was_asked() -> None:
+async def test_a_caller_that_waits_for_a_forgotten_call_learns_that_the_call_was_not_made() -> None:
     async with serving() as server:
         waiting = asyncio.create_task(server.ask(A, "a", 10))
         await asyncio.sleep(0.1)
@@ -225,7 +225,7 @@ async def test_whoever_waits_for_a_call_that_is_forgotten_learns_that_nobody_was
 
 
 @in_virtual_time
-async def test_after_the_end_of_a_tailnet_nobody_asks_it() -> None:
+async def test_no_call_is_made_after_the_end_of_a_tailnet() -> None:
     async with serving() as server:
         pending = await server.begin(A, "a", 10)
         server.calls.end()
@@ -238,7 +238,7 @@ async def test_after_the_end_of_a_tailnet_nobody_asks_it() -> None:
 
 
 @in_virtual_time
-async def test_a_call_that_is_only_started_is_waited_for_by_nobody() -> None:
+async def test_nobody_waits_for_a_call_that_is_only_started() -> None:
     async with serving() as server:
         for name in ("x", "x", "y"):
             server.start(A, name, 10)
@@ -250,7 +250,7 @@ async def test_a_call_that_is_only_started_is_waited_for_by_nobody() -> None:
 
 
 @in_virtual_time
-async def test_a_call_is_given_up_while_others_get_no_answer() -> None:
+async def test_a_started_call_is_given_up_while_other_calls_get_no_answer() -> None:
     async with serving(at_once=1) as server:
         error = Unavailable("away")
         await server.begin(A, "unanswered", 10, error)
@@ -264,7 +264,7 @@ async def test_a_call_is_given_up_while_others_get_no_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_call_that_starts_again_after_its_owner_was_forgotten_is_under_way_once() -> None:
+async def test_a_call_of_an_owner_that_was_forgotten_and_is_back_runs_once() -> None:
     async with serving() as server:
         server.start(A, "x", 10)
         await asyncio.sleep(5)
@@ -277,7 +277,7 @@ async def test_a_call_that_starts_again_after_its_owner_was_forgotten_is_under_w
 
 @dataclass(frozen=True)
 class Parent(Owner):
-    """An owner of whom it can be seen whether it is remembered."""
+    """An owner to which a test can keep a weak reference, to see whether it is still remembered."""
 
 
 @in_virtual_time
@@ -302,7 +302,7 @@ async def test_calls_that_are_over_are_not_remembered() -> None:
 
 
 @in_virtual_time
-async def test_calls_that_are_interrupted_are_waited_for_no_more_and_their_failure_is_forgotten() -> None:
+async def test_interrupted_calls_are_no_longer_awaited_and_their_failure_is_forgotten() -> None:
     server = Server(at_once=1)
     async with running(server.calls.run()):
         pending = [await server.begin(owner, "x", 10) for owner in (A, B)]

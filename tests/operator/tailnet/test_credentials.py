@@ -68,7 +68,9 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_a_bad_secret_is_told_with_what_it_lacks_and_read_again(found: Object | None, words: str) -> None:
+def test_the_error_for_a_bad_secret_says_what_it_lacks_and_the_secret_is_read_again(
+    found: Object | None, words: str
+) -> None:
     told = credentials(KEY, found)
     assert isinstance(told, TailnetVerdict)
     assert (told.reason, told.seconds, told.is_good) == ("InvalidSecret", SOON if found else None, False)

@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Return the list of all changes of which listeners are told from now on."""
+    """Listen to changes, and return a list that gets each change from now on."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
@@ -75,7 +75,7 @@ async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Con
     assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
-async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
+async def test_the_list_is_read_for_the_first_query_and_then_for_devices_that_it_lacks(
     control: Control, client: TailnetClient
 ) -> None:
     first = join(control)
@@ -91,7 +91,7 @@ async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
     assert (control.requests[LIST], unasked.known(first.node_id)) == (2, None)
 
 
-async def test_the_list_is_read_as_often_as_at_first_once_nobody_asks_any_more(
+async def test_the_list_is_read_at_the_first_pace_again_once_nobody_asks_any_more(
     control: Control, client: TailnetClient
 ) -> None:
     devices = Devices(client, ListPace(first=0.01, longest=60, interval=0.05))
@@ -124,7 +124,7 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
 
 
 @both_servers
-async def test_listeners_are_told_of_what_matters_and_of_nothing_else(control: Control, client: TailnetClient) -> None:
+async def test_listeners_hear_of_changes_that_matter_and_of_no_others(control: Control, client: TailnetClient) -> None:
     device, other = join(control), join(control, "web")
     devices = Devices(client, QUICK)
     changes = told(devices)
@@ -143,7 +143,7 @@ async def test_listeners_are_told_of_what_matters_and_of_nothing_else(control: C
     ]  # fmt: skip
 
 
-async def test_listeners_are_told_of_what_is_written_here_and_of_what_is_announced(client: TailnetClient) -> None:
+async def test_listeners_hear_of_the_operators_own_writes_and_of_announced_changes(client: TailnetClient) -> None:
     devices = Devices(client)
     changes = told(devices)
     for tag in ("tag:a", "tag:a", "tag:b"):
@@ -188,7 +188,7 @@ async def test_a_departed_device_is_remembered_until_somebody_has_its_name(
     assert devices.departed(device.addresses[0]) is not None
 
 
-async def test_a_name_that_several_devices_claim_is_that_of_another_when_one_goes(client: TailnetClient) -> None:
+async def test_a_name_that_several_devices_have_leads_to_another_one_when_one_goes(client: TailnetClient) -> None:
     devices = Devices(client)
     for node_id in ("n1", "n2", "n3"):
         devices.put(Known(node_id, "db.tail1234.ts.net"))
@@ -202,7 +202,9 @@ async def test_a_name_that_several_devices_claim_is_that_of_another_when_one_goe
 
 
 @both_servers
-async def test_a_name_that_moves_to_another_device_is_that_devices(control: Control, client: TailnetClient) -> None:
+async def test_a_name_that_moves_to_another_device_leads_to_that_device(
+    control: Control, client: TailnetClient
+) -> None:
     devices = Devices(client, ListPace(first=0))
     new, old = join(control, "web"), join(control)
     await devices.refresh()
@@ -213,7 +215,7 @@ async def test_a_name_that_moves_to_another_device_is_that_devices(control: Cont
     assert devices.departed("db") is None
 
 
-async def test_only_so_much_of_what_has_gone_is_remembered(client: TailnetClient) -> None:
+async def test_a_limited_number_of_departed_devices_is_remembered(client: TailnetClient) -> None:
     devices = Devices(client)
     names = [f"web-{number}" for number in range(DEPARTED + 1)]
     for name in names:
@@ -231,7 +233,7 @@ async def test_only_so_much_of_what_has_gone_is_remembered(client: TailnetClient
     ],
     ids=["seconds old", "denied", "away"],
 )
-async def test_a_list_is_not_read_again_at_once_whatever_came_of_it(
+async def test_a_list_is_not_read_again_at_once_whether_it_succeeded_or_failed(
     control: Control, client: TailnetClient, status: int, pace: ListPace, end: type[object]
 ) -> None:
     if status:
@@ -243,11 +245,13 @@ async def test_a_list_is_not_read_again_at_once_whatever_came_of_it(
 
 
 @pytest.mark.virtual_time
-async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until_nobody_asks(control: Control) -> None:
+async def test_a_device_that_is_not_in_the_list_is_looked_for_less_and_less_often_until_nobody_asks(
+    control: Control,
+) -> None:
     loop, times = asyncio.get_running_loop(), list[float]()
 
     async def look(reads: int) -> float:
-        """Ask for a device that isn't there until so many answers have come, and return the time between them."""
+        """Ask for a missing device until there were so many reads; return the seconds from the first to the last."""
         times.clear()
         await until(lambda: devices.get("n9") is None and len(times) >= reads)
         return times[reads - 1] - times[0]
@@ -268,7 +272,7 @@ async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until
 @pytest.mark.parametrize(
     ("status", "pace"), [(403, ListPace(first=3600, denied=0)), (500, ListPace(first=3600, longest=0))]
 )
-async def test_a_failure_is_said_once_and_so_is_its_end_and_it_is_forgotten_then(
+async def test_a_failure_of_the_list_is_logged_once_and_so_is_its_end(
     control: Control, client: TailnetClient, caplog: pytest.LogCaptureFixture, status: int, pace: ListPace
 ) -> None:
     caplog.set_level("INFO", "tsoperator.tailnet.devices")

@@ -1,4 +1,4 @@
-"""What Tailnets are made from: tokens of our ServiceAccount, and preflight that reports on the Tailnet."""
+"""The parts from which a Tailnet's tailnet is made: tokens of our ServiceAccount, and preflight with reports."""
 
 import pytest
 from aiohttp import web
@@ -39,7 +39,7 @@ async def test_without_our_service_account_there_is_no_token(client: KubeClient)
 @pytest.mark.parametrize(
     "answer", [{}, *({"status": each} for each in ({}, {"token": "t"}, {"token": "t", "expirationTimestamp": "soon"}))]
 )
-async def test_an_answer_without_a_token_and_its_end_is_no_token(answer: Object) -> None:
+async def test_an_answer_without_a_token_or_its_expiry_is_an_error(answer: Object) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.json_response(answer)
 

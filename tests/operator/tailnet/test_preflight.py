@@ -1,4 +1,4 @@
-"""What is found missing in a tailnet before anything fails, and where it is told."""
+"""Preflight: settings that a tailnet lacks are found before anything fails, and reported."""
 
 import asyncio
 import logging
@@ -36,9 +36,9 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """Waits until cancelled, and notes for how long it was to wait.
+    """A replacement for sleep that waits until it is cancelled, and notes the seconds that it was called with.
 
-    The first *left* times it doesn't wait. *meanwhile* happens at the first time.
+    The first *left* calls don't wait. The first call calls *meanwhile*.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Ground:
         return self.world.control
 
     async def run_a_while(self) -> None:
-        """Run it until it naps, after the naps that are over at once."""
+        """Run preflight until a nap really waits."""
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.preflight.run())
             await self.nap.begun.wait()
@@ -76,7 +76,7 @@ class Ground:
             running.cancel()
 
     def metrics(self) -> dict[str, float]:
-        """Return the value for each check, and 1 for the kind of server."""
+        """Return the value of each check's gauge, and 1 for the kind of the control server."""
         metrics = PreflightMetrics(lambda: {"": self.preflight.findings}).collect()
         samples = [sample for metric in metrics for sample in metric.samples]
         return {next(iter(sample.labels.values())): sample.value for sample in samples}
@@ -84,7 +84,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
-    """Yield a preflight for *world*, whose Pod is OPERATOR; it does not try again what failed."""
+    """Yield a preflight for *world* in the Pod `OPERATOR`; it makes each request only once."""
     credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(
@@ -106,7 +106,7 @@ async def ground(cluster: World) -> AsyncIterator[Ground]:
 
 @pytest.fixture(params=[False, True], ids=["tailscale", "headscale"])
 async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
-    """A preflight for a control server of each kind, in a cluster without an operator."""
+    """A preflight for Tailscale's control server, and one for Headscale, in a cluster without an operator."""
     async with new_world(SimOptions(headscale=request.param)) as world, ground_of(world) as made:
         yield made
 
@@ -148,7 +148,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
-async def test_a_lack_is_found_and_said_once(
+async def test_a_lack_is_found_and_reported_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
@@ -175,7 +175,7 @@ async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ],
     ids=["a scope", "credentials"],
 )
-async def test_checks_are_gauges_and_those_not_made_are_left_out(
+async def test_checks_are_gauges_and_checks_that_were_not_made_have_none(
     ground: Ground, field: str, value: object, gauges: dict[str, float]
 ) -> None:
     assert ground.metrics() == {}
@@ -209,7 +209,7 @@ BOTH = {"auth_keys", "devices:core", "services"}
         ({"auth_keys"}, 119, 120, 2),
     ],
 )
-async def test_looks_are_daily_or_each_minute_while_something_is_missing(
+async def test_preflight_runs_daily_or_each_minute_while_something_is_missing(
     ground: Ground, caplog: pytest.LogCaptureFixture, scopes: set[str], naps: int, looks: int, told: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
@@ -221,7 +221,7 @@ async def test_looks_are_daily_or_each_minute_while_something_is_missing(
 
 
 @pytest.mark.parametrize(("status", "looks"), [("200", 1), ("404", 1), ("none", 1), ("401", 2), ("403", 2)])
-async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Ground, status: str, looks: int) -> None:
+async def test_a_refused_call_makes_preflight_run_again_soon(ground: Ground, status: str, looks: int) -> None:
     ground.nap.left, ground.nap.meanwhile = 3, lambda: ground.preflight.observe(status)
     await ground.run_a_while()
     assert ground.control.requests[LIST] == looks
@@ -236,7 +236,7 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Groun
     ],
     ids=["nothing", "a scope", "a tag"],
 )
-async def test_a_look_that_finds_something_else_is_told_to_those_who_listen(
+async def test_listeners_hear_when_preflight_finds_something_else(
     ground: Ground, change: Callable[[Control], object], told: int
 ) -> None:
     found: list[Findings] = []
@@ -247,7 +247,7 @@ async def test_a_look_that_finds_something_else_is_told_to_those_who_listen(
     assert found == [ground.preflight.findings] * told
 
 
-async def test_news_is_told_the_log_at_once_and_no_event_without_a_pod(
+async def test_new_findings_are_logged_at_once_and_there_is_no_event_without_a_pod(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
@@ -264,7 +264,7 @@ def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.simulated
-async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster: World) -> None:
+async def test_findings_are_events_on_the_operators_pod_and_do_not_stop_the_operator(cluster: World) -> None:
     cluster.control.scopes.remove("devices:core")
     await cluster.apply(POD_OF_OURS)
     async with running_operator(cluster, pod_name=OPERATOR) as operator:
@@ -274,7 +274,7 @@ async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster
         assert not operator.done()
 
 
-async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
+async def test_the_log_says_when_something_begins_and_ends_to_be_missing(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
@@ -291,7 +291,7 @@ async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
     assert missing.startswith("the tailnet: ")
 
 
-async def test_a_standby_does_not_look(cluster: World) -> None:
+async def test_a_standby_does_not_run_preflight(cluster: World) -> None:
     async with running_operator(cluster, leader_election=True, pod_name="first"):
         await until(lambda: cluster.control.requests[LIST])
         async with running_operator(cluster, leader_election=True, pod_name="second"):

@@ -1,4 +1,4 @@
-"""The known suffixes of MagicDNS names: where they come from, and who is told when they change."""
+"""The known suffixes of MagicDNS names: their sources, and the announcements of changes."""
 
 import json
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ QUICK = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 @dataclass
 class Scene:
-    """A cluster, its tailnets, what is known of their suffixes, and how often a change of that was told."""
+    """A cluster, its tailnets, their known suffixes, and the number of announced changes."""
 
     sim: ClusterSim
     cache: Cache
@@ -43,12 +43,12 @@ class Scene:
     async def knows(
         self, *known: str, complete: bool = True, anywhere: bool = False, shared: tuple[str, ...] = ()
     ) -> None:
-        """Wait until just this is known."""
+        """Wait until exactly these suffixes are known."""
         wanted = Suffixes(known, complete, anywhere, shared)
         await until(lambda: self.suffixes.current() == wanted)
 
     def twin(self, pace: ListPace = QUICK) -> KnownTailnet:
-        """Let another object take the place of the operator's own tailnet, and return it."""
+        """Register a new object for the operator's own tailnet in place of the old one, and return it."""
         made = tailnet_of(self.tailnets.at("").client, self.kube, self.cache, settings(), pace=pace)
         self.tailnets.register(made)
         return made
@@ -81,7 +81,7 @@ def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
     scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
 
 
-async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) -> None:
+async def test_the_suffix_is_that_of_the_devices_and_is_announced_once(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
     join(scene.sim.control, "web")
@@ -91,13 +91,13 @@ async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) 
         scene.sim.control.update(replace(device, name=f"{device.node_id}.{OTHER}"))
     await scene.knows(OTHER)
     assert scene.told == 2
-    scene.twin()  # of which nothing is known until it is listed
+    scene.twin()  # whose suffix is unknown until its devices are listed
     assert scene.told == 3
     await scene.knows(OTHER)
     assert scene.told == 4
 
 
-async def test_more_is_expected_until_the_list_is_read_or_can_not_be(scene: Scene) -> None:
+async def test_suffixes_are_pending_until_the_list_is_read_or_cannot_be_read(scene: Scene) -> None:
     assert scene.suffixes.current() == Suffixes(pending=True)
     await until(lambda: scene.told)
     await scene.knows(complete=False)
@@ -109,7 +109,7 @@ async def test_more_is_expected_until_the_list_is_read_or_can_not_be(scene: Scen
     assert scene.suffixes.current() == Suffixes()
 
 
-async def test_the_patience_for_lists_comes_to_an_end(scene: Scene) -> None:
+async def test_suffixes_are_not_pending_for_ever_if_a_list_does_not_come(scene: Scene) -> None:
     scene.sim.control.latency = 3600
     impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
     assert impatient.current() == Suffixes(pending=True)
@@ -156,7 +156,7 @@ async def test_headscales_suffix_is_the_one_that_a_proxy_there_reports(scene: Sc
     await scene.knows("tail.example.org", OTHER)
 
 
-async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None:
+async def test_a_tailnet_is_expected_from_the_creation_of_its_object_to_its_end(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
     scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})

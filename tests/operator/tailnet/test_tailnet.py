@@ -1,4 +1,4 @@
-"""A tailnet as one object: what the proxies of a parent see of it, and which changes of devices are told."""
+"""Tailnets: the view that a parent has of its devices, the announced changes, and the choice among several tailnets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,14 +54,16 @@ def view(tailnets: Tailnets, *ids: str, destination: str = "") -> TailnetView:
     return tailnets.at(OWN).view(OWNER, ids, destination)
 
 
-async def test_a_parent_sees_those_of_its_devices_that_are_known(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_parents_view_has_those_of_its_devices_that_are_in_the_list(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     device = await joined(sim, tailnets)
     seen = view(tailnets, device.node_id, "n000009CNTRL")
     assert seen == TailnetView(OWN, sim.control_url, {device.node_id: seen.devices[device.node_id]})
     assert seen.devices[device.node_id].name == FQDN
 
 
-async def test_a_parent_sees_what_failed_and_once_what_was_done(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_parents_view_has_its_failures_and_once_its_news(sim: ClusterSim, tailnets: Tailnets) -> None:
     device, seen = await joined(sim, tailnets), list[TailnetView]()
     step = SetTags(OWN, OWNER, device.node_id, ("tag:a",))
     sim.control.fail(400, path="/tags")
@@ -91,7 +93,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
+async def test_a_destination_has_the_device_or_the_departed_one_and_where_it_has_moved(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -107,7 +109,9 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
     assert view(tailnets, destination=destination).destination == wanted
 
 
-async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_view_has_the_holder_of_the_name_if_a_device_got_a_name_with_a_number(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     first, second, other = [await joined(sim, tailnets, name) for name in ("web", "web", "Db")]
     seen = view(tailnets, first.node_id, second.node_id, other.node_id)
     assert {node_id: holder.device.node_id for node_id, holder in seen.holders.items()} == {
@@ -145,7 +149,9 @@ async def test_a_parent_that_is_forgotten_has_no_failures_and_waits_for_no_call(
     assert not view(tailnets).failures
 
 
-async def test_a_change_of_a_device_is_one_of_an_object(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_change_of_a_device_is_announced_as_the_change_of_an_object(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     changes: list[tuple[Object | None, Object | None]] = []
     tailnets.listen(DEVICE, lambda old, new: changes.append((old, new)))
     tailnets.listen(SECRET, lambda old, new: pytest.fail(f"no device: {old} {new}"))
@@ -206,7 +212,7 @@ async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) 
     assert lab.tailnets.registered(LAB) is None
 
 
-async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> None:
+async def test_a_call_to_a_tailnet_is_no_longer_awaited_when_the_tailnet_ends(lab: Lab) -> None:
     lab.tailnets.register(lab.other)
     lab.control.latency = 3600
     with pytest.raises(Pending) as raised:
@@ -216,7 +222,7 @@ async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> 
 
 
 @pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "unregistered"])
-async def test_a_tailnet_whose_registration_has_ended_asks_nothing(
+async def test_a_tailnet_whose_registration_has_ended_makes_no_calls(
     client: KubeClient, lab: Lab, is_replaced: bool
 ) -> None:
     lab.tailnets.register(lab.other)
@@ -273,7 +279,7 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
 
 
 def verdict(lab: Lab) -> asyncio.Future[None]:
-    """Return what a parent waits for that asks for the other tailnet too early."""
+    """Return the future for which a parent waits if it asks for the other tailnet too early."""
     with pytest.raises(Pending) as raised:
         lab.tailnets.at(LAB)
     return raised.value.until
@@ -290,7 +296,7 @@ async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict_
     assert all(each.done() for each in waiting)
 
 
-async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:
+async def test_a_refused_tailnet_is_found_as_long_as_it_is_registered(lab: Lab) -> None:
     lab.tailnets.refuse(LAB, "its Secret is empty")
     with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):
         lab.tailnets.at(LAB)
@@ -322,9 +328,7 @@ async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, 
     assert lab.tailnets.home(LAB, own, DEVICES) == OWN
 
 
-async def test_devices_are_in_no_other_tailnet_only_because_the_named_one_is_not_registered(
-    sim: ClusterSim, lab: Lab
-) -> None:
+async def test_devices_stay_in_their_named_tailnet_while_it_is_not_registered(sim: ClusterSim, lab: Lab) -> None:
     await joined(sim, lab.tailnets)
     assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == LAB
 
@@ -343,7 +347,7 @@ TABLES: dict[str, tuple[list[Known], list[Known], str]] = {
 
 
 @pytest.mark.parametrize(("first", "second", "home"), TABLES.values(), ids=TABLES)
-async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
+async def test_the_home_of_a_device_is_the_one_of_two_tailnets_at_its_url_that_has_the_device(
     sim: ClusterSim, client: KubeClient, lab: Lab, first: list[Known], second: list[Known], home: str
 ) -> None:
     own = lab.tailnets.at(OWN)
@@ -356,7 +360,7 @@ async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
     assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == home
 
 
-async def test_whose_devices_are_in_one_of_two_tailnets_waits_for_the_lists(sim: ClusterSim, lab: Lab) -> None:
+async def test_the_choice_between_two_tailnets_at_one_url_waits_for_their_lists(sim: ClusterSim, lab: Lab) -> None:
     device = together(sim, lab)
     with pytest.raises(Pending) as raised:
         lab.tailnets.home(OWN, sim.control_url, {device.node_id: device.name})
@@ -380,7 +384,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 
 
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
-    """Carry out *step* as a reconcile does that is called again when it has waited, but for *last*."""
+    """Carry out *step* as reconciles do, and try again after each wait; raise Pending if it waits for *last*."""
     while True:
         try:
             return await tailnets.carry_out(step)
@@ -399,7 +403,7 @@ async def test_a_device_is_deleted_in_the_tailnet_in_which_it_is(sim: ClusterSim
     assert (len(lab.control.devices), [*sim.control.devices]) == (0, [others.node_id])
 
 
-async def test_a_device_of_a_tailnet_that_nobody_has_looked_at_waits_for_that(sim: ClusterSim, lab: Lab) -> None:
+async def test_the_deletion_of_a_device_waits_until_its_tailnet_has_been_checked(sim: ClusterSim, lab: Lab) -> None:
     step = deletion(sim, join(lab.control, "gate"), LAB)
     await lab.tailnets.at(OWN).devices.refresh()
     waiting = verdict(lab)

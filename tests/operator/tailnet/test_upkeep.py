@@ -1,4 +1,4 @@
-"""The steps that change devices of proxies: what is carried out, what is refused, and what is remembered of it."""
+"""The steps that change devices of proxies: their effects, refusals, and the failures and news that are remembered."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ DEVICE = "/api/v2/device/{id}"
 
 @dataclass
 class Tailnet:
-    """A tailnet with the upkeep of the devices in it; *told* are the IDs of devices of which listeners were told."""
+    """A tailnet with the upkeep of its devices; *told* has the IDs of the devices whose changes were announced."""
 
     control: Control
     devices: Devices
@@ -56,7 +56,7 @@ class Tailnet:
         return device
 
     async def change(self, step: SetTags | TakeName) -> None:
-        """Carry out *step*, and wait until its parent is called back."""
+        """Carry out *step*, and wait until a change of its device is announced, which brings the parent back."""
         before = self.told.count(step.device)
         await self.upkeep.carry_out(step)
         await until(lambda: self.told.count(step.device) > before)
@@ -66,7 +66,7 @@ class Tailnet:
         return self.upkeep.failures(OWNER)
 
     def tell(self, owner: Owner = OWNER) -> list[DeviceFinding]:
-        """Return the news, and let their owner have told them."""
+        """Return the news of *owner*, and mark them as reported."""
         news = [*self.upkeep.news(owner)]
         self.upkeep.news_told(owner)
         return news
@@ -106,7 +106,7 @@ def take_name(device: Device) -> TakeName:
 FREE_NAME = FreeName("", OWNER, "db", ("tag:k8s",))
 
 
-async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
+async def test_tags_are_set_and_reported_once(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     await tailnet.change(set_tags(device, "tag:b", "tag:a"))
     known = tailnet.devices.known(device.node_id)
@@ -118,7 +118,7 @@ async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(400, 300), (403, 300), (500, 30), (429, 30)], ids=str)
-async def test_each_failure_is_told_and_remembered_with_the_time_at_which_it_may_be_tried_again(
+async def test_each_failure_is_a_finding_and_is_remembered_with_the_time_of_the_next_try(
     tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()
@@ -133,7 +133,7 @@ async def test_each_failure_is_told_and_remembered_with_the_time_at_which_it_may
         assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (number, [])
 
 
-async def test_what_was_refused_may_be_tried_at_once_when_the_tailnet_is_set_up_in_another_way(
+async def test_refused_changes_may_be_tried_at_once_when_the_settings_of_the_tailnet_have_changed(
     tailnet: Tailnet,
 ) -> None:
     device = await tailnet.join()
@@ -145,7 +145,7 @@ async def test_what_was_refused_may_be_tried_at_once_when_the_tailnet_is_set_up_
     assert tailnet.told.count(device.node_id) == told + 1
 
 
-async def test_a_failure_ends_with_a_success_or_where_nothing_is_wanted_any_more(tailnet: Tailnet) -> None:
+async def test_a_failure_ends_with_a_success_or_when_its_change_is_no_longer_wanted(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     tailnet.control.fail(400, path="/tags")
     await tailnet.change(set_tags(device))
@@ -157,7 +157,7 @@ async def test_a_failure_ends_with_a_success_or_where_nothing_is_wanted_any_more
     assert tailnet.failures == {}
 
 
-async def test_failures_and_news_are_their_owners_and_go_with_it(tailnet: Tailnet) -> None:
+async def test_failures_and_news_belong_to_their_owner_and_are_forgotten_with_it(tailnet: Tailnet) -> None:
     first, second = await tailnet.join(), await tailnet.join("web")
     tailnet.control.fail(400, path="/tags")
     await tailnet.change(set_tags(first))
@@ -180,7 +180,7 @@ async def test_the_news_of_a_device_stays_until_its_parent_has_reported_it(tailn
     assert tailnet.news() == [(Effect.NEWS, "TagsChanged")]
 
 
-async def test_a_control_server_that_hangs_holds_nothing_up() -> None:
+async def test_a_control_server_that_hangs_does_not_delay_the_caller() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
         device, second = await tailnet.join(), await tailnet.join()
@@ -215,14 +215,14 @@ async def test_after_a_change_that_got_no_answer_one_call_is_made_at_a_time(tail
     assert [type(end) for end in ends] == [type(None), Unavailable]
 
 
-async def test_a_device_that_went_meanwhile_is_no_failure(tailnet: Tailnet) -> None:
+async def test_a_change_of_a_device_that_was_deleted_meanwhile_is_no_failure(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     tailnet.control.delete_device(device)
     await tailnet.change(set_tags(device))
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_device_is_deleted_and_known_no_more_or_an_error_each_time(tailnet: Tailnet) -> None:
+async def test_a_deleted_device_is_unknown_and_each_failed_deletion_is_an_error(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     deletion = DeleteDevice("", OWNER, device.node_id)
     tailnet.control.fail(403, count=2, path=DEVICE)
@@ -251,7 +251,7 @@ async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
 
 
 async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
-    """Say that a device does not get its name by *step*, because another one may live."""
+    """Assert that *step* doesn't give a device its name, and that the finding has *words*: the holder may be alive."""
     before = dict(tailnet.control.devices)
     await tailnet.change(step)
     failed = tailnet.failures[step.device, NAME]
@@ -298,7 +298,7 @@ async def test_a_device_with_other_tags_or_seen_at_no_known_time_keeps_its_name(
     await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), words)
 
 
-async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tailnet) -> None:
+async def test_a_holder_that_was_deleted_since_the_list_was_read_does_not_keep_the_name(tailnet: Tailnet) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     tailnet.control.delete_device(tailnet.control.devices[holder.node_id])
     await tailnet.change(take_name(device))
@@ -308,7 +308,9 @@ async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tail
     assert "deleted" not in news.message
 
 
-async def test_a_name_that_its_hostname_does_not_bring_is_given_or_a_failure(tailnet: Tailnet) -> None:
+async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_given_it_or_has_a_failure(
+    tailnet: Tailnet,
+) -> None:
     holder, device = await tailnet.join(), await tailnet.join()
     await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, holder.node_id))
     tailnet.control.fail(400, path="/name")
@@ -322,7 +324,9 @@ async def test_a_name_that_its_hostname_does_not_bring_is_given_or_a_failure(tai
     assert tailnet.control.requests[SET_NAME] == 3
 
 
-async def test_a_name_is_freed_for_a_new_proxy_unless_it_is_held_and_that_is_told_once(tailnet: Tailnet) -> None:
+async def test_a_name_is_freed_for_a_new_proxy_unless_a_live_device_holds_it_and_is_reported_once(
+    tailnet: Tailnet,
+) -> None:
     holder = await tailnet.join()
     await tailnet.upkeep.carry_out(FREE_NAME)
     assert (tailnet.news(), tailnet.failures, [*tailnet.control.devices]) == ([], {}, [holder.node_id])
@@ -350,7 +354,7 @@ async def test_a_list_that_cannot_be_read_lets_a_new_proxy_come_up(tailnet: Tail
 
 
 class Counted(dict[str, Any]):
-    """What the cache keeps of a Secret; counts how often its data is read."""
+    """A slim Secret that counts how often its data is read."""
 
     reads = 0
 

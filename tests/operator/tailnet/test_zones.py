@@ -1,4 +1,4 @@
-"""The zones of MagicDNS names, which follow from the suffixes that devices show."""
+"""The zones of MagicDNS names, which follow from the suffixes of the devices' names."""
 
 from typing import NamedTuple
 

@@ -38,14 +38,14 @@ def indented(*devices: Any) -> str:
 
 
 def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
-    """Return an answer whose *body* came in blocks, of which the first is no smaller than any that is sent."""
+    """Return an answer whose *body* came in blocks of this size, but of 256 bytes at least."""
     raw = body.encode() if isinstance(body, str) else body
     cuts = [0, *range(max(block, 256), len(raw), block), len(raw)]
     return Answer(f"GET {DEVICES}", 200, [raw[a:b] for a, b in pairwise(cuts)], SecretStr("sesame"))
 
 
 def plainly(body: str | bytes) -> dict[str, Device] | str:
-    """Return what a JSON parser reads in *body*, or the words of its error."""
+    """Return the devices that a JSON parser reads in *body*, or the words of its error."""
     try:
         return {each.node_id: each for each in answer(body).read(DeviceList).devices}
     except ControlError as error:
@@ -68,7 +68,7 @@ class Change(NamedTuple):
     before: str
     after: str
     decoded: int
-    """How many devices of the second list are not the same objects as in the first."""
+    """The number of devices of the second list that are other objects than in the first one."""
 
 
 CHANGES = {
@@ -151,7 +151,7 @@ async def test_an_answer_that_is_no_list_is_unexpected_in_the_words_of_other_ans
         compact(device(1, note=["},{"] * 100_000), TWO),
     ],
 )
-async def test_a_list_in_a_rare_form_is_read_all_the_same(body: str) -> None:
+async def test_a_list_in_an_unusual_form_is_also_read(body: str) -> None:
     assert await sliced(DeviceListReader(), body) == plainly(body)
 
 
@@ -186,7 +186,7 @@ def test_lists_are_read_as_by_a_json_parser(bodies: list[str], block: int) -> No
         return [await sliced(reader, body, block) for body in bodies]
 
     for found, wanted in zip(asyncio.run(read()), map(plainly, bodies), strict=True):
-        # Where several things are wrong, which one the error names may differ.
+        # If there are several mistakes, the two errors may name different ones.
         assert found == wanted or (isinstance(found, str) and isinstance(wanted, str))
 
 

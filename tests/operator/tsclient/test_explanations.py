@@ -1,4 +1,4 @@
-"""What users are told when the control server could not be used."""
+"""The messages for users when a call to the control server fails."""
 
 from typing import NamedTuple
 
@@ -161,7 +161,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_trouble_says_what_to_do(case: Case) -> None:
+def test_the_message_for_each_trouble_says_what_to_do(case: Case) -> None:
     told = explain(case.error)
     assert [words for words in case.words if words not in told.message] == []
     assert case.not_said not in told.message
@@ -181,7 +181,7 @@ def test_each_trouble_says_what_to_do(case: Case) -> None:
         (("devices:core", "all:read"), True),
     ],
 )
-def test_a_scope_is_lacking_only_if_the_server_told_the_scopes(scopes: tuple[str, ...] | None, lacks: bool) -> None:
+def test_a_scope_is_lacking_only_if_the_server_listed_the_scopes(scopes: tuple[str, ...] | None, lacks: bool) -> None:
     assert lacking(Granted(scopes), "auth_keys") is lacks
 
 

@@ -67,7 +67,7 @@ async def test_callers_who_wait_for_a_request_share_its_failure_and_then_a_token
 async def test_a_token_is_renewed_shortly_before_it_ends(
     tokens: TokenSource, control: Control, clock: Clock, lifetime: float, kept: float
 ) -> None:
-    """It is still used after *kept* seconds; a second later it is not."""
+    """Assert that a token is still used after *kept* seconds, and no longer a second later."""
     control.token_seconds = lifetime
     first = await tokens.token()
     clock.now += kept
@@ -143,7 +143,9 @@ async def test_a_strange_answer_is_an_error_without_the_token(
     assert "sesame" not in str(error.value)
 
 
-async def test_a_token_without_an_end_is_kept_for_an_hour(tokens: TokenSource, control: Control, clock: Clock) -> None:
+async def test_a_token_without_an_expiry_is_used_for_an_hour(
+    tokens: TokenSource, control: Control, clock: Clock
+) -> None:
     control.answer('{"access_token": "sesame"}')
     assert (await tokens.token()).get_secret_value() == "sesame"
     clock.now += 3539
@@ -164,7 +166,7 @@ def exchanged(
     return TokenSource(Transport(session, url, retry), identity, clock)
 
 
-async def test_a_token_of_ours_is_exchanged_and_read_again_when_another_is_needed(
+async def test_an_identity_token_is_exchanged_and_its_file_read_again_for_the_next_access_token(
     exchanged: TokenSource, control: Control, identity: IdentityFile, clock: Clock
 ) -> None:
     first = await exchanged.token()
@@ -177,7 +179,7 @@ async def test_a_token_of_ours_is_exchanged_and_read_again_when_another_is_neede
     assert await exchanged.token() != first
 
 
-async def test_a_cluster_that_is_not_trusted_is_unauthorized_and_its_token_not_told(
+async def test_a_cluster_that_is_not_trusted_is_unauthorized_and_the_error_hides_its_token(
     exchanged: TokenSource, identity: IdentityFile
 ) -> None:
     identity.jwt.write_text("e30.e30.c3dvcmRmaXNo")
@@ -194,14 +196,16 @@ async def test_headscale_has_no_workload_identity(exchanged: TokenSource, contro
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff"])
-def test_a_token_of_ours_that_cannot_be_read_is_named(identity: IdentityFile, content: bytes | None) -> None:
+def test_the_error_for_an_unreadable_identity_token_names_its_file(
+    identity: IdentityFile, content: bytes | None
+) -> None:
     identity.jwt.unlink() if content is None else identity.jwt.write_bytes(content)
     with pytest.raises(IdentityUnreadable, match=r"CLIENT_ID: .*token"):
         identity()
 
 
 class Mint:
-    """Mints tokens that live for an hour by *clock*, unless it is told to fail."""
+    """A source of tokens that are valid for an hour by *clock*; it can be set to fail."""
 
     def __init__(self, clock: Clock, control: Control) -> None:
         self.minted = 0
@@ -226,7 +230,7 @@ def mint(clock: Clock, control: Control) -> Mint:
 def minted(
     session: aiohttp.ClientSession, url: str, control: Control, clock: Clock, retry: Retry, mint: Mint
 ) -> TokenSource:
-    """A source for workload identity with tokens that we mint; access tokens live for a second."""
+    """A token source for workload identity with tokens that the operator mints; access tokens last for a second."""
     control.headscale, control.token_seconds = False, 1
     return TokenSource(Transport(session, url, retry), MintedIdentity(control.client_id, mint, clock), clock)
 

@@ -21,7 +21,7 @@ from tsoperator.tsclient.transport import Answer, Request, Retry, Transport, env
 
 from tests.support.virtual_time import Pauses
 
-# Not a GET or DELETE: those aiohttp itself sends once more on a lost connection.
+# Neither GET nor DELETE, because aiohttp itself sends these once more on a lost connection.
 ASKED = Request("POST", "/api/v2/device/1/name", SecretStr("swordfish"))
 
 
@@ -83,7 +83,7 @@ def test_an_unusable_answer_is_a_short_error_without_secrets(status: int, body: 
     assert len(text) < 300
 
 
-def test_an_error_of_shape_names_the_field() -> None:
+def test_the_error_for_an_answer_of_the_wrong_shape_names_the_field() -> None:
     with pytest.raises(UnexpectedAnswer, match=r"\(name: Field required\)"):
         answer(200, '{"id": "1"}').read(Device)
 
@@ -98,7 +98,7 @@ def test_an_empty_secret_leaves_messages_readable() -> None:
     assert refusal.detail == "no"
 
 
-async def test_requests_name_the_operator_and_answers_what_they_are_to(
+async def test_requests_have_the_operator_as_user_agent_and_answers_name_their_request(
     transport: Transport, control: Control, url: str
 ) -> None:
     assert (await transport.send(ASKED)).where == f"POST {url}/api/v2/device/1/name"
@@ -134,14 +134,14 @@ async def test_a_server_that_falls_silent_is_asked_again_and_then_unavailable(
     assert control.requests.total() == (2 if healed else 4)
 
 
-async def test_tries_are_bounded(transport: Transport, control: Control) -> None:
+async def test_the_number_of_tries_is_limited(transport: Transport, control: Control) -> None:
     control.fail(503, count=10)
     with pytest.raises(Unavailable, match="HTTP 503: failing with 503"):
         await transport.send(ASKED)
     assert control.requests.total() == 4
 
 
-async def test_each_try_is_told_with_the_status_of_its_answer(session: aiohttp.ClientSession, retry: Retry) -> None:
+async def test_each_try_is_observed_with_the_status_of_its_answer(session: aiohttp.ClientSession, retry: Retry) -> None:
     told: list[tuple[str, str]] = []
     control = Control()
     async with control.serve() as url:

@@ -1,4 +1,4 @@
-"""Connector: connects networks to the tailnet, by proxies that it asks for."""
+"""Connector: asks for proxies that connect networks to the tailnet."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final

@@ -27,7 +27,7 @@ _WORDS: Final = {
     "string_pattern_mismatch": "must match {pattern}",
     "literal_error": "must be {expected}",
 }
-"""By pydantic's error types; other errors are told in pydantic's own words."""
+"""The words for errors, by pydantic's error types. Other errors are reported in pydantic's own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Invalid:
 
 
 def invalid(error: ValidationError) -> Invalid:
-    """Return the words for *error*, a sentence a field."""
+    """Return *error* in words, with one sentence for each field."""
     return Invalid("; ".join(_sentence(detail) for detail in error.errors(include_url=False)))
 
 

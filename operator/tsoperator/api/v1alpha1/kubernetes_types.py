@@ -1,6 +1,7 @@
 """Structures of Kubernetes that custom resources embed.
 
-The aliases at the end are for fields: they hold the structure as it is on the wire, checked against its model.
+The aliases at the end are types of fields. The value of such a field is the structure as it is on the wire, after a
+check against its model.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The patterns that texts in a spec must match, and the same in words: a user doesn't have to read the pattern."""
+"""The patterns that texts in a spec must match, and their meaning in words, so that no user has to read a pattern."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,4 +26,4 @@ WORDS: Final[Mapping[str, str]] = {
     ALLOCATION_ID: "must be eipalloc- and digits from 0 to 9 and a to f",
     SUBNET_ID: "must be subnet- and digits from 0 to 9 and a to f",
 }
-"""The words for a text that matches the pattern; they follow the name of its field."""
+"""The meaning of each pattern in words. In a message, they follow the name of the field."""

@@ -1,4 +1,4 @@
-"""ProxyClass: how proxies run."""
+"""ProxyClass: the settings of proxies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
@@ -171,7 +171,7 @@ class ProxyClassSpec(WireModel):
 
     @property
     def is_measured(self) -> bool:
-        """Whether the proxies serve metrics, if they can."""
+        """True if the class turns on the metrics of those proxies that can serve them."""
         return self.metrics is not None and self.metrics.enable
 
     @property

@@ -1,4 +1,4 @@
-"""Recorder: records of what is done in the cluster through the tailnet."""
+"""Recorder: asks for recordings of the SSH and kubectl sessions that go through the tailnet."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal

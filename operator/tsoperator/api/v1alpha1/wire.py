@@ -1,8 +1,8 @@
 """The parts that all models of custom resources share: reading from the wire, and marks for their CRD schemas.
 
-A field's docstring is what ``kubectl explain`` shows. A field's default is the code's and stays out of the schema; one
-that the API server should fill in is marked with `SERVER_DEFAULT`. Further keywords of Kubernetes, CEL rules among
-them, are ``json_schema_extra`` of a field or of a model's configuration.
+``kubectl explain`` shows the docstrings of fields. The default of a field is for our code only and isn't in the schema.
+A default that the API server should fill in is marked with `SERVER_DEFAULT`. Further keywords of Kubernetes, such as
+CEL rules, are ``json_schema_extra`` of a field or of a model's configuration.
 """
 
 from dataclasses import dataclass
@@ -31,24 +31,27 @@ SERVER_DEFAULT: Final = "x-server-default"
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 AtomicList = Annotated[list[Item], Field(json_schema_extra={"x-kubernetes-list-type": "atomic"})]
-"""A list that server-side apply replaces whole."""
+"""A list that server-side apply replaces as a whole."""
 
 ATOMIC_MAP: Final[Object] = {"x-kubernetes-map-type": "atomic"}
-"""For objects that server-side apply replaces whole."""
+"""The schema keyword of an object that server-side apply replaces as a whole."""
 
 
 def list_map_keywords(*names: str) -> dict[str, JsonValue]:
-    """Return the keywords of a list of objects which server-side apply tells apart by the fields *names*."""
+    """Return the schema keywords of a list whose items server-side apply tells apart by the fields *names*."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(names)}
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, JsonValue]:
-    """Return the keyword of CEL rules, each with what is said when it is broken."""
+    """Return the schema keyword of CEL rules. A pair is a rule, and the message for an object that breaks it."""
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
 
 
 def immutable_keyword(message: str) -> dict[str, JsonValue]:
-    """Return the keyword of a field whose value can't be changed; an optional one can be set later, or taken away."""
+    """Return the schema keyword of an immutable field, with the *message* for a change of its value.
+
+    If the field is optional, it can still be set later, or removed.
+    """
     return rules(("self == oldSelf", message))
 
 
@@ -79,7 +82,7 @@ class CustomResource(WireModel):
 
     @classmethod
     def parse(cls, obj: Object) -> Self | Invalid:
-        """Return the model of *obj*, or what is wrong with it."""
+        """Return the model of *obj*, or its faults."""
         try:
             return cls.model_validate(obj)
         except ValidationError as error:
@@ -88,12 +91,12 @@ class CustomResource(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Marks a Kubernetes structure that must be valid as *model*, but is kept as it is on the wire, to be copied."""
+    """Marks a Kubernetes structure that must be valid as *model*. It stays as it is on the wire, to be copied."""
 
     model: type[WireModel]
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema that pydantic validates with, and makes the JSON schema from."""
+        """Return the schema with which pydantic validates, and from which it makes the JSON schema."""
         return core_schema.no_info_wrap_validator_function(_kept, handler.generate_schema(self.model))
 
 

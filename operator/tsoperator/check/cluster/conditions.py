@@ -1,4 +1,4 @@
-"""Repeats what the operator says in the status of objects that something is wrong with."""
+"""Reports the objects with which something is wrong, according to the conditions that the operator wrote."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -29,7 +29,7 @@ OURS: Final = frozenset(
 
 
 def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each of *objects* that a condition of the operator says isn't served."""
+    """Yield a finding for each of *objects* that isn't served, according to a condition of the operator."""
     told = wrong = 0
     for obj in objects:
         ours = [each for each in (obj.get("status") or {}).get("conditions") or () if each["type"] in OURS]
@@ -65,7 +65,7 @@ def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator
 def _is_wrong(condition: Object) -> bool:
     """Tell whether a *condition* says that an object isn't served.
 
-    An egress Service whose ProxyGroup isn't there is neither valid nor invalid.
+    The status is Unknown for an egress Service whose ProxyGroup doesn't exist: it is neither valid nor invalid.
     """
     status = condition["status"]
     return bool(status == "False" or (status == "Unknown" and condition["type"] == names.CONDITION_EGRESS_VALID))

@@ -1,4 +1,4 @@
-"""Gathers what the checks of a cluster judge. It reads, and changes nothing."""
+"""Gathers the facts that the checks of a cluster judge. It only reads, and changes nothing."""
 
 import asyncio
 import base64
@@ -67,7 +67,7 @@ Value = TypeVar("Value")
 
 
 def _slim(obj: Object) -> Object:
-    """Return what checks need of an object of users, of which there may be many."""
+    """Return the fields that checks need of a user's object, because there may be many such objects."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     kept = ("namespace", "name", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
@@ -89,12 +89,12 @@ class CannotLook(Exception):
 
 
 class BadCredentials(CannotLook):
-    """The operator can't have its credentials either."""
+    """The credentials can't be read, so the operator can't use them either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control server's answers about the operator's tailnet: whether it is set up; and its devices, if it tells."""
+    """The control server's answers about our tailnet: whether it is set up; and its devices, if they can be listed."""
 
     findings: Findings
     devices: dict[str, Device] | None
@@ -110,7 +110,7 @@ class ClusterReader:
         self._namespace = installed.namespace
 
     async def replicas(self) -> list[OperatorPod]:
-        """Return what the operator's Pods say of themselves, even those that are ending: one of them may lead."""
+        """Return the operator's Pods with their reports, even those that are ending: one of them may lead."""
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
         found = await _together(map(self._replica, pods))
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
@@ -127,7 +127,7 @@ class ClusterReader:
         return [kind for kind, is_served in zip(KINDS, served, strict=True) if is_served]
 
     async def webhooks(self) -> Webhooks:
-        """Return the webhooks, and whether something stands behind them."""
+        """Return the webhooks, and the Services behind them that have a ready Pod."""
         found = [obj for kind in _WEBHOOKS for obj in (await self._client.list(kind)).items]
         services = [*webhook_services(found)]
         ready = await _together(map(self._has_ready_pod, services))
@@ -144,7 +144,7 @@ class ClusterReader:
         return [each for each in found if (owner := owner_of(each)) and owner.type != PARENT_NAMESERVER]
 
     async def names(self) -> NameResolution:
-        """Return what resolves MagicDNS names in the cluster."""
+        """Return the objects by which MagicDNS names resolve in the cluster."""
         nameserver = Key(self._namespace, NAMESERVER)
         return NameResolution(
             self._namespace,
@@ -155,7 +155,7 @@ class ClusterReader:
         )
 
     async def proxies(self) -> ProxyObjects:
-        """Return the proxies, with what is in their Secrets of their devices."""
+        """Return the proxies, with the facts about their devices from their Secrets."""
         pods = (await self._client.list(POD, self._namespace, _MANAGED)).items
         secrets = (await self._client.list(SECRET, self._namespace, _MANAGED, slim=slim)).items
         refused = "involvedObject.kind=StatefulSet,reason=FailedCreate"
@@ -182,7 +182,7 @@ class ClusterReader:
         return [each for place in places for each in await self._listed(INGRESS, place, without_managed_fields)]
 
     async def control(self) -> Control:
-        """Return what the control server says to the operator's credentials. Raises CannotLook."""
+        """Return the control server's answers to the operator's credentials. Raises CannotLook."""
         tailnet = self._tailnet(self._installed.control_url, await self._credentials())
         findings = await Preflight(tailnet, EventRecorder(self._client), _nobody).look()
         devices = None

@@ -47,7 +47,7 @@ class Installed:
 
     @property
     def is_being_updated(self) -> bool:
-        """Whether Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
+        """True if Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
         status, generation = self.deployment.get("status") or {}, self.deployment["metadata"].get("generation", 0)
         progress = next((each for each in status.get("conditions") or () if each["type"] == "Progressing"), None)
         seen: int = status.get("observedGeneration", 0)
@@ -56,7 +56,7 @@ class Installed:
 
     @property
     def account(self) -> str:
-        """The user that the API server takes the operator for."""
+        """The name of the operator's user at the API server."""
         name = self._pod.get("serviceAccountName") or "default"
         return f"system:serviceaccount:{self.namespace}:{name}"
 
@@ -67,7 +67,7 @@ class Installed:
 
     @property
     def manages_cluster_dns(self) -> bool:
-        """Whether the operator may write into the configuration of the cluster's DNS."""
+        """True if the operator may write into the configuration of the cluster's DNS."""
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
@@ -93,11 +93,11 @@ class Installed:
 
     @property
     def has_default_class(self) -> bool:
-        """Whether proxies without a class have a default one."""
+        """True if proxies without a class have a default class."""
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:
-        """Return the key of the Secret that is mounted where the environment variable *variable* says, if one is."""
+        """Return the key of a Secret that is mounted at the path in the variable *variable*, if there is one."""
         path = self._env.get(variable, "")
         folder, _, file = path.rpartition("/")
         mounted = (each["name"] for each in self._container.get("volumeMounts") or () if each["mountPath"] == folder)
@@ -180,7 +180,7 @@ def no_pods(installed: Installed) -> Finding:
 
 
 def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
-    """Return *findings* about the operator's Pods. If its Deployment is being updated, say so, and to check again."""
+    """Return *findings* about the operator's Pods; during an update, they say so and advise to check again."""
     if not installed.is_being_updated:
         return [*findings]
     name = f"deployment/{installed.name}"

@@ -1,4 +1,4 @@
-"""Checks that the API server serves the operator's kinds, and that no webhook stops what the operator writes."""
+"""Checks that the API server serves the operator's kinds, and that no webhook stops the operator's writes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _WRITTEN: Final = {
 """The objects that the operator writes, and the Pods that Kubernetes makes of its StatefulSets: kinds by group."""
 
 _LABELS: Final = {LABEL_MANAGED: MANAGED}
-"""The labels that most of that has, whatever it is for."""
+"""The labels that most of the objects in _WRITTEN have, whatever they are for."""
 
 
 def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ class Webhooks:
 
 
 def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
-    """Check that no webhook which can't answer has to be asked about what the operator writes."""
+    """Check that the API server need not ask a webhook that can't answer about the operator's writes."""
     asked, wrong = 0, []
     for configuration in webhooks.configurations:
         for webhook in configuration.get("webhooks") or ():
@@ -113,7 +113,7 @@ def _service(webhook: Object) -> Key | None:
 
 
 def _intercepted_writes(webhook: Object) -> list[str]:
-    """Return what the operator writes that *webhook* is asked about."""
+    """Return the resources that the operator writes, and about which the API server asks *webhook*."""
     found: set[str] = set()
     for rule in webhook.get("rules") or ():
         if set(rule.get("operations") or ()) <= {"CONNECT"}:

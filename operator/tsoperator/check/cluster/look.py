@@ -32,7 +32,7 @@ _REQUEST: Final = 10.0  # s that an answer of the API server may take
 _PART: Final = 30.0  # s that one part may take
 
 Progress = Callable[[str], None]
-"""A function that is told what the check looks at now."""
+"""A function that shows the user which part the check looks at now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ async def _findings_in_time(check: str, words: str, part: Awaitable[Iterable[Fin
 
 
 def check_control(control: Control) -> Iterator[Finding]:
-    """Say what the control server lacks, or that it can't be reached from here."""
+    """Yield a finding for each thing that the control server lacks, or that it can't be reached from here."""
     for check, message in control.findings.wrong.items():
         if check == "api":
             cure = "run this where the control server can be reached; what the operator says of it is above"

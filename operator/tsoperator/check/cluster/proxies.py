@@ -16,7 +16,7 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 
 @dataclass(frozen=True, slots=True)
 class ProxyObjects:
-    """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and the words of refused Pods by name.
+    """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and why Pods were refused, by StatefulSet.
 
     *elsewhere* has the Tailnets of the Connectors and ProxyGroups whose proxies are not in the operator's own tailnet.
     """
@@ -82,7 +82,7 @@ def pod_problem(pod: Object) -> str:
 
 
 def _container_problem(status: Object) -> str:
-    """Return what is wrong with a container by its *status*; empty if nothing is, or it only starts."""
+    """Return what is wrong with a container by its *status*; empty if nothing is, or if it is still starting."""
     state, name = status.get("state") or {}, status["name"]
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     if waiting and waiting.get("reason") not in _STARTING:
@@ -94,7 +94,7 @@ def _container_problem(status: Object) -> str:
 
 
 def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
-    """Yield what is wrong with a proxy."""
+    """Yield a finding for each Pod with which something is wrong."""
     namespace, name = key_of(statefulset)
     parent = parent_title(statefulset)
     short = ready_replicas(statefulset) < wanted_replicas(statefulset)
@@ -111,7 +111,7 @@ def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
 
 
 def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
-    """Return what is wrong with the device of a proxy whose Secret is *secret*."""
+    """Return the finding if something is wrong with the *device* of the proxy whose Secret is *secret*."""
     if device is None:
         return failed(
             "devices",

@@ -16,7 +16,7 @@ EVERYWHERE: Final = ""
 _TAILSCALE: Final = "tailscale.com"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ALL: Final = "get list watch create update patch delete"
-_SHOWN: Final = 5  # more findings than this are one, because then a whole role is missing
+_SHOWN: Final = 5  # more findings than this become one, because then a whole role is missing
 
 
 class Right(NamedTuple):
@@ -54,7 +54,7 @@ CLUSTER: Final = (
     *(Right("apps", plural, "list watch", COREDNS) for plural in ("deployments", "daemonsets")),
     Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_NAME),
 )
-"""The rights on objects without a namespace, and on some wherever they are."""
+"""The rights on objects without a namespace, and on some objects in any namespace."""
 
 CLUSTER_DNS: Final = (
     *(Right("", "configmaps", "get patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
@@ -79,7 +79,10 @@ OWN: Final = (
 
 
 class AccessQuestion(NamedTuple):
-    """Whether the operator may do *verb* with the objects of a *resource* in a *namespace*, or with the one *named*."""
+    """The question whether the operator may do *verb* with objects of a *resource* in a *namespace*.
+
+    If *named* isn't empty, the question is about the object of that name only.
+    """
 
     namespace: str
     group: str
@@ -104,7 +107,7 @@ class AccessQuestion(NamedTuple):
 
 
 def questions(installed: Installed) -> list[AccessQuestion]:
-    """Return all that the operator must be allowed to do."""
+    """Return a question for each act that the operator must be allowed to do."""
     watched = installed.watched or [EVERYWHERE]
     token = Right("", "serviceaccounts/token", "create", installed.service_account)
     events = dict.fromkeys([*watched, "default"] if installed.watched else watched)

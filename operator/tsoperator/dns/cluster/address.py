@@ -1,4 +1,4 @@
-"""Chooses the address of a nameserver's Service that is made anew: the one that the cluster's DNS asks, if it is free.
+"""Chooses the address for a nameserver's new Service: the address that the cluster's DNS already asks, if it is free.
 
 The API server has the last word, because it alone knows which addresses a Service may have.
 """
@@ -12,7 +12,7 @@ from tsoperator.dns.cluster.targets import targets
 
 
 class Addresses:
-    """Remembers which address the nameserver had last, and which ones the API server didn't give."""
+    """The address that the nameserver had last, and the addresses that the API server has refused."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -24,9 +24,9 @@ class Addresses:
         self._refused.discard(self._last)
 
     def choose(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
-        """Return the address to ask for; empty if there is none that others among *services* don't have.
+        """Return the address to ask for: a known one that is neither refused nor that of one of *services*; else empty.
 
-        *dns* is what the cluster's DNS reads, and *zones* are those that it has to ask the nameserver for.
+        *dns* is the configuration of the cluster's DNS, and *zones* are those that it has to forward to the nameserver.
         """
         taken = self._refused.union(map(address_of, services))
         wanted = (asked_address(dns, zones) if dns else "", self._last)

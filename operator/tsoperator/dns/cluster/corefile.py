@@ -1,12 +1,13 @@
 """Reads a Corefile: the Caddyfile's syntax, as github.com/coredns/caddy has it.
 
-White space separates words. A word in double quotes may hold white space and escaped quotes. ``#`` begins a comment;
-one in a word ends with that word. A server block is one or more addresses, each with an optional scheme and port, and
-directives in braces. A block named ``(x)`` is a snippet, and ``import x`` puts its words in place, or those of files.
-``{$X}`` and ``{%X%}`` stand for variables of CoreDNS's environment, which nobody else knows.
+White space separates words. A word in double quotes may hold white space and escaped quotes. ``#`` begins a comment; a
+comment inside a word ends with that word. A server block is one or more addresses, each with an optional scheme and
+port, and directives in braces. A block named ``(x)`` is a snippet, and ``import x`` stands for the words of that
+snippet, or of the files that x names. ``{$X}`` and ``{%X%}`` stand for variables of CoreDNS's environment, whose values
+only CoreDNS knows.
 
-We take a little less than CoreDNS does. It also takes a server block without braces, and a file whose last closing
-brace is missing. Text that is added at the end of such a file would become part of that block.
+This parser accepts a little less than CoreDNS. CoreDNS also accepts a server block without braces, and a file whose
+last closing brace is missing. Text that is added at the end of such a file would become part of that block.
 """
 
 import re
@@ -25,7 +26,7 @@ _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
 """The number of words to which snippets may grow where they are imported."""
 _MAX_DEPTH: Final = 50
-"""The number of snippets that may import one another."""
+"""The depth to which snippets may import other snippets."""
 
 
 class CorefileError(Exception):
@@ -39,7 +40,7 @@ class CorefileError(Exception):
 
 
 class Span(NamedTuple):
-    """A word or a comment: what it says, the lines that it begins and ends in, and its place in the text."""
+    """A word or a comment: its text, the lines in which it begins and ends, and its place in the Corefile."""
 
     text: str
     line: int
@@ -67,9 +68,9 @@ class Address(NamedTuple):
         return cls(zone.lower().removesuffix("."), port, scheme)
 
     def may_be(self, zone: str, ports: Container[str] | None) -> bool:
-        """Tell whether ordinary queries for exactly *zone* arrive here, at one of *ports*, or at any if that is None.
+        """Tell whether plain queries for exactly *zone* may arrive here, at one of *ports*; None stands for any port.
 
-        A variable may stand for everything.
+        A variable may have any value, so it fits everything.
         """
         first, *others = _VARIABLE.split(self.zone)
         is_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first
@@ -78,7 +79,7 @@ class Address(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """A plugin and its arguments, without its options in braces; ``import`` is one, too, where it names files."""
+    """A plugin and its arguments, without its options in braces. An ``import`` of files is a directive, too."""
 
     name: str
     args: Sequence[str]
@@ -86,7 +87,7 @@ class Directive(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A server block: what it says, with snippets put in place, and where it is in the text."""
+    """A server block, in which snippets are put in place of their imports, and its place in the text."""
 
     addresses: Sequence[Address]
     directives: Sequence[Directive]
@@ -114,7 +115,7 @@ class Corefile:
 
 
 def parse(text: str) -> Corefile:
-    """Return what the Corefile *text* says; raises CorefileError."""
+    """Return the contents of the Corefile *text*; raises CorefileError."""
     words, comments = _split(text)
     parser = _Parser(words)
     parser.file()
@@ -122,7 +123,7 @@ def parse(text: str) -> Corefile:
 
 
 def parse_plugins(text: str) -> Sequence[Directive]:
-    """Return what a file says that is imported into a server block; raises CorefileError."""
+    """Return the directives of a file that is imported into a server block; raises CorefileError."""
     return _Parser(_split(text)[0]).directives()
 
 
@@ -160,7 +161,7 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
 
 @dataclass(slots=True)
 class _Snippets:
-    """The snippets that are known so far, and how many words more they may grow to."""
+    """The snippets that are known so far, and how many more words their imports may add."""
 
     words: dict[str, Sequence[Span]] = field(default_factory=dict)
     left: int = _MAX_IMPORTED
@@ -168,7 +169,7 @@ class _Snippets:
 
 @dataclass(slots=True)
 class _Parser:
-    """Goes through the words of a file, or of a snippet where it is imported."""
+    """A reader of the words of a file, or of a snippet where it is imported."""
 
     words: Sequence[Span]
     snippets: _Snippets = field(default_factory=_Snippets)
@@ -190,7 +191,7 @@ class _Parser:
                 self._block()
 
     def directives(self, opened: int | None = None) -> list[Directive]:
-        """Read directives up to the end, or to the brace that closes the block *opened* in that line."""
+        """Read directives up to the end, or to the brace that closes the block that begins in line *opened*."""
         found: list[Directive] = []
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -296,7 +297,7 @@ class _Parser:
         return Directive(word.text, args, word.line)
 
     def _imported(self) -> Span:
-        """Read what a line imports."""
+        """Read the name of the snippet or file that a line imports."""
         line = self.words[self.at].line
         self.at += 1
         begin = self.at
@@ -307,7 +308,7 @@ class _Parser:
         return self.words[begin]
 
     def _snippet(self, name: Span) -> "_Parser | None":
-        """Return a parser for the words of the snippet called so, if there is one."""
+        """Return a parser for the words of the snippet called *name*, if there is one."""
         words = self.snippets.words.get(name.text)
         if words is None:
             return None
@@ -321,5 +322,5 @@ class _Parser:
 
 
 def _short(word: str) -> str:
-    """Return as much of *word* as suits a message."""
+    """Return the beginning of *word*, short enough for a message."""
     return word if len(word) <= 80 else f"{word[:80]}..."

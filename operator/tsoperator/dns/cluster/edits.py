@@ -1,4 +1,4 @@
-"""Decides what to write so that the cluster's DNS knows the nameserver, or forgets it."""
+"""Plans the writes that put our stub domain into the configuration of the cluster's DNS, or take it out."""
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ Result = Change | Nothing | Obstacle
 def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no others.
 
-    A stub domain of ours in another place than that of *platform* is for `plan_removal`. *owner* is our namespace, by
-    which we tell our stub domain from that of another operator.
+    `plan_removal` removes a stub domain of ours that is in another place than that of *platform*. *owner* is our
+    namespace, by which we tell our stub domain from that of another operator.
     """
     match platform.kind:
         case PlatformKind.CORE_DNS | PlatformKind.CORE_DNS_CUSTOM:
@@ -62,9 +62,9 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
 
 
 def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Obstacle]:
-    """Return the writes that take our stub domain out of *objects*, but for the place that *keep* says.
+    """Return the writes that take our stub domain out of *objects*, except for the place of *keep*.
 
-    An object that we didn't write to gives none, whether it can be read or not. *owner* is our namespace.
+    An object to which we haven't written needs no write, whether it can be read or not. *owner* is our namespace.
     """
     planned = [result for where, result in _removals(objects, owner) if keep is None or (keep.key, keep.entry) != where]
     return [result for result in planned if not isinstance(result, Nothing)]

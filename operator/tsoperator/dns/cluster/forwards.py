@@ -12,14 +12,17 @@ from tsoperator.dns.cluster.results import covers
 
 
 class Forward(NamedTuple):
-    """Queries for names in *zone* (empty: in all) go to the servers *to*, addresses where they can be told."""
+    """The servers *to* which queries for names in *zone* go; an empty zone stands for all names.
+
+    A server is an IP address, or else the text in the configuration.
+    """
 
     zone: str
     to: Sequence[str]
 
 
 def block_forwards(zone: str, blocks: Iterable[Block]) -> Iterator[Forward]:
-    """Yield what the server blocks that get queries for *zone* do with them."""
+    """Yield the forwards for *zone* in the server blocks that get queries for it."""
     for block in blocks:
         origins = [each.zone for each in block.addresses if each.scheme == "dns" and covers(each.zone, zone)]
         if origins:
@@ -27,7 +30,7 @@ def block_forwards(zone: str, blocks: Iterable[Block]) -> Iterator[Forward]:
 
 
 def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -> Iterator[Forward]:
-    """Yield what the first of *plugins*, in a server block for *origin*, does that forwards queries for *zone*."""
+    """Yield the forward of the first of *plugins*, in a server block for *origin*, that forwards queries for *zone*."""
     for plugin in plugins:
         if plugin.name == "forward" and len(plugin.args) > 1:
             own = Address.parse(plugin.args[0]).zone
@@ -37,7 +40,7 @@ def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -
 
 
 def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
-    """Yield what kube-dns's stub domains *text* say of *zone*."""
+    """Yield the forwards for *zone* in kube-dns's stub domains *text*."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
         for name, to in found.items() if isinstance(found, dict) else ():
@@ -47,7 +50,7 @@ def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
 
 
 def server_forwards(zone: str, servers: Iterable[Object]) -> Iterator[Forward]:
-    """Yield what the *servers* of OpenShift's DNS operator do with queries for *zone*."""
+    """Yield the forwards for *zone* in the *servers* of OpenShift's DNS operator."""
     for server in servers:
         upstreams = (server.get("forwardPlugin") or {}).get("upstreams") or ()
         for name in server.get("zones") or ():
@@ -57,7 +60,7 @@ def server_forwards(zone: str, servers: Iterable[Object]) -> Iterator[Forward]:
 
 
 def nearest(forwards: Iterable[Forward]) -> Forward | None:
-    """Return the one that counts: that for the longest zone."""
+    """Return the forward for the longest zone, which is the one that DNS servers use; None if there is none."""
     return max(forwards, key=lambda each: len(each.zone), default=None)
 
 

@@ -1,7 +1,8 @@
 """Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain.
 
-The operator only reads the configuration of the cache, and says what to write there. Its installer owns it, and the
-objects don't tell which of them the cache on the nodes reads. A node whose cache can't read its Corefile has no DNS.
+The operator only reads the configuration of the cache, and says what to write there. The configuration belongs to the
+cache's installer, and the objects don't show which of them the cache on the nodes reads. A node whose cache can't read
+its Corefile has no DNS.
 """
 
 import json
@@ -20,8 +21,8 @@ def bypass(
 ) -> str:
     """Say why Pods don't get to the stub domain for *zones*, and the cure; return "" if they do.
 
-    *text* is the Corefile of the cache, and *stub_domains* those of kube-dns, which the cache takes over; None if it
-    doesn't, as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
+    *text* is the Corefile of the cache, and *stub_domains* are those of kube-dns if the cache uses them, too; None if
+    it doesn't, as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
     """
     try:
         blocks = parse(text).blocks

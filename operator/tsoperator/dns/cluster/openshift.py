@@ -8,11 +8,11 @@ from tsoperator.api.objects import Object
 from tsoperator.dns.cluster.results import Obstacle, StubDomain
 
 _EARLIER: Final = "tailnet-managed"
-"""The name of the server that earlier versions of any operator wrote. It counts as ours."""
+"""The name of the server that earlier versions of any operator wrote. We treat it as ours."""
 
 
 def server_name(owner: str) -> str:
-    """Return the name of our server, by which it is known to be ours; *owner* is our namespace.
+    """Return the name of our server, by which we recognize it; *owner* is our namespace.
 
     The name may have at most 15 characters.
     """

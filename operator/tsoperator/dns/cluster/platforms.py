@@ -1,4 +1,4 @@
-"""Finds out what the cluster's DNS is, and which object tells it of stub domains."""
+"""Finds out what the cluster's DNS is, and which object has its stub domains."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,18 +66,18 @@ class Platform:
     at: Listening = EVERYWHERE
     """The addresses at which CoreDNS takes queries."""
     restart: str = ""
-    """The manual step after which CoreDNS knows a change; empty if it finds out by itself."""
+    """The manual step that makes CoreDNS load a change; empty if CoreDNS loads changes by itself."""
     node_cache: str = ""
     """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
 
     @property
     def where(self) -> str:
-        """Say where the stub domain belongs, in words."""
+        """The place of the stub domain, in words."""
         return place(self.resource, self.key, self.entry)
 
 
 def place(resource: Resource, key: Key, entry: str) -> str:
-    """Say where a piece of an object is, in words."""
+    """Return words for the place of an *entry* in an object."""
     return f"{resource.kind} {key}, {'key ' if resource is CONFIGMAP else ''}{entry}"
 
 
@@ -88,10 +88,10 @@ def find_platform(
     addresses: Sequence[str] = (),
     cluster_domain: str = "",
 ) -> Platform | Obstacle:
-    """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
+    """Return the platform in spec.clusterDNS.platform, *wanted*, if it is there; without it, the one of *objects*.
 
-    *zones* and *addresses* are those of the stub domain, for what NodeLocal DNSCache means for them in a cluster with
-    this *cluster_domain*.
+    *zones* and *addresses* are those of the stub domain. With them and *cluster_domain* this finds out whether
+    NodeLocal DNSCache bypasses the stub domain.
     """
     kind = PlatformKind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Obstacle):
@@ -136,7 +136,7 @@ def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
 
 
 def mounted_corefile(objects: DNSObjects) -> str:
-    """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't tell."""
+    """Return the name of the ConfigMap that CoreDNS's Pods mount the Corefile from; empty if they don't mount one."""
     pods = [each["spec"]["template"]["spec"] for each in objects.workloads]
     return next(filter(None, (_mounted(pod, each) for pod in pods for each in pod["containers"])), "")
 
@@ -153,7 +153,7 @@ def _mounted(pod: Object, container: Object) -> str:
 
 
 def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
-    """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
+    """Say how to make CoreDNS load a change of the Corefile in ConfigMap *name*; empty if it does so by itself."""
     if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
         return ""
     coredns = next((f"{each['kind'].lower()} {key_of(each).name}" for each in objects.workloads), f"deployment {name}")
@@ -161,7 +161,7 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
 
 
 def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
-    """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
+    """Return the name of CoreDNS's ConfigMap, and the contents of the Corefile in it."""
     told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
@@ -177,7 +177,7 @@ def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
-    """Yield the texts that CoreDNS reads server blocks from, after where each is: the Corefile, and what it imports."""
+    """Yield place and text of each file from which CoreDNS reads server blocks: the Corefile, and its imports."""
     main = corefile_of(objects)
     if isinstance(main, Obstacle):
         return
@@ -190,7 +190,7 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
 
 
 def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
-    """Yield the plugins that a Corefile may import into its server block for all names, after where they are."""
+    """Yield place and plugins of each file that a Corefile may import into its server block for all names."""
     for key, text in data_of(configmap(objects, CUSTOM)).items():
         if key.endswith(OVERRIDES):
             with contextlib.suppress(CorefileError):
@@ -198,7 +198,7 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
 
 
 def _kind(objects: DNSObjects) -> PlatformKind | Obstacle:
-    """Return what the objects look like."""
+    """Return the kind of the cluster's DNS, as far as the objects show it."""
     if objects.openshift is not None:
         return PlatformKind.OPENSHIFT
     found = corefile_of(objects)

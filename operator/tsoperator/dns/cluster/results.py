@@ -22,7 +22,7 @@ def covers(origin: str, zone: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DNSObjects:
-    """The objects that tell what the cluster's DNS is, as far as they are there."""
+    """The existing objects that show what the cluster's DNS is."""
 
     configmaps: Sequence[Object] = ()
     """ConfigMaps of namespace kube-system, at least those of `platforms.CONFIGMAPS`."""
@@ -31,27 +31,27 @@ class DNSObjects:
     workloads: Sequence[Object] = ()
     """The Deployment and the DaemonSet of CoreDNS, whose Pods mount the ConfigMap with the Corefile."""
     corefile: str = ""
-    """The name of the ConfigMap with the Corefile, as the user says; it counts if the Pods don't tell it."""
+    """The name that the user gives for the ConfigMap with the Corefile; used if the Pods don't show which one it is."""
 
     @property
     def all(self) -> Sequence[Object]:
-        """All of these objects."""
+        """The ConfigMaps, and the object of OpenShift."""
         return [*self.configmaps, *([self.openshift] if self.openshift else [])]
 
 
 @dataclass(frozen=True, slots=True)
 class StubDomain:
-    """Names in *zones* are asked of the nameserver at *addresses*: at least one of each, in their usual form."""
+    """The *zones* to forward to the nameserver, and its *addresses*: at least one of each, in their usual form."""
 
     zones: tuple[str, ...]
     addresses: tuple[str, ...]
 
     @classmethod
     def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Obstacle":
-        """Return the stub domain, the same whatever the order of *zones*, or why it can't be written anywhere.
+        """Return the stub domain, the same for any order of *zones*, or the obstacle to writing it anywhere.
 
-        A zone may come from a control server, and goes into the configuration of a program: it has to be a domain name.
-        It must not take names in *cluster_domain* away from the cluster, if that is given.
+        A zone may come from a control server, and goes into the configuration of a program, so it has to be a domain
+        name. If *cluster_domain* is given, a zone must not take names in that domain away from the cluster.
         """
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
@@ -77,7 +77,7 @@ class StubDomain:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One object has to be written.
+    """A write of one object.
 
     The caller adds the object's ``resourceVersion`` to a Patch, so that somebody else's edit at the same time is kept.
     A ConfigMap that is created or deleted is one that only the operator writes to.
@@ -85,20 +85,20 @@ class Change:
 
     step: Patch | Creation | Deletion
     restart: str = ""
-    """The restart by hand after which the change counts; empty if the cluster's DNS loads it by itself."""
+    """The restart by hand that loads the change; empty if the cluster's DNS loads it by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The objects are as they should be."""
+    """The result that the objects already are as they should be."""
 
     restart: str = ""
-    """As for a Change: nobody can tell from the objects whether the restart has happened."""
+    """The restart by hand, as in a Change: the objects don't show whether it has happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Nothing can be changed. *reason* suits a condition; *message* says why, and what somebody can do about it."""
+    """The result that nothing can be changed. *reason* is for a condition; *message* says why, and how to fix it."""
 
     reason: str
     message: str

@@ -1,7 +1,7 @@
 """Puts our server block into a Corefile, between two comment lines, and takes it out again.
 
 A third comment line, behind the first one, names the namespace of the operator whose block it is, because a cluster may
-have two operators. A block without this line was written by an earlier version of an operator, and counts as ours.
+have two operators. A block without this line was written by an earlier version of an operator, and is treated as ours.
 
 What is added can be removed exactly. Our block is added as the end of the file. If the file had no final newline, the
 file with our block has none either, and the newline before our block is ours.
@@ -35,7 +35,7 @@ reach a new name that somebody has asked for too early.
 
 _FORWARDING: Final = ("forward", "grpc")
 _ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes", "secondary", "template")
-"""The plugins that answer for the zones among their arguments; those of _FORWARDING for the first one."""
+"""The plugins that answer for the zones in their arguments; those of _FORWARDING have one zone, the first argument."""
 
 
 class Listening(NamedTuple):
@@ -52,9 +52,9 @@ EVERYWHERE: Final = Listening()
 
 
 class _Place(NamedTuple):
-    """The place of an operator's lines: from the first character of BEGIN to the last one of END, and how they end.
+    """The place of an operator's lines: from the first character of BEGIN to the last one of END.
 
-    *owner* is the namespace of the operator; empty if no line says it.
+    *newline* ends each line. *owner* is the namespace of the operator; empty if no line names it.
     """
 
     start: int
@@ -86,7 +86,7 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
 
 
 def listening(corefile: Corefile) -> Listening:
-    """Return where queries for all names arrive: our block gets those for its zones only if it listens there, too."""
+    """Return the addresses at which queries for all names arrive: our block gets queries only if it listens there."""
     ports: dict[str, None] = {}
     bind: dict[str, None] = {}
     for block in corefile.blocks:
@@ -121,10 +121,11 @@ def without_block(text: str, where: str, owner: str) -> str | Obstacle:
 
 
 def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Obstacle | None:
-    """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
+    """Return the obstacle that the Corefile *text* in *where* is to our block, here or in another file, if it is one.
 
-    CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
-    one above has a plugin for our zone, which our block would keep queries from. *owner* is our namespace.
+    CoreDNS doesn't accept two blocks for the same zone and port. A block for a zone above or below ours is no obstacle,
+    unless the block above has a plugin for our zone: with our block, that plugin would get no queries for our zone any
+    more. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
@@ -157,9 +158,9 @@ def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, ow
 
 
 def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Obstacle | None:
-    """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
+    """Return the obstacle that *plugins* in *where* are to a block of ours for *zones*, if they are one.
 
-    They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
+    The plugins are in a block for a zone above *zones*. CoreDNS asks only the block with the longest zone.
     """
     for plugin in plugins:
         if plugin.name in _ANSWERING:
@@ -175,7 +176,7 @@ def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[
 
 
 def read_corefile(text: str, where: str) -> Corefile | Obstacle:
-    """Return what the Corefile *text* in *where* says, or why it can't be read."""
+    """Return the contents of the Corefile *text* in *where*, or the obstacle to reading it."""
     try:
         return parse(text)
     except CorefileError as error:
@@ -183,7 +184,7 @@ def read_corefile(text: str, where: str) -> Corefile | Obstacle:
 
 
 def _ours(text: str, where: str, corefile: Corefile | Obstacle, owner: str) -> _Place | Obstacle | None:
-    """Return where our lines are, if they are there and nobody has damaged them."""
+    """Return the place of our lines, None if there are none, or an obstacle if somebody has damaged them."""
     if isinstance(corefile, Obstacle):
         return corefile
     places = _places(text, corefile)
@@ -201,7 +202,7 @@ def _ours(text: str, where: str, corefile: Corefile | Obstacle, owner: str) -> _
 
 
 def _places(text: str, corefile: Corefile) -> list[_Place] | None:
-    """Return where the lines of operators are; None if somebody has damaged them."""
+    """Return the places of the lines of all operators; None if somebody has damaged the lines."""
     marks = _marks(corefile)
     if [mark.text for mark in marks] != [BEGIN, END] * (len(marks) // 2):
         return None

@@ -1,6 +1,6 @@
-"""The text to paste and its place, for people who tell the cluster's DNS of the nameserver themselves.
+"""The stub domain as a text to paste, and its place, for users who configure the cluster's DNS themselves.
 
-The operator doesn't take a pasted stub domain for one of its own: it never changes it, nor takes it away.
+The operator doesn't treat a pasted stub domain as its own, so it never changes or removes the pasted text.
 """
 
 import json
@@ -12,7 +12,7 @@ from tsoperator.dns.cluster.serverblock import server_block
 
 
 def snippet(platform: Platform, stub: StubDomain) -> str:
-    """Return the stub domain as *platform* takes it; the first line is a comment that says where it belongs."""
+    """Return the stub domain in the format of *platform*; the first line is a comment that says where it belongs."""
     match platform.kind:
         case PlatformKind.CORE_DNS:
             return f"# {platform.where}: add these lines at the end.\n{server_block(stub, platform.at)}\n"

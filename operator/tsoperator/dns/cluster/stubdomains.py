@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple
 from tsoperator.dns.cluster.results import Obstacle, StubDomain
 
 ANNOTATION: Final = "tailscale.com/stub-domains"
-"""On ConfigMap kube-dns, as JSON by the operator's namespace: the operator's entries, and whether it made the key.
+"""The annotation of ConfigMap kube-dns. It has, by namespace, each operator's entries and whether it made the key.
 
-The annotation of an earlier version names no namespace. It counts as ours.
+It is JSON. The annotation of an earlier version names no namespace. It is treated as ours.
 """
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class Edited(NamedTuple):
-    """The wanted contents of the ConfigMap: the text of the key, and the annotation. None takes either of them away."""
+    """The wanted contents of the ConfigMap: the *text* of the key, and the *annotation*. None removes one of them."""
 
     text: str | None
     annotation: str | None
@@ -31,7 +31,7 @@ class Edited(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """Our entries, whether the key wasn't there before them, and what the annotation says of other operators."""
+    """Our entries, whether we *made* the key for them, and the facts in the annotation about other operators."""
 
     zones: Mapping[str, Sequence[str]] = field(default_factory=dict)
     made: bool = False
@@ -39,7 +39,7 @@ class _Ours:
 
     @classmethod
     def parse(cls, annotation: str | None, owner: str) -> "_Ours":
-        """Return what *annotation* says; without a readable one nothing is ours. *owner* is our namespace."""
+        """Return the facts in *annotation*; if it can't be read, no entry is ours. *owner* is our namespace."""
         try:
             found = json.loads(annotation or "{}")
             is_earlier = isinstance(found.get("made"), bool)
@@ -59,7 +59,7 @@ class _Ours:
         return member.key in self.zones and self.zones[member.key] == member.value
 
     def annotation(self, owner: str) -> str | None:
-        """Return the annotation that says this; None if no operator has an entry."""
+        """Return the annotation with these facts; None if no operator has an entry."""
         ours = {owner: {"zones": self.zones, "made": self.made}} if self.zones else {}
         return json.dumps({**self.others, **ours}) if self.others or ours else None
 
@@ -74,7 +74,7 @@ class _Member(NamedTuple):
 
 
 def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Obstacle:
-    """Return the stub domains *text*, which is None if the key isn't there, with our entries for *stub*, and no others.
+    """Return the stub domains *text*, None without the key, with our entries for *stub*, and no other entries of ours.
 
     *owner* is our namespace.
     """
@@ -103,7 +103,7 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
 
 
 def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Obstacle:
-    """Return the stub domains *text* without our entries; those that somebody has changed aren't ours any more.
+    """Return the stub domains *text* without our entries; entries that somebody has changed aren't ours any more.
 
     *owner* is our namespace.
     """
@@ -163,7 +163,7 @@ def _members(text: str) -> list[_Member]:
 
 
 def _after(text: str, at: int, mark: str) -> int:
-    """Return where the text goes on after *mark*, which has to come next, and after white space."""
+    """Return the position behind *mark*, which has to come next, and behind the white space after it."""
     at = _space(text, at)
     if text[at : at + 1] != mark:
         raise ValueError(f"{mark} is missing at character {at + 1}")

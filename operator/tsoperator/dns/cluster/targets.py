@@ -22,7 +22,7 @@ def targets(objects: DNSObjects, zone: str) -> Sequence[str] | None:
 
 
 def _forwards(objects: DNSObjects, zone: str) -> Sequence[Forward] | None:
-    """Return what forwards questions for *zone*; None if that isn't known. Raises CorefileError."""
+    """Return the forwards for *zone*; None if they aren't known. Raises CorefileError."""
     if objects.openshift is not None:
         return [*server_forwards(zone, servers_of(objects.openshift))]
     if texts := [text for _, text in corefiles(objects)]:

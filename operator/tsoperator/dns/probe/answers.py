@@ -24,7 +24,7 @@ _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to 
 
 
 class Fault(StrEnum):
-    """Why names don't resolve: the reasons of the condition."""
+    """The causes for which names don't resolve, as reasons of the condition."""
 
     NOT_FORWARDED = "NotForwarded"
     WRONG_ADDRESS = "WrongAddress"
@@ -58,7 +58,7 @@ class Reply:
 
     @property
     def denies(self) -> bool:
-        """Tell whether this says that the name doesn't exist, or has no address."""
+        """True if this reply says that the name doesn't exist, or has no address."""
         return self.rcode == "NXDOMAIN" or (self.rcode == "NOERROR" and not self.addresses)
 
     @property
@@ -75,10 +75,10 @@ class Reply:
 class ZoneReplies:
     """All that is known of one *zone* at one *server* of the cluster's DNS.
 
-    *direct* is what the nameserver, at the address *nameserver*, says of the canary when it is asked itself. *udp* and
-    *tcp* are what the server says of it; None where it wasn't asked. *fresh* and *fresh_direct* are what the server and
-    the nameserver say of a name that nobody has asked for before. *targets* are where the configuration of the
-    cluster's DNS forwards the zone; None if that isn't known.
+    *direct* is the reply of the nameserver, at the address *nameserver*, to a direct question for the canary. *udp* and
+    *tcp* are the server's replies to the same question; None if the server wasn't asked. *fresh* and *fresh_direct* are
+    the replies of the server and of the nameserver to a question for a name that nobody has asked for before. *targets*
+    are the addresses to which the configuration of the cluster's DNS forwards the zone; None if they aren't known.
     """
 
     zone: str
@@ -93,13 +93,13 @@ class ZoneReplies:
 
     @property
     def loops(self) -> bool:
-        """Tell whether the server forwards the zone to itself. One question may then use up its memory."""
+        """True if the server forwards the zone to itself. A single question may then use up the server's memory."""
         return server_address(self.server)[0] in (self.targets or ())
 
 
 @dataclass(frozen=True, slots=True)
 class ServerVerdict:
-    """Whether one *server* resolves names in one *zone*: *fault* is empty if it does, and *message* says why not."""
+    """The verdict on one *server* for one *zone*: *fault* is empty if names resolve, and *message* says why not."""
 
     zone: str
     server: str
@@ -108,7 +108,7 @@ class ServerVerdict:
 
 
 def gives(reply: Reply | None, address: str) -> bool:
-    """Tell whether *reply* is the canary's address."""
+    """Tell whether *reply* has the canary's *address*."""
     return reply is not None and address in reply.addresses
 
 
@@ -121,7 +121,8 @@ def is_of_ours(reply: Reply) -> bool:
 def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     """Judge the nameserver by its own answers in each zone.
 
-    It answers if it gives one of the canaries: it may not have the records of a zone that is new, or it refuses one.
+    The nameserver is fine if it gives the address of one canary: it may lack the records of a new zone, or refuse a
+    zone.
     """
     first = seen[0]
     if any(gives(each.direct, each.nameserver) for each in seen):
@@ -136,7 +137,7 @@ def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
 
 
 def verdict(seen: ZoneReplies) -> ServerVerdict:
-    """Judge what was *seen*."""
+    """Judge one server of the cluster's DNS by its replies for one zone."""
     fault, message = _fault_and_message(seen, seen.udp)
     return ServerVerdict(seen.zone, seen.server, fault, message)
 
@@ -230,9 +231,10 @@ def _serial(reply: Reply | None) -> int | None:
 def steady_verdicts(
     shown: Iterable[ServerVerdict], last: Iterable[ServerVerdict], found: Iterable[ServerVerdict]
 ) -> tuple[ServerVerdict, ...]:
-    """Return the verdicts to show after those *shown*, when a round has *found* these and the round before it *last*.
+    """Return the verdicts to show next, from the ones *shown* now, those of the *last* round, and those *found* since.
 
-    Some faults show in several ways by turns. So one that turns into another one has to be found twice in a row.
+    Some faults alternate between several symptoms. So a fault takes the place of another one only if two rounds in a
+    row have found it.
     """
     before = {(each.zone, each.server): each for each in shown if each.fault}
     twice = {*last}
@@ -244,9 +246,9 @@ def steady_verdicts(
 def cluster_dns_condition(
     dnsconfig: Object, verdicts: Sequence[ServerVerdict] | None, servers: Sequence[str]
 ) -> Object:
-    """Return the condition of *dnsconfig* that *verdicts* on *servers* lead to.
+    """Return the condition of *dnsconfig* that follows from the *verdicts* on *servers*.
 
-    While there are none, the condition stays as the operator's Pod that led before has left it.
+    While there are no verdicts, the condition stays as the operator's previous leader has left it.
     """
     generation = int(dnsconfig["metadata"].get("generation", 0))
     if not servers:

@@ -37,11 +37,11 @@ class Query:
 
 
 AskServer = Callable[[Query], Awaitable[Reply]]
-"""Asks a question. Raises no errors: these are replies, too."""
+"""A function that asks a question. It raises no errors, but returns them as replies."""
 
 
 async def ask(query: Query) -> Reply:
-    """Ask *query* and return what came of it."""
+    """Ask *query* and return the reply, which may also be a failure."""
     question = dnslib.DNSRecord.question(query.name, "AAAA" if query.ipv6 else "A")
     try:
         async with asyncio.timeout(query.timeout):
@@ -55,10 +55,10 @@ async def ask(query: Query) -> Reply:
 
 
 async def _by_udp(query: Query, question: Any) -> Reply:
-    """Ask from a socket of its own at each try: a Service may lead all packets of one socket to a Pod that is gone.
+    """Ask from a new socket at each try: a Service may lead all packets of one socket to a Pod that is gone.
 
-    An answer to the first try counts even while the second one waits, because a server that gets no answer itself says
-    so after some seconds.
+    An answer to the first try is used even during the second try: if a server gets no answer from another one, it says
+    so only after some seconds.
     """
     error: BaseException = TimeoutError()
     tries: set[asyncio.Task[Reply]] = set()

@@ -1,4 +1,4 @@
-"""Asks the nameserver and the cluster's DNS in the background, and tells when the answers change."""
+"""Asks the nameserver and the cluster's DNS in the background, and announces changes of the answers."""
 
 import asyncio
 import secrets
@@ -42,11 +42,11 @@ class Found(NamedTuple):
 
     @property
     def is_well(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not any(each.fault for each in (self.nameserver, *self.cluster))
 
     def after(self, shown: "Found | None", last: "Found | None") -> "Found":
-        """Return what to show after what is *shown*, when the round before has found *last*."""
+        """Return the results to show next, from these ones, those *shown* now, and those of the *last* round."""
         if shown is None or last is None:
             return self
         (nameserver,) = steady_verdicts([shown.nameserver], [last.nameserver], [self.nameserver])
@@ -57,10 +57,10 @@ class Found(NamedTuple):
 class ProbePace:
     """The pauses between questions to the nameserver and the cluster's DNS, in seconds.
 
-    While all is well, they are asked after *steady*, and else after *backoff*. Both start over with a change, because
-    the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are
-    at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer, and the nameserver
-    *direct*. No more than *at_once* zones are asked for at a time.
+    While all is well, the pauses are those of *steady*, and otherwise those of *backoff*. Both start again after a
+    change, because the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in
+    bursts, so there are at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer,
+    and the nameserver *direct*. No more than *at_once* zones are asked for at a time.
     """
 
     steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
@@ -81,20 +81,20 @@ class DNSProber(Collector):
         token: Callable[[], str] = lambda: secrets.token_hex(4),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*ask* asks a server; *token* makes the label of a name that nobody has asked for before."""
+        """Ask servers by *ask*. *token* makes the label of a name that nobody has asked for before."""
         self._ask = ask
         self._pace = pace or ProbePace()
         self._token = token
         self._clock = clock
         self._question: CanaryQuestion | None = None
         self._shown: Found | None = None
-        self._last: Found | None = None  # what the last round has found
+        self._last: Found | None = None  # the results of the last round
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
-        """Ask *question* from now on, at once if it is new; return what came of it, None if nothing did yet."""
+        """Ask *question* from now on, at once if it is new; return its results, None if there are none yet."""
         if question != self._question:
             if question is None or not question.is_same(self._question):
                 self._shown = None
@@ -137,9 +137,9 @@ class DNSProber(Collector):
             self._question = self._shown = None
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
+        """Note the results *found*, unless the question has changed, and call the listeners of new results to show.
 
-        Return whether something is.
+        Return whether there are new results to show.
         """
         if not question.is_same(self._question):
             return False
@@ -169,9 +169,9 @@ class DNSProber(Collector):
         )
 
     async def _look(self, question: CanaryQuestion, canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
-        """Return what is known when the nameserver itself has been asked, and then the cluster's DNS.
+        """Ask the nameserver itself, then the servers of the cluster's DNS, and return the replies of both.
 
-        If the nameserver doesn't know the canary, the cluster's DNS must not learn that.
+        If the nameserver doesn't know the canary, the cluster's DNS isn't asked, because it would remember that answer.
         """
         direct = await self._answer(question.nameserver, canary.name, question)
         blank = ZoneReplies(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
@@ -200,7 +200,7 @@ class DNSProber(Collector):
         return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what came of the last questions; prometheus_client calls this for each scrape."""
+        """Yield the results of the last questions; prometheus_client calls this for each scrape."""
         ready = GaugeMetricFamily(
             "tsoperator_cluster_dns_ready",
             "Whether a server of the cluster's DNS resolves the names of a zone by the nameserver.",

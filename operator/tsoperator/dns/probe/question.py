@@ -20,10 +20,11 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class CanaryQuestion:
-    """Whether the *nameserver* and the *servers* know each of the *canaries*, whose address is the nameserver's.
+    """The question whether the *nameserver* and the *servers* know each of the *canaries*.
 
-    *seen* has the versions of what the answers depend on besides: when they change, the same question is asked anew.
-    *targets* are the addresses to which the cluster's DNS forwards each zone, where that is known.
+    The right answer is the nameserver's address. *seen* has the versions of the objects on which the answers depend:
+    when they change, the same question is asked again. *targets* are the addresses to which the cluster's DNS forwards
+    each zone, where that is known.
     """
 
     servers: tuple[str, ...]

@@ -25,12 +25,12 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class NamedProxy:
-    """A proxy that may have a name, and what its record depends on.
+    """A proxy that may have a name, and the objects on which its record depends.
 
     *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
     object that the proxy is for, if it is found. If the namespace of the parent is not *watched*, a parent that is not
-    found may exist. *slices* are the EndpointSlices of the Service. *leads* tells whether the parent points at this
-    Service or at that of another proxy of its own; None if it points at neither.
+    found may exist. *slices* are the EndpointSlices of the Service. *leads* is true if the parent points at this
+    Service, false if it points at the Service of another proxy of its own, and None if it points at neither.
     """
 
     service: Object
@@ -56,7 +56,7 @@ class Record:
 
     @property
     def has_addresses(self) -> bool:
-        """Tell whether the name leads anywhere now."""
+        """True if the name leads to any address now."""
         return bool(self.ip4 or self.ip6)
 
 
@@ -76,9 +76,9 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
 
 
 def shared_record(records: Sequence[Record]) -> Record:
-    """Return the record of one name, for which there are these *records*, at least one.
+    """Return the one record of a name for which there are these *records*, at least one.
 
-    Those that forward the same ports as the one that has the name share it, as far as somebody answers there.
+    The records with the same ports as the winning claim share the name. If any of them serve, only these are used.
     """
     first, *others = records
     if not others:
@@ -90,15 +90,15 @@ def shared_record(records: Sequence[Record]) -> Record:
 
 
 def _noted_parent(service: Object) -> Object:
-    """Return what *service*, which is in front of a proxy, tells of a parent that isn't seen."""
+    """Return a parent that we can't see, with the facts that the *service* in front of its proxy notes."""
     return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
 
 
 def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
-    """Return the name that *proxy* answers to, folded; empty if it has none, or if its parent is being deleted.
+    """Return the name of *proxy* in lower case; empty if it has none, or if its parent is being deleted.
 
     While nothing is known of the parent, this is the name that was last noted on the Service. While the parent moves
-    from one proxy to another, only the one that it points at has the name, because the other one may not serve.
+    from one proxy to another, only the proxy at which it points has the name, because the other proxy may not serve.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
@@ -116,7 +116,7 @@ def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         if not noted and ANNOTATION_LAST_TAILNET_TARGET_FQDN not in annotations(proxy.service):
             noted = fqdn  # the Go operator notes no name
-        return _folded(noted) if asks and fqdn else ""  # where the proxies were last told to lead
+        return _folded(noted) if asks and fqdn else ""  # the device to which the proxies were last told to lead
     if way is Way.FORWARDED:
         asks = True  # the name goes with the proxy's Service; until then it leads to the right place
     elif way is Way.INGRESS:

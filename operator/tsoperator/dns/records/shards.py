@@ -29,7 +29,7 @@ _TAIL_MOST: Final = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes of a document: above *split* there are more shards; above *full* a ConfigMap (of 1 MiB) has no room."""
+    """Sizes of a document in bytes: above *split* there are more shards; above *full* a ConfigMap (1 MiB) is full."""
 
     split: int = 256 * 1024
     full: int = 1008 * 1024
@@ -95,7 +95,7 @@ def with_serial(document: str, serial: int) -> str:
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return the most bytes that a document takes besides its names."""
+    """Return the number of bytes that a document needs at most besides its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 

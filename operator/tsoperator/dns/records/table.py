@@ -57,12 +57,12 @@ class Table:
         return proxy in self._records
 
     def sharing(self, proxy: Key) -> set[Key]:
-        """Return the other proxies whose records have the name of that of *proxy*."""
+        """Return the other proxies whose records have the same name as the record of *proxy*."""
         record = self._records.get(proxy)
         return self._proxies[bucket_number(record.name)][record.name] - {proxy} if record else set()
 
     def put(self, proxy: Key, record: Record | None) -> bool:
-        """Take *record* as the one of *proxy*, None if it has none now; tell whether that changes anything."""
+        """Store *record* as that of *proxy*, or remove its record if it is None; tell whether that changes anything."""
         old = self._records.pop(proxy, None)
         if record is not None:
             self._records[proxy] = record

@@ -54,7 +54,7 @@ _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector":
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a Connector's plan depends besides the Connector."""
+    """The facts on which a Connector's plan depends, besides the Connector itself."""
 
     children: Children
     proxy_class: Object | None = None
@@ -101,7 +101,7 @@ def violations(connector: Connector) -> list[str]:
 
 
 def _hostname_error(connector: Connector) -> str:
-    """Say that the devices of *connector* would have hostnames that are too long; empty if they wouldn't."""
+    """Return an error if the devices of *connector* would have hostnames that are too long; empty if not."""
     spec = connector.spec
     if spec.hostname_prefix:
         return hostnames_error(spec.hostname_prefix, spec.replicas)
@@ -112,15 +112,15 @@ def _hostname_error(connector: Connector) -> str:
 
 
 def _hostname(connector: Connector) -> str:
-    """Return the hostname of the devices of *connector*, if it gives no prefix."""
+    """Return the hostname of the device of *connector*, for a Connector without a hostname prefix."""
     return connector.spec.hostname or f"{connector.metadata.name}-connector"
 
 
 def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
     """Return the proxy that the Connector *obj* should have.
 
-    Return a plan instead if the Connector is being deleted, or if its proxy can't be made: then a running proxy stays
-    as it is.
+    If the Connector is being deleted, or if its proxy can't be made, return a plan instead. When a proxy can't be made,
+    a running one stays as it is.
     """
     if is_deleting(obj):
         return plan_deletion(obj, observed)
@@ -161,7 +161,7 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
 def plan(
     obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for the Connector *obj*; *wanted* is from `wanted`, and *keys* are those of the replicas."""
+    """Return the plan for *obj*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     made = _proxy_plan(obj, wanted, observed, settings, keys)
     told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
@@ -186,7 +186,7 @@ def _proxy_plan(
 
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for the Connector *obj*."""
+    """Return the plan with the next step of removing the children of the Connector *obj*."""
     if holds_nothing(obj, observed.children):
         return Plan()
     step = plan_removal(owner(key_of(obj)), observed.children, observed.tailnet.name)
@@ -200,7 +200,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
 
 
 def failed(_observed: Observed, obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the Connector *obj* why nothing could be made for it, and tries again."""
+    """Return the plan that reports on the Connector *obj* why its proxy could not be made, and tries again."""
     return replace(_refusal_plan(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 
 
@@ -210,7 +210,7 @@ def _routes(spec: ConnectorSpec) -> Sequence[str]:
 
 
 def _status(obj: Object, devices: Sequence[ReportedDevice]) -> Object:
-    """Return the status of a valid Connector whose proxy is made; the printer columns need the zero values, too."""
+    """Return the status of a valid Connector with a proxy. It has all fields, because kubectl's columns show them."""
     spec = Connector.model_validate(obj).spec
     shown = [each.status(each.fqdn) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}

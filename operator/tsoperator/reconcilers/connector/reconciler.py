@@ -1,4 +1,4 @@
-"""Looks at Connectors."""
+"""Collects the facts about Connectors for `desired`."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ from tsoperator.runtime.ownership import owned_keys
 
 
 def connectors(proxies: Proxies) -> Kind[desired.Observed]:
-    """Return the kind of Connectors: they and their proxies are made right."""
+    """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 
     def look(obj: Object) -> desired.Observed:

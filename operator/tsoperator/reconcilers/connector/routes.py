@@ -1,4 +1,4 @@
-"""A Connector's routes: what is wrong with them, and what its proxies advertise."""
+"""A Connector's routes: their errors, and the routes that its proxies advertise."""
 
 import re
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from typing import Final
 _ALL_IPV4: Final = IPv4Network("0.0.0.0/0")
 _ALL_IPV6: Final = IPv6Network("::/0")
 _SITES: Final = IPv6Network("fd7a:115c:a1e0:b1a::/64")
-"""The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
+"""The prefix of 4via6 addresses. The number of a site follows it in 32 bits, and then the IPv4 address."""
 _SITE_BITS: Final = 96
 _SITE_MAX: Final = 0xFFFF
 _CIDR = re.compile(r"[0-9A-Fa-f.:]+/(0|[1-9][0-9]*)")
 
 
 def route_error(value: str) -> str | None:
-    """Say why *value* is not a network in CIDR notation that can be advertised."""
+    """Return why *value* is not a network in CIDR notation that can be advertised; None if it is one."""
     interface = _parsed_route(value)
     if interface is None:
         return f'"{value}" is not a network in CIDR notation: write one such as 10.40.0.0/14 or 2001:db8::/32'
@@ -33,7 +33,7 @@ def route_error(value: str) -> str | None:
 
 
 def default_route_error(routes: Iterable[str]) -> str | None:
-    """Say what is wrong with *routes* if they have the default route of only one address family."""
+    """Return an error if *routes* have the default route of only one address family; None if not."""
     found = sorted({"0.0.0.0/0", "::/0"} & set(advertised_routes(routes, exit_node=False)))
     if len(found) != 1:
         return None
@@ -41,7 +41,7 @@ def default_route_error(routes: Iterable[str]) -> str | None:
 
 
 def advertised_routes(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
-    """Return the valid *routes*, and those of an exit node, each once: larger networks first, then by address."""
+    """Return the valid *routes*, and those of an *exit_node*, without repetitions. Larger networks come first."""
     found = {interface.network for route in routes if (interface := _parsed_route(route))}
     if exit_node:
         found |= {_ALL_IPV4, _ALL_IPV6}

@@ -1,7 +1,7 @@
-"""Decides what becomes of the configuration of the cluster's DNS, and what the status of a DNSConfig says of it.
+"""Decides how to change the configuration of the cluster's DNS, and what a DNSConfig's status says about it.
 
-In mode Managed, our stub domain has to be there. In mode Manual, and when the last DNSConfig goes, the operator takes
-out what it has written in mode Managed. It writes nothing else.
+In mode Managed, the configuration has to contain our stub domain. In mode Manual, and when the last DNSConfig is
+deleted, the operator removes the stub domain that it has written in mode Managed. It writes nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import zones_status
 
 OVERWRITTEN: Final = "StubDomainOverwritten"
-"""The reason to give if another writer keeps undoing the operator's writes."""
+"""The reason of the condition if another writer keeps undoing the operator's writes."""
 
 PENDING: Final = "NameserverPending"
-"""The reason to give until a Pod of the nameserver is ready and answers."""
+"""The reason of the condition until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""The goal of the writes that take the stub domain out."""
+"""The goal of the writes that remove the stub domain."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -60,25 +60,25 @@ class NameserverHealth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDNSPlan:
-    """The writes into the cluster's DNS, and the contents of the status once they are done.
+    """The writes into the cluster's DNS, and the contents of the status after the writes.
 
-    *result* is what the condition says; without one, the DNSConfig has no such condition. *status* is the field
-    ``clusterDNS``.
+    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is the
+    field ``clusterDNS`` of the status.
     """
 
     steps: Sequence[Write] = ()
     result: Obstacle | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
-    """The seconds until the next look. No watch event says that the operator may now see objects that it couldn't."""
+    """The seconds until the next look, if the operator may not see an object. No event says when it may."""
     restart: str = ""
-    """The manual step after which the cluster's DNS knows that the stub domain has been taken out."""
+    """The manual step by which the cluster's DNS notices that the stub domain has been removed."""
     goal: str = ""
-    """The goal of the writes: the stub domain that is to be there, or `REMOVED`."""
+    """The goal of the writes: the stub domain that they write, or `REMOVED`."""
     overwritten: str = ""
     """The message about another writer that keeps undoing the writes."""
     is_held: bool = False
-    """Whether some of the writes have to wait, because another writer keeps undoing them."""
+    """True if some of the writes have to wait, because another writer keeps undoing them."""
 
 
 def plan(
@@ -88,10 +88,10 @@ def plan(
     nameserver: NameserverHealth,
     settings: Settings,
 ) -> ClusterDNSPlan:
-    """Return what a DNSConfig needs of the cluster's DNS so that it asks the *nameserver* for *zones*.
+    """Return the plan by which the cluster's DNS asks the *nameserver* for *zones*.
 
-    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only for a
-    nameserver that works. A stub domain that is there stays.
+    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only while
+    the nameserver works. An existing stub domain stays in any case.
     """
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
@@ -114,7 +114,7 @@ def plan(
 
 
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> ClusterDNSPlan:
-    """Return how our stub domain gets out of the cluster's DNS, but for the object of *keep*."""
+    """Return the plan that removes our stub domain from the cluster's DNS, except from the object of *keep*."""
     found = plan_removal(objects, settings.namespace, keep)
     for each in found:
         if isinstance(each, Obstacle):
@@ -129,7 +129,7 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
 def _installation(
     platform: Platform | Obstacle, stub: StubDomain | Obstacle, objects: DNSObjects, settings: Settings
 ) -> ClusterDNSPlan:
-    """Return how our stub domain gets into the cluster's DNS, and out of where else it was."""
+    """Return the plan that writes our stub domain into the cluster's DNS, and removes it from any other place."""
     if isinstance(platform, Obstacle):
         return ClusterDNSPlan(result=platform)
     if isinstance(stub, Obstacle):
@@ -149,7 +149,7 @@ def _installation(
 def without_reverted_writes(wanted: ClusterDNSPlan, reverts: Mapping[Key, Reverts]) -> ClusterDNSPlan:
     """Return *wanted* without the writes that have to wait, because another writer keeps undoing them.
 
-    *reverts* say so of the objects of the cluster's DNS.
+    *reverts* say of each object of the cluster's DNS how another writer undoes our writes.
     """
     loud = [each for each in reverts.values() if each.fields]
     again = earliest(*(each.wait or each.settles or None for each in reverts.values()), wanted.again)
@@ -187,7 +187,7 @@ class Written:
 
     @property
     def words(self) -> str:
-        """Say which piece it is."""
+        """Return a description of this piece for messages."""
         part, name = self.field
         return f"{f'key {name}' if part == 'data' else f'{part}.{name}'} of {self.resource.kind} {self.key}"
 
@@ -203,7 +203,7 @@ def written_by(step: Write) -> Written:
 
 
 def _versioned_step(change: Change, objects: DNSObjects) -> Write:
-    """Return the step of *change*, which fails with a Conflict if somebody else has edited the object meanwhile."""
+    """Return the step that writes *change*. It fails with a Conflict if somebody else has edited the object."""
     step = change.step
     if not isinstance(step, Patch):
         return step
@@ -217,9 +217,9 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return what keeps the DNSConfig *obj* from going while the operator may not see what the cluster's DNS reads.
+    """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
 
-    It can go if the operator has never written there.
+    The deletion waits, unless the operator has never written into them.
     """
     conditions = (obj.get("status") or {}).get("conditions") or ()
     written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
@@ -227,7 +227,7 @@ def unseen_removal(obj: Object) -> ClusterDNSPlan:
 
 
 def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
-    """Return the condition that tells *result*."""
+    """Return the condition that shows *result*."""
     match result:
         case Obstacle(reason, message):
             is_written = False
@@ -239,7 +239,7 @@ def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
 
 
 def refusal_obstacle(message: str, *, is_denied: bool) -> Obstacle:
-    """Return what to tell of a write that the API server refused."""
+    """Return the obstacle to report when the API server has refused a write."""
     if is_denied:
         return Obstacle("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")
     return Obstacle("NotWritten", message)

@@ -46,16 +46,16 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
+"""The condition that says what a nameserver lacks that is Tailscale's or unknown. It is False or absent."""
 _ZONES_SOON: Final = 1.0
-"""In how many seconds to look again whether zones are known. Nothing tells when the first list has been awaited for too
-long."""
+"""The seconds until the next look for zones, while none are known. No event announces that the first list of devices
+has been awaited for too long."""
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
-"""The conditions that a DNSConfig has only while they say something."""
+"""The conditions that a DNSConfig has only while they have something to report."""
 
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _UNASKED: Final = "the operator hasn't asked the nameserver yet"
@@ -77,7 +77,7 @@ class Observed:
     nameserver: ServerVerdict | None = None
     """The answers of the nameserver itself; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
-    """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
+    """The Pods of our nameserver. Pods of the Go operator's nameserver have no label, so they can't be found."""
     suffixes: Suffixes = NO_SUFFIXES
     """The known suffixes of MagicDNS names."""
     address: str = ""
@@ -87,9 +87,10 @@ class Observed:
 def cluster_dns(
     obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings
 ) -> clusterdns.ClusterDNSPlan:
-    """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs of the cluster's DNS; nothing if it doesn't count.
+    """Return the plan for the cluster's DNS by the DNSConfig *obj*, parsed as *dnsconfig*.
 
-    When a DNSConfig ends, our stub domain goes, unless another DNSConfig takes it over.
+    The plan is empty if *obj* is invalid, or isn't the elected DNSConfig. When a DNSConfig is deleted, our stub domain
+    is removed, unless another DNSConfig takes it over.
     """
     first = elected(observed.dnsconfigs)
     if is_deleting(obj):
@@ -112,7 +113,7 @@ def plan(
     observed: Observed,
     settings: Settings,
 ) -> Plan:
-    """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs; *dns* is what it needs of the cluster's DNS."""
+    """Return the plan for the DNSConfig *obj*, parsed as *dnsconfig*; *dns* is the plan for the cluster's DNS."""
     if is_deleting(obj):
         return _deletion_plan(obj, dns, observed)
     asked = answer_conditions(obj, observed, settings)
@@ -130,7 +131,7 @@ def plan(
         )
     image = nameserver_image(obj, dnsconfig, settings)
     wanted = [
-        # The Service is first: whatever else is refused, it gets its address.
+        # The Service comes first, so that it gets its address even if the API server refuses another child.
         children.service(dnsconfig, settings, observed.service, observed.address, selects_ours=_selects_ours(observed)),
         children.service_account(dnsconfig, settings),
         children.role(dnsconfig, settings),
@@ -138,7 +139,7 @@ def plan(
         children.deployment(dnsconfig, image, settings),
     ]
     zones = forwarded_zones(obj, settings.zones, observed.suffixes)
-    if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
+    if not zones:  # no new Service yet: its address may depend on the zones that the cluster's DNS already forwards
         kept = wanted if observed.service else wanted[1:]
         return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
@@ -156,14 +157,14 @@ def plan(
 
 
 def _deletion_plan(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
-    """Return what ends a DNSConfig: *dns* says how our stub domain goes.
+    """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
-    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. A DNSConfig doesn't
-    wait until another writer leaves the cluster's DNS alone.
+    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. The deletion
+    doesn't wait until another writer leaves the cluster's DNS alone.
     """
     if (dns.result is None or dns.overwritten) and not dns.is_held:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
-    if dns.result is None or observed.dns is None:  # the condition goes on saying that something was written
+    if dns.result is None or observed.dns is None:  # the condition goes on reporting that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
     return replace(_unconfigured_plan(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
 
@@ -185,9 +186,9 @@ def _unconfigured_plan(obj: Object, result: Obstacle | Nothing) -> Plan:
 
 
 def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
-    """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* is the one that counts.
+    """Return the condition that reports the answers of the cluster's DNS, if *obj* is the elected DNSConfig.
 
-    A nameserver goes on while its DNSConfig is invalid, and so do the questions.
+    While a DNSConfig is invalid, its nameserver goes on, and the operator goes on asking the cluster's DNS.
     """
     first = elected(observed.dnsconfigs)
     if first is None or uid(first) != uid(obj):
@@ -198,9 +199,9 @@ def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Se
 
 
 def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again.
+    """Return the plan that reports on the DNSConfig *obj* why its nameserver could not be made, and tries again.
 
-    *asked* is what `answer_conditions` returns.
+    *asked* are the conditions from `answer_conditions`.
     """
     reason = refusal.reason or "NameserverCreationFailed"
     return replace(_refusal_plan(obj, reason, refusal.message, asked), error=refusal.error)
@@ -217,7 +218,7 @@ def _address(observed: Observed) -> str:
 
 
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
-    """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
+    """Return the conditions of an existing nameserver. Those about incompleteness are there only while it lasts."""
     generation = _generation(obj)
     conditions = [_nameserver_ready(obj, observed, settings)]
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
@@ -245,7 +246,7 @@ def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Ob
 
 
 def _problem(observed: Observed, settings: Settings) -> str:
-    """Say why the nameserver doesn't work; empty if a Pod of it is ready and answers."""
+    """Return the reason why the nameserver doesn't work; empty if a Pod of it is ready and answers."""
     if not _has_ready_pod(observed):
         return (
             "no Pod of the nameserver is ready: if that lasts, see why with "
@@ -259,10 +260,10 @@ def _has_ready_pod(observed: Observed) -> bool:
 
 
 def _selects_ours(observed: Observed) -> bool:
-    """Tell whether the Service leads to our Pods alone: one is ready, and a Pod of the Go operator is about to stop.
+    """Tell whether the Service should select only our Pods: one is ready, and a Go operator's Pod is about to stop.
 
-    That Pod exits at once, while nodes still send to it. So the Service leaves it out before that, but only for these
-    seconds: a Go operator that comes back leaves the selector as it is.
+    The Go operator's Pod exits at once when it is stopped, while nodes still send queries to it. So the Service
+    excludes it before, but only for a few seconds, because a Go operator that comes back doesn't correct the selector.
     """
     if observed.deployment is None:
         return False
@@ -276,7 +277,7 @@ def _selects_ours(observed: Observed) -> bool:
 
 
 def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDNSPlan) -> Object:
-    """Return the status of *obj* with these *conditions*, and with what is said of the cluster's DNS."""
+    """Return the status of *obj* with these *conditions*, and with the field about the cluster's DNS."""
     status = obj.get("status") or {}
     if dns.result is not None:
         conditions = [*conditions, clusterdns.condition_of(dns.result, _generation(obj))]
@@ -298,9 +299,9 @@ def _notes(dns: clusterdns.ClusterDNSPlan) -> list[Note]:
 
 
 def _lacks_message(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
-    """Say what another nameserver than ours does worse, and what to do (docs/development/names.md).
+    """Return the message about what a nameserver other than ours lacks, and what to do (docs/development/names.md).
 
-    *zones* are those that ours would answer for.
+    *zones* are the zones that our nameserver would answer for.
     """
     if image.program is Program.UNKNOWN:
         return (

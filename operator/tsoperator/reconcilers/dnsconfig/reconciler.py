@@ -48,11 +48,11 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import Suffixes, forwarded_zones
 
 _NO_DNSCONFIG: Final = Key("", "")
-"""The key under which the cluster's DNS is looked at while there is no DNSConfig."""
+"""The key of the reconcile that looks at the cluster's DNS while there is no DNSConfig."""
 
 
 class DNSConfigReconciler:
-    """Makes the nameserver of a DNSConfig right. The records reconciler writes its ConfigMaps."""
+    """Reconciles a DNSConfig: its nameserver and the cluster's DNS. Another reconciler writes the records."""
 
     name = "dnsconfig"
 
@@ -65,7 +65,7 @@ class DNSConfigReconciler:
         settings: Settings,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
-        """*suffixes* tells which suffixes of MagicDNS names are known."""
+        """*suffixes* returns the known suffixes of MagicDNS names."""
         self._cache = cache
         self._applier = applier
         self._client = client
@@ -102,7 +102,7 @@ class DNSConfigReconciler:
         return await self._applier.report(stored, plan, failed)  # report
 
     async def _forget(self) -> Result:
-        """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
+        """Remove our stub domain from the cluster's DNS if the last DNSConfig didn't wait for the removal."""
         dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
         if dns is None:
             return DONE
@@ -113,7 +113,7 @@ class DNSConfigReconciler:
         return Result(removal.again)
 
     async def _reverts(self, wanted: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
-        """Return how another writer keeps undoing the writes that are *wanted*; a rare live read tells who it is."""
+        """Return how another writer keeps undoing the *wanted* writes; a rare live read tells its name."""
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
         for key in {*versions, *due}:
@@ -133,7 +133,7 @@ class DNSConfigReconciler:
         return last_writer(live, *written.field)
 
     def _remember(self, done: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> None:
-        """Remember the writes of *done*, which have been carried out on the objects as *dns* has them."""
+        """Remember the writes of *done*, which have been carried out on the versions of the objects in *dns*."""
         versions = _versions(dns)
         for each in map(clusterdns.written_by, done.steps):
             self._rewrites.rewritten(each.key, versions.get(each.key, ""), done.goal)
@@ -150,10 +150,10 @@ class DNSConfigReconciler:
         )
 
     async def _act(self, obj: Object, plan: Plan, address: str, failed: Failed) -> Object:
-        """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
+        """Carry out *plan*: first write the children of the nameserver, and then the objects of the cluster's DNS.
 
-        If the API server refuses the second, that says nothing of the nameserver. If it refuses the first, that may be
-        because of the *address* that a new Service was to have, so the next try does without.
+        If the API server refuses the latter, the nameserver doesn't count as failed. If it refuses the children, the
+        cause may be the *address* that a new Service should get, so the next try gives no address.
         """
         children = [step for step in plan.steps if isinstance(step, Child)]
         others = [step for step in plan.steps if not isinstance(step, Child)]
@@ -165,7 +165,7 @@ class DNSConfigReconciler:
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
 
     def _without(self, address: str, failed: Failed, obj: Object, refusal: Refusal) -> Plan:
-        if isinstance(refusal.error, Denied):  # which says nothing of the address
+        if isinstance(refusal.error, Denied):  # a denial isn't about the address
             return failed(obj, refusal)
         self._addresses.refuse(address)
         return Plan()
@@ -188,7 +188,7 @@ class DNSConfigReconciler:
         )
 
     def _address(self, obj: Object, service: Object | None, dns: DNSObjects | None) -> str:
-        """Return the address that a new Service should have; empty if it is there."""
+        """Return the address that a new Service should get; empty if the Service exists."""
         if service is not None:
             self._addresses.note(service)
             return ""
@@ -196,7 +196,7 @@ class DNSConfigReconciler:
         return self._addresses.choose(dns, zones, self._cache.all(SERVICE))
 
     def _dns(self) -> DNSObjects | None:
-        """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
+        """Return the objects that the cluster's DNS reads; None if the API server doesn't let us see them."""
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
         found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in self._configmaps]
@@ -221,11 +221,11 @@ class DNSConfigReconciler:
         return map(key_of, self._cache.all(DNSCONFIG))
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all DNSConfigs, because whether one counts depends on the others."""
+        """Map a DNSConfig to all DNSConfigs, because the election depends on all of them."""
         return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
-        """Map a child to its DNSConfig, which has no namespace: the labels of the child have the child's namespace."""
+        """Map a child to its DNSConfig, without the namespace in the child's labels, because a DNSConfig has none."""
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]
 
 

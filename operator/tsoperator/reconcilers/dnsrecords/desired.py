@@ -59,7 +59,7 @@ Render = Callable[[Part], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All records, the ConfigMaps that hold them, by shard, the Deployment that serves them, and known suffixes."""
+    """All records, their ConfigMaps by shard, the Deployment of the nameserver, and the known suffixes."""
 
     buckets: tuple[Bucket, ...]
     configmaps: Mapping[int, Object] = field(default_factory=dict)
@@ -69,13 +69,13 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The documents that there are, by shard."""
+    """The existing documents, by shard."""
 
     texts: Mapping[int, str]
 
     @property
     def count(self) -> int:
-        """The number of shards of the records, as the first document that states it says."""
+        """The number of shards, from the first document that states it; 1 if none does."""
         trailers = (trailer_of(self.texts[shard]) for shard in sorted(self.texts))
         return next((trailer.shards for trailer in trailers if trailer), 1)
 
@@ -86,11 +86,11 @@ class _Live:
 
     @property
     def zones(self) -> list[str]:
-        """The zones that the records name."""
+        """The zones that the first document lists."""
         return zones_of(self.texts.get(0, ""))
 
     def names(self, shard: int) -> Collection[str]:
-        """Return the names in one document; there are none if it can't be read."""
+        """Return the names in the document of *shard*; empty if it can't be read."""
         try:
             return parse(self.texts.get(shard, "")).ip4
         except RecordsError:
@@ -104,7 +104,7 @@ def plan(
     limits: Limits = DEFAULT_LIMITS,
     render: Render = document,
 ) -> Plan:
-    """Return what brings the ConfigMaps of *dnsconfig* up to date; without a DNSConfig nobody asks for names."""
+    """Return the plan that updates the ConfigMaps of *dnsconfig*; it is empty without a DNSConfig."""
     if dnsconfig is None:
         return Plan()
     found = observed.configmaps
@@ -120,7 +120,7 @@ def plan(
     configmaps[0] = _with_left_out(configmaps[0], found.get(0), left_out)
     writes = [_write(configmap, found.get(shard)) for shard, configmap in enumerate(configmaps)]
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
-    # A surplus ConfigMap that has changed since it was seen may be needed again.
+    # If a surplus ConfigMap has changed since we saw it, it may be needed again, so it isn't deleted.
     gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
     return Plan(steps=[*(write for write in reversed(writes) if write), *gone])
 
@@ -131,9 +131,10 @@ def failed(_dnsconfig: Object, refusal: Refusal) -> Plan:
 
 
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:
-    """Return the zones that tailnets have shown before.
+    """Return the zones of tailnets that were known earlier.
 
-    The status of *dnsconfig* has them. As long as it has no zones, as after a restore from a backup, the records do.
+    They come from the status of *dnsconfig*. If that has no zones, as after a restore from a backup, they come from the
+    records.
     """
     if shown_zones(dnsconfig):
         return tailnet_zones(dnsconfig)
@@ -154,8 +155,8 @@ def _parts(
 def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings, live: _Live) -> bool:
     """Tell whether the records may be spread over shards.
 
-    They may once every Pod of the nameserver reads shards. Until its rollout ends, a Pod that doesn't may still serve;
-    if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing about this.
+    They may if every Pod of the nameserver can read shards. Until the nameserver's rollout ends, an old Pod that can't
+    may still serve; if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing.
     """
     parsed = DNSConfig.parse(dnsconfig)
     if isinstance(parsed, Invalid) or program_error(dnsconfig):
@@ -167,7 +168,7 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
     """Return the documents: a document that has not changed keeps its serial, a changed one gets the next serial.
 
-    The newest serial counts. When it starts over, every document gets it.
+    The next serial follows the newest one of all documents. When serials start over, every document gets the new one.
     """
     serial = (live.serial + 1) % SERIALS or 1
     texts = []
@@ -196,7 +197,7 @@ def _configmap(dnsconfig: Object, settings: Settings, shard: int, text: str) -> 
 
 
 def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Object:
-    """Add the annotation that says how many names are *left_out*; remove it if it is there without need."""
+    """Set the annotation with the number of names that are *left_out*; remove the annotation if there are none."""
     if not left_out and ANNOTATION_LEFT_OUT not in (annotations(live) if live else ()):
         return configmap
     note = {ANNOTATION_LEFT_OUT: str(left_out) if left_out else None}
@@ -204,7 +205,7 @@ def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Obj
 
 
 def _write(desired: Object, live: Object | None) -> Child | Patch | None:
-    """Return what creates the *desired* ConfigMap, or makes the *live* one like it; None if nothing differs."""
+    """Return the step that creates the *desired* ConfigMap or updates the *live* one; None if nothing differs."""
     if live is None:
         return Child(desired)
     if contains(live, desired):

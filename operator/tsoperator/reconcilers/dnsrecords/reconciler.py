@@ -41,16 +41,16 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 
 _AT_ONCE: Final = 500
-"""The number of proxies to look at before other tasks get their turn: about 20 ms."""
+"""The number of proxies to look at, in about 20 ms, before other tasks get their turn."""
 
 _NAME_ALONE: Final = 1.0
-"""For how many seconds a new name without an address may wait to be written. Pods can't use it before it has one."""
+"""The seconds for which the write of a new name without an address may wait. Pods can't use such a name yet."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
 class DNSRecordsReconciler:
-    """Makes the ConfigMaps of records right. Its one key stands for all of them, and nobody else writes them.
+    """Writes the ConfigMaps of records. Its single key stands for all of them, and nobody else writes them.
 
     A change concerns one or two of 100,000 proxies. It queues the key, and also notes these proxies. When the turn of
     the key comes, the reconciler looks only at the noted proxies again, in the cache.
@@ -66,7 +66,7 @@ class DNSRecordsReconciler:
         limits: Limits = desired.DEFAULT_LIMITS,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
-        """*suffixes* tells which suffixes of MagicDNS names are known."""
+        """*suffixes* returns the known suffixes of MagicDNS names."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
@@ -76,9 +76,9 @@ class DNSRecordsReconciler:
         self._table = Table()
         self._changed: set[Key] = set()
         self._canaries: set[Key] = set()
-        self._stale = True  # whether something has changed that the ConfigMaps follow from
-        self._due = inf  # when to write what may wait, by the loop's clock
-        self._writer: asyncio.Task[object] | None = None  # while it writes ConfigMaps
+        self._stale = True  # True if something has changed on which the ConfigMaps depend
+        self._due = inf  # when to write records that may wait, by the loop's clock
+        self._writer: asyncio.Task[object] | None = None  # the task that writes ConfigMaps now
         self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
@@ -110,7 +110,7 @@ class DNSRecordsReconciler:
             self._writer = None
 
     async def _look_at_changed(self) -> None:
-        """Look at the proxies that have changed; at the start, when these are all, let other tasks run in between."""
+        """Look at the proxies that have changed. At the start these are all proxies, so other tasks run in between."""
         looked = 0
         while self._changed:
             key = next(iter(self._changed))
@@ -135,7 +135,7 @@ class DNSRecordsReconciler:
     def _put_canaries(self) -> None:
         """Give each forwarded zone its canary, once the nameserver has an address.
 
-        No proxy has a key without a namespace.
+        Canaries have keys without a namespace. Proxies don't, so the keys can't collide.
         """
         wanted: dict[Key, Record] = {}
         dnsconfig = elected(self._cache.all(DNSCONFIG))
@@ -148,7 +148,7 @@ class DNSRecordsReconciler:
         self._canaries = {*wanted}
 
     def _observe(self) -> tuple[Object | None, desired.Observed]:
-        """Return the DNSConfig that the records belong to, and all records."""
+        """Return the elected DNSConfig, and the facts about the records."""
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
@@ -165,7 +165,7 @@ class DNSRecordsReconciler:
         return NamedProxy(service, parent, slices, watched, self._leads(parent, owner, key) if parent else None)
 
     def _leads(self, parent: Object, owner: Owner, key: Key) -> bool | None:
-        """Tell whether *parent* points at the Service *key*, or at another one of its own; None if at neither."""
+        """Return True if *parent* points at the Service *key*, False if at another of its places, or else None."""
         suffix = f".{self._settings.namespace}.svc.{self._settings.cluster_domain}"
         name = parent["spec"].get("externalName", "")
         if name == f"{key.name}{suffix}":
@@ -176,7 +176,7 @@ class DNSRecordsReconciler:
         return False if name.removesuffix(suffix) in there else None
 
     def _owner(self, service: Object) -> Owner | None:
-        """Return the owner of the proxy that *service* leads to; None if no proxy that can have a name is there."""
+        """Return the owner of the proxy behind *service*; None if that isn't a proxy that can have a name."""
         owner = owner_of(service) or grouped_owner_of(service)
         here = key_of(service).namespace == self._settings.namespace
         return owner if here and owner and owner.type in _PARENTS else None
@@ -205,9 +205,10 @@ class DNSRecordsReconciler:
         ]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Note the proxy of *endpoint_slice*; that of a ProxyGroup only if others share its name.
+        """Note the proxy of *endpoint_slice*; the place of a ProxyGroup is noted only if others share its name.
 
-        Its record has the addresses of its Service. Whether anybody serves there counts among several records alone.
+        The record of such a place has the address of its Service. Its endpoints matter only if several places claim the
+        same name.
         """
         service = Key(self._settings.namespace, labels(endpoint_slice).get(LABEL_SERVICE_NAME, ""))
         counts = owner_of(endpoint_slice) or (grouped_owner_of(endpoint_slice) and self._table.sharing(service))
@@ -233,6 +234,6 @@ class DNSRecordsReconciler:
 
 
 def _shard(configmap: Object) -> int | None:
-    """Return the shard of records that *configmap* holds; None if it isn't one of the nameserver's ConfigMaps."""
+    """Return the number of the shard in *configmap*; None if it isn't one of the nameserver's ConfigMaps."""
     owner = owner_of(configmap)
     return shard_named(configmap["metadata"]["name"]) if owner and owner.type == PARENT_NAMESERVER else None

@@ -1,4 +1,4 @@
-"""Decides what has to be so before the readiness gate of an egress Pod opens, and what an answer of a proxy means.
+"""Decides under which conditions the readiness gate of an egress Pod opens, and what an answer of a proxy means.
 
 The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when this one
 gets its share of the connections (docs/development/groups.md).
@@ -22,9 +22,9 @@ from tsoperator.runtime.plan import Note, Plan, Refusal
 OPENED: Final = "ServicesLeadToPod"
 FAILED: Final = "EgressGateFailed"
 
-_ROUNDS: Final = 3  # how often each replica is reached, on average, by the requests of one attempt
+_ROUNDS: Final = 3  # how many requests of one attempt reach each replica, on average
 _HEADERS: Final = {4: "Pod-IPv4", 6: "Pod-IPv6"}
-_OLD_PROXY: Final = (200, 404)  # how proxies answer that don't say which Pod they are, or that have no such page
+_OLD_PROXY: Final = (200, 404)  # the answers of old proxies, which don't name their Pod or don't have the page
 
 
 class HealthAnswer(StrEnum):
@@ -38,7 +38,7 @@ class HealthAnswer(StrEnum):
 
     @property
     def passes(self) -> bool:
-        """Whether this is enough for the gate: an old proxy doesn't say which Pod it is, so nobody can tell."""
+        """True if this suffices for the gate. The answer of an old proxy does, as it can't say which Pod it is."""
         return self in (HealthAnswer.OWN, HealthAnswer.NO_HEADER)
 
 
@@ -46,7 +46,7 @@ class HealthAnswer(StrEnum):
 class Check:
     """A request to the *url* of the health checks of *service*, which leads to one of the group's Pods.
 
-    *service* is the user's. The Pod that is meant answers with its *address* in the *header*.
+    *service* is the user's. The answer of the right Pod has its *address* in the *header*.
     """
 
     service: Key
@@ -67,8 +67,8 @@ class Check:
 class GateQuestion:
     """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
-    Each of *checks* has to pass; one attempt makes up to *requests*. The Services *unserved* can't lead to the Pod yet,
-    because it isn't among their endpoints.
+    Each of *checks* has to pass; one attempt at a check makes up to so many *requests*. The Services *unserved* can't
+    lead to the Pod yet, because it isn't among their endpoints.
     """
 
     pod: str
@@ -99,10 +99,10 @@ def is_waiting(pod: Object) -> bool:
 
 
 def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuestion | None:
-    """Return what has to be so before the gate of *pod* opens; None if nobody can tell before something changes.
+    """Return the conditions under which the gate of *pod* opens; None if they aren't known before an object changes.
 
-    A Service counts while the proxies are told to serve it: its entry is in the ConfigMap. One without a health port
-    can't be asked. Raises ValueError if the address of the Pod is none.
+    They include each Service that has an entry in the ConfigMap, because the proxies serve it. A Service without a
+    health port can't be asked. Raises ValueError if the Pod's address isn't valid.
     """
     group = observed.group
     if group is None or not is_egress(group):
@@ -132,7 +132,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuesti
 
 
 def opening_plan(pod: Object, services: int) -> Plan:
-    """Return the plan that opens the gate of *pod*, which is whole; so many *services* were asked."""
+    """Return the plan that opens the gate of *pod*, a complete live Pod; *services* is the number of Services asked."""
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
     status = pod.get("status") or {}
     made = condition(EGRESS_GATE, True, OPENED, message)
@@ -140,7 +140,7 @@ def opening_plan(pod: Object, services: int) -> Plan:
 
 
 def failed(_pod: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says by an Event why the gate could not be opened."""
+    """Return the plan that reports by an Event why the gate could not be opened."""
     return Plan(notes=[Note("Warning", FAILED, refusal.message)], error=refusal.error)
 
 
@@ -165,7 +165,7 @@ def _leads_to(endpoint_slice: Object, addresses: frozenset[str]) -> bool:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Tell whether two texts are the same address, which IPv6 lets one write in several ways."""
+    """Tell whether two texts are the same address. An IPv6 address can be written in several ways."""
     try:
         return ip_address(one) == ip_address(other)
     except ValueError:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _NAMED: Final = 10  # how many Services a warning names
 
 AskService = Callable[[Check], Awaitable[HealthAnswer]]
-"""Makes one request."""
+"""A function that makes one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class GatePace:
 
 
 async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> HealthAnswer:
-    """Make one request and return what came of it."""
+    """Make one request and return its result."""
     try:
         async with session.get(check.url, allow_redirects=False) as response:
             return check.answer(response.status, response.headers.get(check.header))
@@ -54,7 +54,7 @@ def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
 
 @dataclass(slots=True)
 class _Watch:
-    """A Pod that waits: the *question* about it, the checks that have *passed*, and the tasks of the others."""
+    """A Pod that waits: the *question* about it, the checks that have *passed*, and the tasks of the other checks."""
 
     pod: Key
     question: GateQuestion
@@ -73,7 +73,7 @@ class _Watch:
 
 
 class GateProber:
-    """Asks about the Pods that wait, while `run` runs. No reconcile waits for it."""
+    """Makes the health checks of waiting Pods, while `run` runs. No reconcile waits for them."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class GateProber:
         observe: Callable[[HealthAnswer], None] = lambda answer: None,
         pace: GatePace | None = None,
     ) -> None:
-        """*ask* makes a request; *observe* is called with what came of each."""
+        """*ask* makes a request; *observe* is called with the result of each."""
         self._ask = ask
         self._observe = observe
         self._pace = pace or GatePace()
@@ -89,7 +89,7 @@ class GateProber:
         self._begun: asyncio.Queue[_Watch] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Make the health checks until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
@@ -101,9 +101,9 @@ class GateProber:
                 self.forget(pod)
 
     def follow(self, pod: Key, question: GateQuestion) -> "asyncio.Future[None] | None":
-        """Ask *question* about *pod*, in place of the one before; return what ends when all of its checks have passed.
+        """Make the checks of *question* about *pod*, instead of those of its previous question.
 
-        Return None if they have passed already.
+        Return a future that is done when all checks have passed; None if they have passed already.
         """
         watch = self._watches.get(pod)
         if watch is None or watch.question.pod != question.pod:
@@ -124,7 +124,7 @@ class GateProber:
         return watch.ended
 
     def forget(self, pod: Key) -> None:
-        """Ask no more about *pod*."""
+        """Stop the checks of *pod*."""
         watch = self._watches.pop(pod, None)
         if watch is None:
             return
@@ -160,7 +160,7 @@ class GateProber:
             watch.ended.set_result(None)
 
     async def _attempt(self, watch: _Watch, check: Check) -> bool:
-        """Make requests until one reaches the Pod, fails, or enough have reached other Pods; tell whether it passes."""
+        """Make requests until one reaches the Pod or fails, or enough reached other Pods; tell if *check* passes."""
         async with watch.turns:
             for _ in range(watch.question.requests):
                 answer = await self._request(check)

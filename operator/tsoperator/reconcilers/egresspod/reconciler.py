@@ -33,8 +33,8 @@ from tsoperator.settings import Settings
 class EgressPodReconciler:
     """Opens the readiness gate of a Pod when each egress Service of its ProxyGroup leads to it.
 
-    The prober asks the Services in the background. The key of the Pod is handed out again when all have been found to
-    lead to it. Only Pods whose gate is closed are enqueued when something else changes.
+    The prober asks the Services in the background. When all of them have been found to lead to the Pod, the key of the
+    Pod is queued again. A change of another object queues only Pods whose gate is closed.
     """
 
     name = "egresspod"
@@ -56,7 +56,7 @@ class EgressPodReconciler:
         }
 
     async def reconcile(self, key: Key) -> Result:
-        """Open the gate of the Pod named *key* if it is time. Raises Pending while its Services are asked."""
+        """Open the gate of the Pod named *key* if all checks pass. Raises Pending while its Services are asked."""
         pod = self._cache.get(POD, key)
         question = self._question(pod) if pod is not None and desired.is_waiting(pod) else None  # look, decide
         if question is None:
@@ -81,7 +81,7 @@ class EgressPodReconciler:
 
     async def _open(self, key: Key, question: desired.GateQuestion) -> Result:
         """Write the condition on the live Pod, because the cache keeps only a part of its status."""
-        with suppress(NotFound):  # it has gone, or has gone meanwhile
+        with suppress(NotFound):  # the Pod has gone
             pod = await self._client.get(POD, key)
             if uid(pod) == question.pod and not is_deleting(pod):
                 plan = desired.opening_plan(pod, len(question.checks))

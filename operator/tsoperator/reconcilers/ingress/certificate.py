@@ -14,15 +14,15 @@ from tsoperator.proxy.x509 import Validity
 from tsoperator.runtime.plan import Note
 
 PATIENCE: Final = 600.0
-"""Seconds that a certificate may take before the Ingress says that it is missing; it usually takes one minute."""
+"""The seconds after which an Event says that a certificate is missing. Usually it comes within one minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)
-"""A certificate is renewed this long before it expires at the latest; a short-lived one, at a quarter of its life."""
+"""The time before expiry by which a certificate has to be renewed; a quarter of its lifetime if that is less."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCertificate:
-    """A *certificate* for *domain* as it is *now*; *missed_for* is what `Missed.look` says of it."""
+    """The state *now* of the *certificate* for *domain*; *missed_for* is the result of `Missed.look`."""
 
     domain: str
     certificate: Certificate
@@ -39,7 +39,7 @@ class News:
 
 
 class Missed:
-    """Remembers since when Ingresses have had no certificate, to tell whether one has come or is overdue."""
+    """Remembers since when Ingresses have had no certificate, so that Events can say that it is overdue or has come."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """*clock* is monotonic, in seconds."""
@@ -47,8 +47,7 @@ class Missed:
         self._since: dict[Key, tuple[str, bool, float]] = {}
 
     def look(self, key: Key, domain: str, certificate: Certificate) -> float | None:
-        """Return for how many seconds the certificate has been missing, or was missing until it came; None if it was
-        never missing.
+        """Return for how many seconds the certificate has been, or was, missing; None if it was never missing.
 
         The time starts again when the proxy asks for the certificate, or needs one for another domain.
         """
@@ -66,7 +65,7 @@ class Missed:
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return what there is to tell of a certificate."""
+    """Return the Events about a certificate, and when to look again."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
@@ -79,7 +78,7 @@ def news(seen: ObservedCertificate) -> News:
 
 
 def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
-    """Return for how many seconds a certificate is recent enough."""
+    """Return the seconds until the renewal of a certificate is late."""
     before = min(_RENEWED_BEFORE, (validity.ends - validity.starts) / 4)
     return (validity.ends - before - now).total_seconds()
 

@@ -41,7 +41,7 @@ from tsoperator.runtime.ownership import Owner, first
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
-_TOGETHER = 2.0  # s until a new Ingress misses its Services: they may be applied with it, and seen after it
+_TOGETHER = 2.0  # s for which a new Ingress may lack its Services; we may see them later
 _UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 
@@ -50,10 +50,10 @@ _LABEL_MAX = 63  # characters of a label's value: children carry their parent's 
 class Observed:
     """The facts on which an Ingress's plan depends besides the Ingress.
 
-    *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
-    Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether
-    there is an IngressClass of the name that the Ingress gives. *names_ingresses* tells whether Pods are to reach all
-    Ingresses by their names. *age* is that of the Ingress in seconds, below 0 if the clocks differ.
+    *services* are the Services of its namespace that it names. *knows_services* is True if the operator sees the
+    Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if the
+    IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses names in
+    the cluster's DNS. *age* is the age of the Ingress in seconds; it may be below 0 if the clocks differ.
     """
 
     children: Children
@@ -74,10 +74,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class ProxyIdentity:
-    """The *hostname* and the *tags* that the proxy's device is to have.
+    """The *hostname* and the *tags* for the proxy's device.
 
-    The *warnings* say what is wrong with those that the Ingress gives. A new Ingress is refused for that. An Ingress
-    that has a proxy keeps what it has, because the Go operator accepts more than we do.
+    The *warnings* say what is wrong with the hostname and the tags in the Ingress. If there are any, a new Ingress gets
+    no proxy. An existing proxy stays as it is, because the Go operator accepts more than we do.
     """
 
     hostname: str
@@ -96,7 +96,7 @@ def is_ours(ingress: Object, settings: Settings) -> bool:
 
 
 def is_leaving(ingress: Object, settings: Settings) -> bool:
-    """Tell whether what we made for *ingress* has to go."""
+    """Tell whether the children of *ingress* have to be removed."""
     return is_deleting(ingress) or not is_ours(ingress, settings)
 
 
@@ -204,7 +204,7 @@ def plan(
 
 
 def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = ()) -> Plan:
-    """Return the next step of removing what was made for *ingress*, with these *notes* on it."""
+    """Return the plan with the next step of removing the children of *ingress*, and with these *notes*."""
     if holds_nothing(ingress, observed.children):
         return Plan(notes=notes)
     step = plan_removal(owner(key_of(ingress)), observed.children)
@@ -218,12 +218,12 @@ def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = (
 
 
 def failed(_observed: Observed, _ingress: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says by an Event why nothing could be made for an Ingress, and tries again."""
+    """Return the plan that reports by an Event why the proxy of an Ingress could not be made, and tries again."""
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 
 
 def _too_long(ingress: Object) -> list[Note]:
-    """Say that children can't carry the name of *ingress*; no operator has ever served it then."""
+    """Return an Event if the name of *ingress* is too long for children's labels; no operator has served it then."""
     if len(name := key_of(ingress).name) <= _LABEL_MAX:
         return []
     words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
@@ -231,7 +231,7 @@ def _too_long(ingress: Object) -> list[Note]:
 
 
 def _identity(ingress: Object, observed: Observed, settings: Settings) -> ProxyIdentity:
-    """Return the hostname and the tags of the device of *ingress*, and what is wrong with those that it gives."""
+    """Return the hostname and the tags for the device of *ingress*, with warnings about those in the Ingress."""
     name, given = hostname(ingress), tags(ingress, settings)
     warnings: list[Note] = []
     if error := dns_label_error(name):
@@ -252,7 +252,7 @@ def _identity(ingress: Object, observed: Observed, settings: Settings) -> ProxyI
 
 
 def _takes_cluster_traffic(ingress: Object, *, names_ingresses: bool) -> bool:
-    """Tell whether Pods are to reach *ingress*: as its annotation says, or else as the DNSConfig says for all."""
+    """Tell whether Pods may reach *ingress*: its annotation decides, or without one the DNSConfig for all."""
     given = annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
     return is_true(given) if given is not None else names_ingresses and not is_opted_out(ingress)
 
@@ -265,7 +265,7 @@ def _magic_dns_name(device: ReportedDevice | None) -> str:
 
 
 def _device_notes(ingress: Object, device: ReportedDevice | None) -> list[Note]:
-    """Return what there is to tell of a host that is served under another name, or not by HTTPS."""
+    """Return an Event if the host of *ingress* is served under another name, or not by HTTPS."""
     notes: list[Note] = []
     host = tls_host(ingress)
     if device and device.https_name and "." in host and host != device.https_name:

@@ -1,4 +1,4 @@
-"""Settings of an Ingress that look right but have no effect, each with the cure; Events tell of them."""
+"""Finds settings of an Ingress that look right but have no effect. An Event for each says how to fix it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -51,7 +51,7 @@ VOCABULARY: Final = Vocabulary(
 
 
 def group_notes(ingress: Object, *, has_proxy: bool) -> Sequence[Note]:
-    """Say that no ProxyGroup serves *ingress*, if it names one."""
+    """Return an Event if *ingress* names a ProxyGroup, because no ProxyGroup serves it."""
     if not annotations(ingress).get(PROXY_GROUP):
         return ()
     message = f"annotation {PROXY_GROUP} has no effect yet, because the operator can't serve an Ingress by a ProxyGroup"
@@ -66,9 +66,9 @@ def group_notes(ingress: Object, *, has_proxy: bool) -> Sequence[Note]:
 
 
 def class_notes(ingress: Object, settings: Settings, *, class_exists: bool) -> Sequence[Note]:
-    """Say that nobody serves *ingress*, if the class that it names is probably meant to be ours.
+    """Return an Event if nobody serves *ingress*, but its class was probably meant to be ours.
 
-    *class_exists* tells whether there is an IngressClass of the name that it gives.
+    *class_exists* is True if the IngressClass that the Ingress names exists.
     """
     name, ours = ingress["spec"].get("ingressClassName") or "", settings.ingress_class
     if not name and annotations(ingress).get(ANNOTATION_INGRESS_CLASS) == ours:

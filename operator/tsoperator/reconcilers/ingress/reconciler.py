@@ -1,4 +1,4 @@
-"""Looks at Ingresses."""
+"""Collects the facts about Ingresses for `desired`."""
 
 import logging
 import time
@@ -50,7 +50,7 @@ def by_backend(ingress: Object) -> Iterable[str]:
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
 ) -> Kind[desired.Observed]:
-    """Return the kind of Ingresses: those of our class and their proxies are made right.
+    """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
     """
@@ -76,11 +76,11 @@ class _View:
         self._now = now
         self._missed = Missed(clock)
         self._class_warning = ""
-        self._named = False  # as the DNSConfig said when it last changed
+        self._named = False  # True if the DNSConfig gave all Ingresses names when it last changed
         self._cache.listen(INGRESS, self._end)
 
     def said(self, ingress: Object, observed: desired.Observed) -> None:
-        """Forget that the certificate was missing, now that the Ingress has said that it came."""
+        """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
         if observed.certificate is None or observed.certificate.certificate.is_there:
             self._missed.forget(key_of(ingress))
 
@@ -116,7 +116,7 @@ class _View:
         return (self._now() - made).total_seconds()
 
     def _certificate(self, key: Key, children: Children) -> ObservedCertificate | None:
-        """Return what is known of the certificate; None if there is to be none."""
+        """Return the state of the certificate; None if the Ingress needs none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
@@ -156,7 +156,7 @@ class _View:
         return names_ingresses(self._cache.all(DNSCONFIG))
 
     def keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all Ingresses if Pods are to reach them from now on, or no longer."""
+        """Map a DNSConfig to all Ingresses if it has begun or ceased to give them names for Pods."""
         named, self._named = self._named, self._names_ingresses()
         if named == self._named:
             return ()

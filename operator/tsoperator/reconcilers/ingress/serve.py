@@ -14,7 +14,7 @@ _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands the
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The result for an Ingress: its serve config (None without a usable backend), and the faults of the rest."""
+    """The serve config of an Ingress (None without a usable backend), and Events about its unusable parts."""
 
     config: Object | None
     notes: tuple[Note, ...]
@@ -36,7 +36,7 @@ def redirects(ingress: Object) -> bool:
 
 
 def funnels(ingress: Object) -> bool:
-    """Tell whether the Internet is to reach *ingress*."""
+    """Tell whether *ingress* asks for Funnel, so that the Internet can reach it."""
     return is_true(annotations(ingress).get(ANNOTATION_FUNNEL))
 
 
@@ -49,7 +49,7 @@ def backend_names(ingress: Object) -> Iterator[str]:
 
 
 def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
-    """Return what *ingress* serves, given the Services of its namespace by name."""
+    """Return the serve config of *ingress*, given the *services* of its namespace by name."""
     notes = [*_ignored_tls_notes(ingress)]
     handlers: dict[str, str] = {}
     spec = ingress["spec"]
@@ -147,7 +147,7 @@ def _port(wanted: Object, service: Object) -> int:
 
 
 def _missing_port(wanted: Object, service: Object) -> str | None:
-    """Say that *service* doesn't have the port with the given number, which the proxy tries all the same."""
+    """Return a message if *service* doesn't have the port with the given number. The proxy uses the port anyway."""
     number = (wanted.get("port") or {}).get("number")
     there = [each["port"] for each in service["spec"].get("ports") or () if each.get("protocol", "TCP") == "TCP"]
     if (wanted.get("port") or {}).get("name") or number in there:
@@ -182,7 +182,7 @@ def _backends(spec: Object) -> Iterator[Object]:
 
 
 def _ignored_tls_notes(ingress: Object) -> Iterator[Note]:
-    """Say which parts of spec.tls have no effect."""
+    """Yield an Event for each part of spec.tls that has no effect."""
     entries = ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]
     if unused := list(dict.fromkeys(host for host in hosts if host != tls_host(ingress))):

@@ -1,4 +1,4 @@
-"""Decides which Pods have to read a changed Secret or ConfigMap again, and what makes their kubelets mount it."""
+"""Decides which Pods have to read a changed Secret or ConfigMap again, and how their kubelets are made to mount it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -47,7 +47,7 @@ def readers(changed: Object, owner: Owner, pods: Sequence[Object]) -> Sequence[O
 
 
 def touch(pod: Object, now: datetime) -> Patch:
-    """Return the step that says on *pod* that its configuration has changed *now*.
+    """Return the step that sets an annotation on *pod* to the time *now*, when its configuration has changed.
 
     When the annotations of a Pod change, the kubelet syncs the Pod at once, and mounts the Secrets and ConfigMaps that
     have changed. No container restarts. Without a touch, the kubelet does so every 60 to 90 seconds.

@@ -15,18 +15,18 @@ from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.result import DONE, Result
 
 CONFIG: Final = Resource("", "", "configs", "Config")
-"""Configurations of Pods. They are no objects of the cluster: each change is announced with a Pod that has to read it.
-"""
+"""The resource of changes of Pods' configurations. It isn't in the API: each of its events has a Pod that has to read a
+change."""
 
 DELAY: Final = 0.1
 """Seconds from a change to the touch. More changes may come, and the kubelet's own watch has to see the object first.
 """
 
 INTERVAL: Final = 2.0
-"""Seconds between two touches of a Pod, at least."""
+"""The shortest time between two touches of a Pod, in seconds."""
 
 KUBELET: Final = 90.0
-"""Seconds after which the kubelet has mounted a change without a touch."""
+"""The seconds within which the kubelet mounts a change even without a touch."""
 
 
 class _Change(NamedTuple):
@@ -88,7 +88,7 @@ class MountsReconciler:
         self._touched.pop(key_of(pod), None)
 
     def _announce_readers(self, old: Object | None, new: Object | None) -> None:
-        """Tell which Pods have to read *new*, if it differs from *old* for them."""
+        """Announce the Pods that have to read *new*, if it differs from *old* for them."""
         if new is None:
             if old is not None:
                 self._changed.pop(desired.source(old), None)
@@ -102,7 +102,7 @@ class MountsReconciler:
             self._announce(pod)
 
     def _announce_new(self, old: Object | None, new: Object | None) -> None:
-        """Tell that a new Pod has to read its configuration, if that has changed since its kubelet may have done so."""
+        """Announce a new Pod if its configuration has changed since its kubelet may have mounted it."""
         if not self._changed or new is None or (old is not None and uid(old) == uid(new)):
             return
         owner = owner_of(new)

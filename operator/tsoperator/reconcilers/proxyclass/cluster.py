@@ -1,7 +1,7 @@
-"""The node ports that the cluster hands out.
+"""Finds out the range of node ports that the cluster allocates.
 
-No API tells them. The API server names them when it refuses a Service with a port that is outside of them. In a dry run
-it accepts any port.
+No API returns this range. But when the API server refuses a Service with a node port outside of the range, its message
+names the range. A dry run doesn't help, because it accepts any port.
 """
 
 import logging
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(?<![\d-])(\d{1,5})-(\d{1,5})(?![\d-])")
 
 
 class NodePorts:
-    """Finds out the node ports of the cluster."""
+    """The range of the cluster's node ports."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         """*namespace* is a namespace in which the operator may request a Service."""
@@ -29,7 +29,7 @@ class NodePorts:
         self._namespace = namespace
         self.asked = False
         self.range: Range | None = None
-        """The cluster's node ports; None if they aren't known."""
+        """The range, once it has been found; None if it isn't known."""
 
     async def find(self) -> None:
         """Ask for the node ports, once. Raises KubeError if the API server can't be asked now."""

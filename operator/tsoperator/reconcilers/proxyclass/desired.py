@@ -40,8 +40,8 @@ _STOPS_THE_PROXY: Final = frozenset(
 class Observed:
     """The facts on which a ProxyClass's plan depends besides the ProxyClass.
 
-    These are all ProxyClasses, whether ServiceMonitors can be made, and the cluster's node ports, if it tells them. The
-    cluster is asked once, when the first class needs them: until then *asked_for_ports* is False.
+    These are all ProxyClasses, the existence of the CRD of ServiceMonitors, and the range of the cluster's node ports,
+    if known. When a class first needs the range, the operator asks for it; until then *asked_for_ports* is False.
     """
 
     proxy_classes: Sequence[Object] = ()
@@ -51,9 +51,9 @@ class Observed:
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return what the ProxyClass *obj*, parsed as *proxy_class*, needs: a finalizer, and a condition."""
+    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*: it sets our finalizer and a condition."""
     if is_deleting(obj):
-        return Plan(release=FINALIZER)  # objects that name the class say that it is gone; their proxies go on
+        return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
         return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
     if ports.ranges(proxy_class) and not observed.asked_for_ports:
@@ -69,7 +69,7 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the ProxyClass *obj* why it could not be written.
+    """Return the plan that reports on the ProxyClass *obj* why it could not be written.
 
     An existing condition stays, because whether the class can be used does not depend on the refusal.
     """
@@ -78,7 +78,7 @@ def failed(obj: Object, refusal: Refusal) -> Plan:
 
 
 def asks_for_monitors(obj: Object) -> bool:
-    """Tell whether the ProxyClass *obj* depends on ServiceMonitors being served."""
+    """Tell whether the ProxyClass *obj* asks for ServiceMonitors, and so needs their CRD in the cluster."""
     proxy_class = ProxyClass.parse(obj)
     if isinstance(proxy_class, Invalid) or proxy_class.spec.metrics is None:
         return False
@@ -101,7 +101,7 @@ def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list
 
 
 def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
-    """Return a warning for each variable that the image may take for the operator's."""
+    """Return a warning for each variable that the image may confuse with one of the operator's."""
     pod = _pod(proxy_class)
     for name in _variables(pod.tailscale_container if pod else None):
         where = f"environment variable {name} of container {PROXY_CONTAINER}"

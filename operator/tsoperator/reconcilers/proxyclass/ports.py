@@ -1,4 +1,4 @@
-"""Node ports that a ProxyClass keeps for static endpoints: no two classes may have the same port."""
+"""The node ports that a ProxyClass reserves for static endpoints. No two classes may have the same port."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -39,16 +39,17 @@ def ranges(proxy_class: ProxyClass | Invalid) -> list[Range]:
 
 
 def text(found: Iterable[Range]) -> str:
-    """Return *found* as users write it."""
+    """Return the ranges *found* in the notation of users."""
     return ", ".join(map(str, found))
 
 
 def violation(
     obj: Object, proxy_class: ProxyClass, proxy_classes: Sequence[Object], cluster: Range | None = None
 ) -> str | None:
-    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others.
+    """Return the violation in the node ports of the ProxyClass *obj*, parsed as *proxy_class*; None if there is none.
 
-    *cluster* are the node ports of the cluster; None if they aren't known.
+    The ports are compared with those of all other classes. *cluster* is the range of the cluster's node ports; None if
+    it isn't known.
     """
     own = ranges(proxy_class)
     if cluster and (outside := [each for each in own if not cluster.covers(each)]):
@@ -67,7 +68,7 @@ def violation(
 
 
 def _comes_before(other: Object, obj: Object) -> bool:
-    """Tell whether *other* keeps the ports that both classes have.
+    """Tell whether *other*, and not *obj*, may use the ports that both classes have.
 
     A class that is ready keeps them. If both are ready, the older one does, so both come to the same result.
     """

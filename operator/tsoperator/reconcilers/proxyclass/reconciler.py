@@ -12,7 +12,7 @@ from tsoperator.runtime.plan import Plan, Refusal
 
 
 def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[desired.Observed]:
-    """Return the kind of ProxyClasses: each says whether it can be used. Other kinds make the proxies that use it."""
+    """Return the kind of ProxyClasses. It only reports whether a class can be used; other kinds make the proxies."""
 
     def look(_obj: Object) -> desired.Observed:
         crd = cache.get(CRD, Key("", str(SERVICEMONITOR)))

@@ -7,7 +7,7 @@ from tsoperator.api.objects import Object, key_of
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:
-    """Return those of the Pods or Secrets *named* that have the name of a replica of *group*, by ordinal.
+    """Return the Pods or Secrets among *named* whose names are those of replicas of *group*, by ordinal.
 
     The state Secret of a replica comes before its config Secret.
     """
@@ -23,7 +23,7 @@ def in_order(named: Iterable[Object], group: str) -> list[Object]:
 def rules(group: str, ordinals: Iterable[int]) -> list[Object]:
     """Return the rules of the Role for the Secrets of the replicas of *group* with these *ordinals*.
 
-    A rule that named no Secrets would hold for all, so then there is none.
+    Without ordinals there are no rules, because a rule without names would allow access to all Secrets.
     """
     secrets = [f"{group}-{each}{suffix}" for each in sorted(ordinals) for suffix in (CONFIG_SUFFIX, "")]
     own = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": secrets, "verbs": ["get", "patch", "update"]}

@@ -1,6 +1,6 @@
-"""The egress ConfigMap of a ProxyGroup: what its proxies are to forward (docs/development/groups.md).
+"""The egress ConfigMap of a ProxyGroup, which tells the proxies what to forward (docs/development/groups.md).
 
-It is computed whole from the ClusterIP Services of the group's egress Services, and nobody else writes it.
+It is always computed as a whole from the ClusterIP Services of the group's egress Services. Nobody else writes it.
 """
 
 import base64
@@ -16,17 +16,17 @@ from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
-"""The number of characters that the entries may have, as they are stored: the API server takes a ConfigMap of 1 MiB."""
+"""The most characters that the stored entries may have. The API server accepts a ConfigMap of up to 1 MiB."""
 
-_PINGS: Final = 3  # requests by which a leaving proxy sees that it gets none, for each replica
+_PINGS: Final = 3  # the requests for each replica by which a leaving proxy sees that it gets no connections
 _NOTHING: Final = len("{}")
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a ConfigMap by name, and how many more it has no room for.
+    """The entries of a ConfigMap by name, and the number of entries that don't fit.
 
-    *document* is how they are stored; it is empty if they are there already.
+    *document* is the stored form of the entries; it is empty if the ConfigMap has them already.
     """
 
     chosen: Mapping[str, Entry]
@@ -101,7 +101,7 @@ def _age(service: Object) -> tuple[str, str]:
 
 
 def _size(name: str, entry: Entry) -> int:
-    """Return how many bytes *entry* adds to the document; for the comma one too many in the first one."""
+    """Return how many bytes *entry* adds to the document, with a comma, which the first entry doesn't need."""
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

@@ -53,7 +53,7 @@ DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
 OTHER_TYPES: Final = ("ingress", "kube-apiserver")
-"""The types for which nothing is done yet."""
+"""The types of ProxyGroups that the operator doesn't support yet."""
 
 _RESERVED: Final = "kube-apiserver-auth-proxy"  # the ServiceAccount of groups of another type
 _OTHER_IMAGE: Final = "k8s-proxy"
@@ -72,9 +72,9 @@ class Observed:
     """The facts on which a ProxyGroup's plan depends besides the ProxyGroup.
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
-    Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
-    ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have node ports,
-    and those of the group; they and the *nodes* count if the class has static endpoints.
+    Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services* are
+    the ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have node
+    ports, and those of the group; they and the *nodes* matter if the class has static endpoints.
     """
 
     children: Children
@@ -93,7 +93,7 @@ def group_type(group: Object) -> str:
 
 
 def is_other(group: Object) -> bool:
-    """Tell whether nothing is done yet for a ProxyGroup of this type."""
+    """Tell whether the operator doesn't support the type of *group* yet."""
     return group_type(group) in OTHER_TYPES
 
 
@@ -138,8 +138,8 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
 def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
     """Return the proxies that *group* should have.
 
-    Return a plan instead if the group is being deleted, or if its proxies can't be made: then running proxies stay as
-    they are.
+    If the group is being deleted, or if its proxies can't be made, return a plan instead. When proxies can't be made,
+    running ones stay as they are.
     """
     if is_other(group):
         return unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {group_type(group)}")
@@ -196,7 +196,7 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
 
 
 def plan_deletion(group: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named.
+    """Return the plan with the next step of removing the children of *group*; the garbage collector removes the rest.
 
     The operator deletes the Pods before the StatefulSet, because only the first deletion of a Pod can shorten its time
     to end. The Pods need little time, as no Service leads to the group any longer. Without this limit, a Pod whose
@@ -217,7 +217,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on *group* why something could not be done for it, and tries again."""
+    """Return the plan that reports on *group* why a step failed, and tries again."""
     if is_other(group):
         return unsupported.failed(group, refusal)
     reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
@@ -252,8 +252,8 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
 def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     """Return the children of a group, in the order in which they are needed.
 
-    A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
-    account comes first: if somebody else has its name, nothing else is made.
+    An existing ConfigMap comes first, so that Services are served even if the API server refuses another child. In a
+    new group the ServiceAccount comes first: if somebody else has its name, nothing else is made.
     """
     children = observed.children
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
@@ -270,13 +270,13 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
 
 
 def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:
-    """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
+    """Return the plan that reports the *problem* of *group*. Running proxies go on, and serve changed Services, too."""
     told, kept = _told(group, observed, problem), _kept(group, observed, settings)
     return replace(told, steps=kept, requeue_after=problem.requeue_after)
 
 
 def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
-    """Return the step by which the running proxies of *group* serve what Services ask for."""
+    """Return the step that updates the ConfigMap, so that running proxies of *group* serve the Services as they are."""
     live = observed.configmap
     if live is None or is_anothers(live, group_owner(key_of(group).name)):
         return []

@@ -85,7 +85,7 @@ def with_static_endpoints(
 def _allocated(
     services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
 ) -> list[int] | NotReady:
-    """Return the node ports of the replicas' *services*: the ones that they have, or else the first that are free."""
+    """Return the node ports for the replicas' *services*. A Service without one gets the first free port."""
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
     used = allowed.keys() & {port for each in there for port in _node_ports(each)}
     free = iter([port for port in allowed if port not in used])
@@ -116,7 +116,7 @@ def _addresses(nodes: Sequence[Object], selector: Mapping[str, str]) -> Iterator
 
 
 def _chosen(addresses: Iterator[IPv4Address | IPv6Address], node_port: int, current: Sequence[str]) -> tuple[str, ...]:
-    """Return up to two endpoints. Those that are in use stay in their order, so that the config stays what it is."""
+    """Return up to two endpoints. Those in use keep their order, so that the config doesn't change."""
     offered = dict.fromkeys(
         f"[{each}]:{node_port}" if each.version == 6 else f"{each}:{node_port}" for each in addresses
     )

@@ -1,4 +1,4 @@
-"""Looks at ProxyGroups."""
+"""Collects the facts about ProxyGroups for `desired`."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ from tsoperator.runtime.plan import Plan
 
 
 def proxygroups(proxies: Proxies) -> Kind[desired.Observed]:
-    """Return the kind of ProxyGroups: they and their proxies are made right, and their ConfigMaps are written here."""
+    """Return the kind of ProxyGroups, whose reconciler makes their proxies and writes their ConfigMaps."""
     view = _View(proxies)
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
     watches = {

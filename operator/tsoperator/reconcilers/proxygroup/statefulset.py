@@ -17,7 +17,7 @@ from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
 
 _END: Final = 60
-"""The seconds in which a proxy has to see that new connections go elsewhere, which takes some 15 seconds, and to end.
+"""The seconds for which a proxy may take to end. It first waits some 15 s until new connections go to other proxies.
 
 The program of a proxy may hang when it is stopped. Then a rollout waits until these seconds are over.
 """
@@ -28,7 +28,7 @@ _EARLIER_END: Final = 360
 _DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
 _LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"
 _GRACE: Final = "terminationGracePeriodSeconds"
-_NO_FAMILIES: Final[Object] = {"spec": {}}  # in place of a metrics Service: the Pods are taken to have IPv4
+_NO_FAMILIES: Final[Object] = {"spec": {}}  # a placeholder for a metrics Service: the Pods are assumed to have IPv4
 _OURS: Final = (_GRACE, "readinessGates")  # fields of Pods that not all Go operators set
 
 
@@ -47,8 +47,8 @@ def group_statefulset(proxy: Proxy, settings: Settings, children: Children) -> O
 def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     """Return the replicas whose configs the Pods mount.
 
-    If a group shrinks to one replica, they are those of before, too: without these volumes the Pod that is left would
-    restart, and no other would do its work meanwhile.
+    If a group shrinks to one replica, the Pods go on mounting the configs of the removed replicas. Without these
+    volumes the last Pod would restart, and no other Pod would do its work meanwhile.
     """
     if live is None or proxy.replica_count != 1:
         return proxy.replicas
@@ -85,7 +85,7 @@ def _draining(spec: Object) -> Object:
 
 
 def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
-    """Tell whether a class moves the port at which a proxy is told that it is about to be stopped."""
+    """Tell whether a class changes the port by which a proxy learns that it is about to be stopped."""
     container = proxy_class.tailscale_container if proxy_class else None
     return container is not None and any(each.name == _LOCAL_ADDRESS for each in container.env)
 
@@ -109,7 +109,7 @@ def _with_pod(statefulset: Object, pod: Object) -> Object:
 
 
 def _is_kept(live: Object, wanted: Object) -> bool:
-    """Tell whether another operator made the Pods of *live*, in the form *wanted*, and nothing about them has changed.
+    """Tell whether the Pods of *live* are already as *wanted*, which is the form of another operator.
 
     Such Pods stay as they are until something else about them has to change, because any change would restart them.
     """

@@ -15,12 +15,12 @@ READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
 FREED = 60.0
-"""Seconds until another look at a name or a node port that something else has."""
+"""The seconds until another look at a name or a node port that another object has."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """Why a ProxyGroup is not ready. It is looked at again after *requeue_after* seconds, or else when it changes."""
+    """The reason why a ProxyGroup is not ready. The next look is after *requeue_after* seconds, or at a change."""
 
     reason: str
     message: str
@@ -28,7 +28,7 @@ class NotReady:
 
 
 def running_devices(children: Children) -> list[Object]:
-    """Return what the status says of the devices of proxies that run, by ordinal.
+    """Return the entries of the status for the devices of running proxies, by ordinal.
 
     A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
     lead to the same Pods.
@@ -64,7 +64,7 @@ def _ready_condition(group: Object, problem: NotReady | None) -> Object:
 
 
 def _reported_device(pod: Object, children: Children) -> Object | None:
-    """Return what the status says of the device that *pod* has reported; None without a MagicDNS name."""
+    """Return the entry of the status for the device that *pod* has reported; None without a MagicDNS name."""
     key = key_of(pod)
     state, config = children.secret(key), children.secret(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))
     reported = reporting_pod_of(state) if state else ""

@@ -1,4 +1,4 @@
-"""A user's Service as it asks to be served: parsed once, so that decisions don't read its annotations again."""
+"""Parses a user's Service into an `Ask` once, so that decisions don't read its annotations again."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The wishes of a user's *service*, with what the operator's settings add to them.
+    """The requests in a user's *service*, completed by the operator's settings.
 
     *is_exposed* tells whether it asks to be reachable from the tailnet, which takes precedence over egress; a headless
     one may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of our class. With
@@ -96,17 +96,17 @@ class Ask:
 
     @property
     def is_egress(self) -> bool:
-        """Whether the Service names a tailnet device to lead to."""
+        """True if the Service names a tailnet device to lead to."""
         return any(self.target)
 
     @property
     def is_public(self) -> bool:
-        """Whether the Internet is to reach the Service. Otherwise the tailnet reaches it, at any port."""
+        """True if the Internet is to reach the Service. Otherwise the tailnet reaches it, at any port."""
         return self.wants_funnel and self.is_balanced and not self.unfunnelled
 
     @property
     def outranks_name(self) -> bool:
-        """Whether the Service gives a name, but also an address in the deprecated annotation.
+        """True if the Service gives a name, but also an address in the deprecated annotation.
 
         The address counts for a proxy of its own, and the name for a ProxyGroup. The Go operator treats them so.
         """
@@ -124,7 +124,7 @@ class Ask:
 
     @property
     def points_at_own_proxy(self) -> bool:
-        """Whether the Service still points at the egress proxy that it has, or once had."""
+        """True if the Service still points at the egress proxy that it has, or once had."""
         return self.points_at.rpartition("-")[0] == child_base_name(self.key.name)
 
     @property
@@ -187,13 +187,13 @@ def parse(service: Object, settings: Settings) -> Ask:
 
 
 def needs_suffix(service: Object) -> bool:
-    """Tell whether *service* names a device by a name outside of ts.net, which is right only with a known suffix."""
+    """Tell whether *service* names a device outside of ts.net. Such a name is valid only with a known suffix."""
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
     return bool(fqdn) and fqdn_error(fqdn, [TS_NET]) is not None
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives."""
+    """Index Services by their device, and by the first label of its name, because Headscale gives only that."""
     target = _target(annotations(service))
     if any(target):
         name = lookup_name(target.fqdn.removesuffix(".") or target.ip)

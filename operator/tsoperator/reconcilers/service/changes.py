@@ -1,7 +1,7 @@
 """Finds the egress Services that a change of a ProxyGroup concerns.
 
 A ProxyGroup may serve hundreds of Services, and its Pods, Secrets and ConfigMap change often, mostly for one of them.
-So this remembers what it saw of each of these objects, and names only the Services for which that has changed.
+So this module remembers the relevant facts about each object, and returns only the Services whose facts have changed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,14 +42,14 @@ from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:
-    """Remembers what it saw of the objects of ProxyGroups, which it reads from the cache."""
+    """Remembers facts about the objects of ProxyGroups, and maps their changes to Services."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._seen: dict[tuple[Resource, Key], Any] = {}
 
     def of_group(self, group: Object) -> Iterable[Key]:
-        """Return all Services of *group* if it came, went, or has changed in what Services look at."""
+        """Return all Services of *group* if it came, went, or has changed in a way that matters to them."""
         return self._all(key_of(group).name) if self._is_news(PROXYGROUP, group, _group_facts) else ()
 
     def of_pod(self, pod: Object) -> Iterable[Key]:
@@ -58,7 +58,7 @@ class GroupChanges:
         return self._all(group) if group and self._is_news(POD, pod, _pod_facts) else ()
 
     def of_secret(self, secret: Object) -> Iterable[Key]:
-        """Return the Services for which a proxy reports something else than before, if *secret* is a proxy's state."""
+        """Return the Services about which a proxy has changed its report, if *secret* is a proxy's state Secret."""
         group = _group_of(secret)
         if not group:
             return ()
@@ -108,7 +108,7 @@ class GroupChanges:
         return bool(self._swap(resource, obj, facts) != facts)
 
     def _swap(self, resource: Resource, obj: Object, facts: Any) -> Any:
-        """Remember *facts* of an object, and return what was remembered of it before; None if nothing was."""
+        """Remember *facts* about an object, and return the facts remembered before; None if there were none."""
         key = resource, key_of(obj)
         old = self._seen.pop(key, None)
         if self._cache.get(*key) is not None:

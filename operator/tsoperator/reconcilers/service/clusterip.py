@@ -83,8 +83,8 @@ def allocate(
 ) -> Mapping[Wanted, int] | None:
     """Return the proxies' port for each *wanted* port; None if the ProxyGroup doesn't have enough free ports.
 
-    The *kept* ports stay as they are and come first. A new port depends on the Service, whose UID is given, and on
-    which ports are *used* by others, so that the same question has the same answer.
+    The *kept* ports stay as they are and come first. A new port depends only on the Service's UID and on the ports that
+    are *used* by others, so a repeated allocation gives the same port.
     """
     ports = {each: port for each, port in kept.items() if each in wanted}
     taken = {*ports.values()}
@@ -154,14 +154,14 @@ def cluster_ip_service(
 
 
 def unselected(live: Object | None) -> list[Patch]:
-    """Return what takes a selector out of a *live* ClusterIP Service: with one, Kubernetes would lead to other Pods."""
+    """Return the step that removes a selector from a *live* ClusterIP Service. It would lead to other Pods."""
     if live is None or not live["spec"].get("selector"):
         return []
     return [Patch(SERVICE, key_of(live), {"spec": {"selector": None}})]
 
 
 def place_labels(owner: Owner, group: str) -> dict[str, str]:
-    """Return the labels of what *owner* has at *group*."""
+    """Return the labels of the children of *owner* at *group*."""
     return {**owner.labels, PROXY_GROUP: group, LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
 
 

@@ -41,8 +41,8 @@ def strays(ask: Ask, proxy_name: str) -> list[str]:
 def pointed(ask: Ask, proxy_name: str, made: Plan, reverts: Reverts) -> Plan:
     """Return *made* with the step that points a Service at the proxy called *proxy_name*, unless *reverts* say to wait.
 
-    An empty name says to wait, too. The step comes last. But a Service that we don't hold yet gets the finalizer by the
-    same write, which comes first. If another writer reverts the Service, an Event says so.
+    An empty name says to wait, too. The step comes last. But a Service without our finalizer gets it by the same write,
+    and then that write comes first. If another writer reverts the Service, an Event says so.
     """
     if reverts.fields:
         note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, proxy_name))

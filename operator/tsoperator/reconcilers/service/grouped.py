@@ -197,7 +197,7 @@ def _lost(ask: Ask, places: Places) -> str:
 def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
     """Return an Event if a Service is not *ready* for another reason than it says now.
 
-    While a Pod is replaced, that is not known, which is no news: a ProxyGroup has many Services.
+    While a Pod is replaced, the readiness is unknown. That causes no Event, because a ProxyGroup has many Services.
     """
     before = next((each["reason"] for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), "")
     if ready["status"] != FALSE or ready["reason"] == before:
@@ -232,7 +232,7 @@ def config_digest(ask: Ask) -> str:
 
 
 def configured(group: str, digest: str) -> Object:
-    """Return the condition of a Service that the proxies of *group* are told of."""
+    """Return the condition of a Service that has an entry for the proxies of *group*."""
     reason = f"ConfiguredFor:ProxyGroup:{group}:Config:{digest}"
     return condition(CONDITION_EGRESS_CONFIGURED, True, reason, reason)
 

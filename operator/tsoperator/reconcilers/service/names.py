@@ -27,7 +27,7 @@ _PARENTS = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
 class NamesView:
-    """Shows from the cache who asks for a name, and who has it."""
+    """Finds in the cache the objects that ask for a name, and the one that has it."""
 
     def __init__(self, cache: Cache, settings: Settings) -> None:
         self._cache = cache

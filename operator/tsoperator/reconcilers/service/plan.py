@@ -113,7 +113,7 @@ def plan(
 
 
 def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
-    """Return what a Service needs that is to have the proxy *wanted*."""
+    """Return the plan for a Service that should have the proxy *wanted*."""
     kept = upkeep(observed.places)
     if isinstance(keys, Refusal):
         return replace(failed(ask, keys), steps=kept)
@@ -179,7 +179,7 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
 
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:
-    """Return what a Service needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
+    """Return the plan for a Service of a ProxyGroup; its own proxy is removed when clients no longer need it."""
     made = grouped.plan(ask, observed.places, is_named=observed.holder is None)
     if observed.places.ports is not None:
         made = told(made, ask, _taken(ask, observed))
@@ -226,7 +226,7 @@ def rewritten_to(ask: Ask, plan: Plan) -> str:
 
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for a Service.
+    """Return the plan with the next step of removing the children of a Service.
 
     The finalizer stays until nothing is left, and no ProxyGroup's ConfigMap has an entry for the Service.
     """

@@ -1,4 +1,4 @@
-"""Looks at Services."""
+"""Collects the facts about Services for `plan`."""
 
 import asyncio
 import time

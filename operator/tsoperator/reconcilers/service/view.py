@@ -1,4 +1,4 @@
-"""Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
+"""Lists the places of egress Services at ProxyGroups, and allocates the proxies' ports."""
 
 import time
 from collections import defaultdict
@@ -105,7 +105,7 @@ class Reservations:
 
 
 class PlacesView:
-    """Shows from the cache what a Service has at ProxyGroups."""
+    """Lists the places of a Service at ProxyGroups, from the cache."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PlacesView:
         clock: Callable[[], float] = time.monotonic,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
-        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
+        """*clock* is monotonic. *suffixes* returns the known suffixes of MagicDNS names."""
         self._cache = cache
         self._clock = clock
         self._timers = Timers()

@@ -1,4 +1,4 @@
-"""Decides whether a Tailnet can be used, and what to say of it (docs/development/control-servers.md)."""
+"""Decides whether a Tailnet can be used, and how to report that (docs/development/control-servers.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ CHANGED: Final = "TailnetChanged"
 IN_USE: Final = "TailnetInUse"
 
 DAY: Final = 24 * 3600.0
-"""Seconds until good credentials are proved again."""
+"""The seconds until good credentials are tried again."""
 
 _SHOWN: Final = 20  # objects that a message names
 _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
@@ -24,7 +24,7 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call of the control server that failed, in words. *passes* says that it may succeed without anybody's help."""
+    """A failed call of the control server, as a message. *passes* is True if a retry may succeed without help."""
 
     message: str
     reason: str = ""
@@ -49,7 +49,7 @@ GOOD: Final = TailnetVerdict(VALID, VALID, DAY)
 class Observed:
     """The facts on which the plan of a Tailnet depends besides it: its *verdict*, and the objects that name it.
 
-    The verdict is due again in *seconds*.
+    The credentials have to be tried again in *seconds*.
     """
 
     verdict: TailnetVerdict | None
@@ -65,7 +65,7 @@ def named_tailnet(obj: Object) -> str:
 
 
 def verdict(probe: Probe, ours: Mapping[str, str]) -> TailnetVerdict:
-    """Return what *probe* means.
+    """Return the verdict that follows from *probe*.
 
     *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
     of another one.
@@ -82,7 +82,7 @@ def verdict(probe: Probe, ours: Mapping[str, str]) -> TailnetVerdict:
 
 
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
-    """Tell whether the *listed* devices are in the tailnet of *ours*: one is the same, or has the same domain."""
+    """Tell whether the *listed* devices are in the tailnet of *ours*: the two share a device or a domain."""
     domains = {_domain(name) for name in listed.values()} - {""}
     return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
 
@@ -104,7 +104,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 def plan(obj: Object, observed: Observed) -> Plan:
     """Return what to do for the Tailnet *obj*."""
     judged = observed.verdict
-    if judged is None:  # it goes, and nothing uses it
+    if judged is None:  # the Tailnet is being deleted, and nothing uses it
         return Plan(release=FINALIZER)
     if is_deleting(obj):
         judged = TailnetVerdict(IN_USE, _still_used(observed.users, judged))
@@ -122,7 +122,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
 
 
 def refusal(made: Plan) -> str:
-    """Return why no newcomer may use the Tailnet for which *made* was planned; empty if it may."""
+    """Return the reason why no new proxy may use the Tailnet of the plan *made*; empty if it may."""
     found = ((made.status or {}).get("conditions") or []) if made.status else []
     ready = next((each for each in found if each["type"] == CONDITION_TAILNET_READY), None)
     return "" if ready is None or ready["status"] == TRUE else str(ready["message"])
@@ -134,12 +134,12 @@ def failed(_obj: Object, refused: Refusal) -> Plan:
 
 
 def is_idle(obj: Object, users: Sequence[str]) -> bool:
-    """Tell whether the Tailnet *obj* goes, and nothing is left that names it."""
+    """Tell whether the Tailnet *obj* is being deleted, and no object names it any more."""
     return is_deleting(obj) and not users
 
 
 def was_good(obj: Object) -> bool:
-    """Tell whether the Tailnet *obj* has ever been usable: only then it gets our finalizer."""
+    """Tell whether the Tailnet *obj* has ever been usable. Only then does it get our finalizer."""
     return has_finalizer(obj, FINALIZER)
 
 

@@ -1,4 +1,4 @@
-"""Tries the credentials for a tailnet: whether the operator can list devices, auth keys and Tailscale Services."""
+"""Tries the credentials of a tailnet: it lists devices, auth keys and Tailscale Services with them."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ from tsoperator.tsclient.explanations import explain
 
 
 async def probe(client: TailnetClient) -> Probe:
-    """Return what works with *client*. It reads, and changes nothing."""
+    """Try the calls that the operator needs with *client*, and return the result. This changes nothing."""
     try:
         await client.granted()
     except ControlError as error:

@@ -1,4 +1,4 @@
-"""Looks at Tailnets, and registers the tailnets that can be used."""
+"""Tries the credentials of Tailnets, and registers the tailnets that can be used."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ class _Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A *verdict*, what it is about, and when it is due again by the clock.
+    """A *verdict*, its basis, and the time of the next try by the clock.
 
     *client* and *credentials* are those that were tried, if the Secret gave any.
     """
@@ -70,7 +70,7 @@ class _Judged:
 def tailnet_kind(
     cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Observed]:
-    """Return the kind of Tailnets: a tailnet is registered for each whose credentials work, and kept while it is used.
+    """Return the kind of Tailnets. It registers a tailnet for each with good credentials, as long as it is used.
 
     *clock* counts seconds and never goes back.
     """
@@ -93,8 +93,8 @@ class _View:
         self._factory = factory
         self._clock = clock
         self._judged: dict[str, _Judged] = {}
-        self._proved: dict[str, _Basis] = {}  # what was last found good
-        self._held: set[str] = set()  # those whose finalizer was on them after the last look
+        self._proved: dict[str, _Basis] = {}  # the basis of the last good verdict
+        self._held: set[str] = set()  # the Tailnets that had our finalizer after the last look
 
     def gone(self, key: Key) -> Plan:
         """Forget the Tailnet named *key*."""
@@ -102,13 +102,13 @@ class _View:
         return Plan()
 
     def refused(self, _observed: Observed, obj: Object, refusal: Refusal) -> Plan:
-        """Return the plan that reports a refusal on the Tailnet *obj*; if it can't be held, newcomers are refused."""
+        """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
         if key_of(obj).name not in self._held:
             self._tailnets.refuse(key_of(obj).name, refusal.message)
         return desired.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
-        """Register the tailnet that *obj* describes, as *plan* says of it. The finalizer is on *obj* now."""
+        """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
         self._held.add(key_of(obj).name)
         self._register(key_of(obj).name, desired.refusal(plan))
 
@@ -124,7 +124,7 @@ class _View:
         self._tailnets.unregister(name)
 
     async def look(self, obj: Object) -> Observed:
-        """Gather the facts about the Tailnet *obj*; its credentials are tried if that is due."""
+        """Gather the facts about the Tailnet *obj*; try its credentials if it is time."""
         self._held.discard(key_of(obj).name)
         found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
@@ -135,7 +135,7 @@ class _View:
         return Observed(judged.verdict, users, seconds)
 
     async def _judge(self, obj: Object) -> _Judged:
-        """Return the verdict on the Tailnet *obj*; its credentials are tried if they changed, or if that is due."""
+        """Return the verdict on the Tailnet *obj*; try its credentials if they changed, or if it is time."""
         tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, secret_name(obj))
         name, url = key_of(obj).name, "" if isinstance(tailnet, Invalid) else login_url(tailnet)
         metadata = self._cache.get(SECRET_METADATA, key)
@@ -179,11 +179,11 @@ class _View:
         return lambda: found
 
     def _register(self, name: str, refusal: str) -> None:
-        """Make the last verdict true for who uses the tailnet. Newcomers get *refusal*, unless it is empty.
+        """Register the tailnet by the last verdict. New proxies get *refusal*, unless it is empty.
 
-        Credentials that are not good never replace good ones, with which what runs goes on. If there were none, as
-        after a restart, credentials that could not be tried yet are used for what runs: else a control server that is
-        away for a moment would change what all its Connectors say.
+        Bad credentials never replace good ones, with which existing proxies go on. If there are no good ones, as after
+        a restart, credentials that could not be tried yet are used for existing proxies. Otherwise a short failure of a
+        control server would change the status of all its Connectors.
         """
         judged, there = self._judged.get(name), self._tailnets.registered(name)
         if judged is None:
@@ -216,7 +216,7 @@ class _View:
     def _inhabitants(self, name: str) -> Iterator[Object]:
         """Yield the objects that name the Tailnet called *name* no more, but whose devices are still there.
 
-        Raises Pending while it is not known where they are.
+        Raises Pending while it is not known in which tailnet the devices are.
         """
         for resource in USERS:
             for obj in self._cache.all(resource):
@@ -234,7 +234,7 @@ class _View:
     def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
         """Yield the IDs and names of devices that proxies have in the Tailnet called *name*, and in no other one.
 
-        Headscale has one tailnet, so there the *url* alone tells which it is.
+        A Headscale server has only one tailnet, so its *url* identifies the tailnet.
         """
         others = [each for each in self._tailnets.all_registered() if each.name != name]
         for user in self._users(name):
@@ -250,5 +250,5 @@ class _View:
         return [key_of(obj) for obj in self._cache.all(TAILNET) if secret_name(obj) == name]
 
     def keys_of_user(self, _user: Object) -> Iterable[Key]:
-        """Map an object that can name a Tailnet to those that wait for their objects to go."""
+        """Map an object that can name a Tailnet to the Tailnets whose deletion waits for such objects to go."""
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]

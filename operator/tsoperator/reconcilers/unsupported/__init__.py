@@ -1,1 +1,1 @@
-"""Kinds that are installed, but that this version does nothing for."""
+"""Kinds whose CRDs are installed, but that this version doesn't support."""

@@ -1,4 +1,4 @@
-"""The kinds that this version does nothing for."""
+"""The kinds that this version doesn't support."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,4 +11,4 @@ CONDITIONS: Final[Mapping[Resource, str]] = {
     PROXYGROUPPOLICY: CONDITION_PROXYGROUPPOLICY_READY,
     RECORDER: CONDITION_RECORDER_READY,
 }
-"""By kind, the condition that says that nothing is done for an object."""
+"""The condition that reports that the operator does nothing for an object, by kind."""

@@ -1,4 +1,4 @@
-"""The kinds that this version does nothing for: their users are told so, instead of being left without an answer."""
+"""Reports on objects of unsupported kinds that the operator does nothing for them."""
 
 from tsoperator.api.objects import Object, Resource, key_of
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
@@ -8,10 +8,10 @@ from tsoperator.runtime.plan import Plan, Refusal
 
 
 def unsupported_kind(resource: Resource) -> Kind[None]:
-    """Return the kind of *resource*, for whose objects nothing is done."""
+    """Return the kind of *resource*, whose objects only get a condition."""
 
     def look(_obj: Object) -> None:
-        """Look at nothing else."""
+        """Return no facts, because the plan needs none."""
 
     def plan(obj: Object, _observed: None) -> Plan:
         return unsupported.plan_nothing(obj, CONDITIONS[resource])

@@ -1,4 +1,4 @@
-"""What is wrong with a custom resource, in words."""
+"""The error messages for mistakes in a custom resource."""
 
 from collections.abc import Sequence
 from typing import Literal

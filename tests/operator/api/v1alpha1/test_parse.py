@@ -34,7 +34,7 @@ def in_pod(**pod: object) -> Object:
         ({"tags": ["tag:a", "b"]}, f'spec.tags[1] must be {TAG}, not "b"'),
     ],
 )
-def test_an_error_in_a_connector_is_told_by_field(spec: object, message: str) -> None:
+def test_an_error_in_a_connector_names_its_field(spec: object, message: str) -> None:
     assert Connector.parse({**live_connector(), "spec": spec}) == Invalid(message)
 
 
@@ -60,7 +60,7 @@ def test_an_error_in_a_connector_is_told_by_field(spec: object, message: str) ->
         ),
     ],
 )
-def test_an_error_in_a_dnsconfig_is_told_by_field(spec: object, message: str) -> None:
+def test_an_error_in_a_dnsconfig_names_its_field(spec: object, message: str) -> None:
     assert DNSConfig.parse({**live_dnsconfig(), "spec": {"nameserver": spec}}) == Invalid(message)
 
 
@@ -86,13 +86,13 @@ def test_an_error_in_a_dnsconfig_is_told_by_field(spec: object, message: str) ->
         (in_pod(topologySpreadConstraints=[{"maxSkew": 1}]), "topologySpreadConstraints[0].topologyKey is required"),
     ],
 )
-def test_an_error_in_a_proxyclass_is_told_by_field(spec: object, message: str) -> None:
+def test_an_error_in_a_proxyclass_names_its_field(spec: object, message: str) -> None:
     made = ProxyClass.parse({**live_proxy_class(), "spec": spec})
     assert isinstance(made, Invalid)
     assert message in made.message
 
 
-def test_a_missing_spec_is_told() -> None:
+def test_a_missing_spec_is_an_error() -> None:
     assert DNSConfig.parse({"metadata": {"name": "ts-dns"}}) == Invalid("spec is required: add it")
 
 
@@ -100,7 +100,7 @@ def test_an_unknown_field_is_ignored() -> None:
     assert DNSConfig.parse(live_dnsconfig(nameserver={"future": {"a": 1}})) == DNSConfig.parse(live_dnsconfig())
 
 
-def test_a_model_does_not_change() -> None:
+def test_a_model_cannot_be_changed() -> None:
     config = DNSConfig.parse(live_dnsconfig())
     assert isinstance(config, DNSConfig)
     with pytest.raises(ValidationError, match="frozen"):
@@ -116,6 +116,6 @@ def test_a_status_is_read_and_may_be_missing() -> None:
     assert ([each.hostname for each in whole.devices], none) == (["router.tail1234.ts.net"], ConnectorStatus())
 
 
-def test_ports_have_no_bounds_that_the_crd_does_not_have() -> None:
+def test_a_model_does_not_bound_ports_where_the_crd_does_not() -> None:
     made = ProxyClass.parse(live_proxy_class(spec={"staticEndpoints": {"nodePort": {"ports": [{"port": 777777}]}}}))
     assert isinstance(made, ProxyClass)

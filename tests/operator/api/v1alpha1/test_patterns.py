@@ -1,4 +1,4 @@
-"""Patterns in words."""
+"""The words that explain the patterns of the CRDs."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tsoperator.api.v1alpha1.patterns import WORDS
 
 
 def patterns_in(schema: Any) -> Iterator[str]:
-    """Yield the patterns in a JSON schema, but for those of conditions, which are the operator's own."""
+    """Yield the patterns in a JSON schema, except those of conditions, which only the operator writes."""
     if isinstance(schema, dict):
         if isinstance(pattern := schema.get("pattern"), str):
             yield pattern
@@ -42,5 +42,7 @@ def test_every_pattern_of_a_spec_has_words() -> None:
         (patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
     ],
 )
-def test_a_pattern_takes_what_its_words_say(pattern: str, good: list[str], bad: list[str]) -> None:
+def test_a_pattern_matches_the_texts_that_its_words_allow_and_no_others(
+    pattern: str, good: list[str], bad: list[str]
+) -> None:
     assert [bool(re.search(pattern, each)) for each in [*good, *bad]] == [True] * len(good) + [False] * len(bad)

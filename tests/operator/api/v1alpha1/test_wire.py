@@ -1,4 +1,4 @@
-"""What the models of all custom resources share."""
+"""The rules that the models of all custom resources share."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ class Thing(CustomResource):
     part: Annotated[Object, Embedded(Part)] = Field(default_factory=dict)
 
 
-def test_an_embedded_structure_is_checked_and_keeps_what_its_model_does_not_know() -> None:
+def test_an_embedded_structure_is_checked_and_keeps_fields_that_its_model_does_not_have() -> None:
     wire: Object = {"exactSize": 1, "newInKubernetes": True}
     thing = Thing.parse({"metadata": {"name": "a"}, "part": wire})
     assert isinstance(thing, Thing)
@@ -26,6 +26,6 @@ def test_an_embedded_structure_is_checked_and_keeps_what_its_model_does_not_know
 
 
 @pytest.mark.parametrize("content", [{"exact_size": 1}, *({"exactSize": value} for value in ("1", 1.0, True, None))])
-def test_names_and_types_are_those_of_the_wire(content: Object) -> None:
+def test_fields_have_to_have_the_names_and_types_of_the_json(content: Object) -> None:
     with pytest.raises(ValidationError, match="exactSize"):
         Part.model_validate(content)

@@ -1,1 +1,1 @@
-"""Tests of what `tsoperator check` looks at with a kubeconfig."""
+"""Tests of the checks that `tsoperator check` makes with a kubeconfig."""

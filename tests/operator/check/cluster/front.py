@@ -1,4 +1,4 @@
-"""A simulated cluster with what a check asks for besides, and what it answers."""
+"""A server in front of a simulated cluster, for the requests of a check that the simulated API server doesn't know."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,12 +21,12 @@ STANDBY = "tsoperator_leading 0.0\n"
 
 
 class Front:
-    """Answers for a *world* what its API server doesn't know, and passes the rest on to it; *kubeconfig* leads here.
+    """A server that answers requests which the API server of *world* doesn't know, and passes the others on to it.
 
-    The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
-    may not read paths that end as one in *secret*. The operator's Pods answer probes with the status *pods*, and
-    show their metrics with the status *metrics*. The Pod that is called *leader* leads, or else the first. With a
-    *refusal* the API server can't reach them.
+    *kubeconfig* leads to this server. The operator has all rights except those in *denied*, each as ``verb resource``.
+    *webhooks* has the validating ones. The user may not read paths that end as one in *secret* does. The operator's
+    Pods answer probes with the status *pods*, and requests for metrics with the status *metrics*. The Pod called
+    *leader* leads, or the first one if that is empty. If *refusal* isn't empty, the API server can't reach the Pods.
     """
 
     def __init__(self, world: World, kubeconfig: Path) -> None:
@@ -89,7 +89,7 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 @asynccontextmanager
 async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
-    """Yield a front of *world*, in which an operator is installed; its kubeconfig is in *folder*."""
+    """Install an operator in *world*, and yield a front of it, whose kubeconfig is in *folder*."""
     data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
     await world.apply(deployment({"OPERATOR_LOGIN_SERVER": world.control_url}), credentials("operator-oauth", **data))
     front = Front(world, folder / "kubeconfig")

@@ -1,4 +1,4 @@
-"""Objects that aren't served, as their status says."""
+"""Findings about objects whose status says that they aren't served."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ WELL = [
 ]
 
 
-def test_an_object_that_is_not_served_is_told() -> None:
+def test_an_object_that_is_not_served_is_a_finding() -> None:
     (found,) = check_conditions(WELL)
     assert found.words == "objects with a condition of the operator that are served: 2 of 2"
     late = service(("TailscaleEgressSvcValid", "True"), ("TailscaleEgressSvcReady", "False"))
@@ -40,7 +40,7 @@ def test_a_finding_has_the_operators_own_words_once(status: str) -> None:
     assert found.cure == "docs/conditions.md says more about the reason TargetNotFound"
 
 
-def test_every_condition_but_that_a_group_is_available_counts() -> None:
+def test_a_check_reads_every_condition_of_the_operator_except_proxygroup_available() -> None:
     ours = {value for name, value in vars(names).items() if name.startswith("CONDITION_")}
     assert ours - OURS == {names.CONDITION_PROXYGROUP_AVAILABLE}
 

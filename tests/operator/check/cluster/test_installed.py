@@ -1,4 +1,4 @@
-"""What the operator's Deployment says of its settings, and of the Pods of proxies."""
+"""Reading the operator's settings from its Deployment, and findings about the operator's Pods and those of proxies."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_settings_are_those_of_the_chart() -> None:
     assert found.secret_key("CLIENT_ID_FILE") == SecretKey(Key(NAMESPACE, "operator-oauth"), "client_id")
 
 
-def test_settings_of_ones_own_are_read() -> None:
+def test_settings_that_differ_from_the_charts_are_read() -> None:
     found = installed(
         {
             "OPERATOR_WATCH_NAMESPACES": "team-a,tailscale",

@@ -1,4 +1,4 @@
-"""Whether the operator's kinds are served, and whether webhooks stop what it writes."""
+"""Findings about kinds that aren't served, and about webhooks that stop the operator's writes."""
 
 from typing import Any
 
@@ -84,14 +84,14 @@ def configuration(hook: Object) -> Object:
 
 
 @pytest.mark.parametrize(("hook", "stops"), CASES.values(), ids=CASES)
-def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(hook: Object, stops: bool) -> None:
+def test_a_webhook_without_a_pod_stops_the_writes_that_the_api_server_asks_it_about(hook: Object, stops: bool) -> None:
     found = wrong([*check_webhooks(Webhooks([configuration(hook)], LABELS, []))])
     assert bool(found) is stops
     (well,) = check_webhooks(Webhooks([configuration(hook)], LABELS, [SERVICE]))
     assert (well.verdict.value, well.words.startswith("no webhook stops what the operator writes")) == ("ok", True)
 
 
-def test_a_webhook_is_told_with_what_it_stops() -> None:
+def test_the_finding_for_a_webhook_without_a_pod_names_the_resources_that_it_stops() -> None:
     hook = webhook(rule("services services/status"), rule("statefulsets", "apps"))
     (found,) = wrong([*check_webhooks(Webhooks([configuration(hook)], {}, []))])
     about = "gate.example.org (ValidatingWebhookConfiguration gate) about services, services/status, statefulsets"
@@ -99,7 +99,7 @@ def test_a_webhook_is_told_with_what_it_stops() -> None:
     assert all(words in found for words in (about, "Service policies/gate has no ready Pod", cure))
 
 
-def test_webhooks_are_counted_and_lead_to_services() -> None:
+def test_the_finding_counts_the_webhooks_and_their_services_are_known() -> None:
     remote = webhook(clientConfig={"url": "https://gate.example.org"})
     found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
     assert webhook_services(found) == {SERVICE}
@@ -108,7 +108,7 @@ def test_webhooks_are_counted_and_lead_to_services() -> None:
     assert well.words == f"{none.words}; the API server asks 2 about it"
 
 
-def test_a_service_needs_one_endpoint_that_is_ready() -> None:
+def test_the_service_of_a_webhook_needs_one_endpoint_that_is_ready() -> None:
     down, up = {"conditions": {"ready": False}}, {"conditions": {"ready": True}}
     ready: list[list[Object]] = [[{"endpoints": [{"conditions": {}}]}], [{}, {"endpoints": [down, up]}]]
     others: list[list[Object]] = [[], [{"endpoints": None}], [{"endpoints": [down]}]]

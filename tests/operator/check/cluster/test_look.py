@@ -1,4 +1,4 @@
-"""What a check gathers in a cluster, part by part."""
+"""The findings of a whole check in a cluster, one fault at a time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
@@ -97,13 +97,13 @@ async def trust_the_cluster(front: Front) -> None:
 
 
 async def change_pod(front: Front, spec: Object, **env: str) -> None:
-    """Change the spec of the operator's Pods, which stay as they are."""
+    """Change the Pod template of the operator's Deployment; the Pods that run don't change."""
     changed = deployment({"OPERATOR_LOGIN_SERVER": front.world.control_url, **env}, **spec)
     await front.world.change(changed, {"spec": changed["spec"]})
 
 
 def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
-    """Return what gives the front or its control server these *attributes*."""
+    """Return a function that sets these *attributes* of the front or of its control server."""
 
     async def change(front: Front) -> None:
         for name, value in attributes.items():
@@ -149,7 +149,7 @@ FAULTS: list[tuple[Callable[[Front], Awaitable[None]], str, str]] = [
 
 
 @pytest.mark.parametrize(("make", "told", "words"), FAULTS, ids=[words for _, _, words in FAULTS])
-async def test_a_fault_is_found_alone(
+async def test_a_fault_is_the_only_finding(
     front: Front, make: Callable[[Front], Awaitable[None]], told: str, words: str
 ) -> None:
     await make(front)
@@ -178,12 +178,12 @@ async def test_each_check_of_the_tailnet_has_its_own_words(front: Front) -> None
     assert found["devices"].words.startswith("the control server can't be asked from here: GET http")
 
 
-async def test_a_namespace_without_the_operator_is_told(front: Front) -> None:
+async def test_a_namespace_without_the_operator_is_a_finding(front: Front) -> None:
     (found,) = await front.findings("default")
     assert found.words == "no Deployment in namespace default runs this operator"
 
 
-async def test_a_cluster_that_is_away_can_not_be_looked_at(front: Front) -> None:
+async def test_a_cluster_that_does_not_answer_cannot_be_checked(front: Front) -> None:
     front.kubeconfig.unlink()
     (found,) = await front.findings()
     assert (found.verdict.value, exit_code([found])) == (BLIND, 2)
@@ -197,7 +197,7 @@ async def test_workload_identity_gets_a_token_of_the_operator(front: Front) -> N
 
 
 @pytest.mark.parametrize(("watched", "seen"), [("", True), ("default", True), ("team-a", False)])
-async def test_objects_of_namespaces_that_are_watched_are_told(front: Front, watched: str, seen: bool) -> None:
+async def test_only_objects_in_watched_namespaces_are_found(front: Front, watched: str, seen: bool) -> None:
     told = condition("TailscaleProxyReady", False, "TargetNotFound", "no such name")
     await front.world.apply(egress())
     live = await front.world.look(egress())
@@ -207,7 +207,7 @@ async def test_objects_of_namespaces_that_are_watched_are_told(front: Front, wat
 
 
 async def of_devices(front: Front) -> list[str]:
-    """Return what is found of the devices of two Connectors that report the same: one is in the tailnet ``lab``."""
+    """Return the findings about two Connectors that report the same device; one of them is in the tailnet ``lab``."""
     router = connector(tailnet="lab")
     await front.world.apply(router)
     for made in (router, connector("second")):
@@ -238,7 +238,7 @@ UNLISTED: dict[str, OfLab] = {
 
 
 @pytest.mark.parametrize(("words", "objects"), UNLISTED.items(), ids=UNLISTED)
-async def test_a_tailnet_that_can_not_be_asked_is_told(front: Front, words: str, objects: OfLab) -> None:
+async def test_a_tailnet_that_does_not_answer_is_a_finding(front: Front, words: str, objects: OfLab) -> None:
     async with other_tailnet(front.world) as lab:
         await front.world.apply(*objects(lab))
         blind, lost = await of_devices(front)
@@ -265,7 +265,7 @@ async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front) -> N
     assert missing.cure.startswith(f"forward tail1234.ts.net to {service['spec']['clusterIP']}: ")
 
 
-async def test_pods_that_are_refused_are_told_with_the_reason(tmp_path: Path) -> None:
+async def test_the_finding_for_pods_that_the_api_server_refuses_has_the_reason(tmp_path: Path) -> None:
     labels = Owner("svc", Key("default", "db")).labels
     async with new_world(SimOptions(controllers=False)) as world, running_front(world, tmp_path) as front:
         await world.apply(statefulset("ts-db-1a2b3", labels))

@@ -1,4 +1,4 @@
-"""Whether Pods can resolve names of the tailnet, as far as a cluster's objects tell."""
+"""Findings about the resolution of the tailnet's names in Pods, as far as the cluster's objects show it."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ RESTART = condition("ClusterDNSConfigured", True, "RestartNeeded", "restart it: 
         ([condition("ClusterDNSConfigured", True, "StubDomainWritten", "")], "ok", "is set up to ask", ""),
     ],
 )
-def test_a_stub_domain_that_the_clusters_dns_has_yet_to_load_is_no_good_sign(
+def test_a_stub_domain_that_the_clusters_dns_has_yet_to_load_is_not_reported_as_good(
     conditions: list[Object], verdict: str, words: str, cure: str
 ) -> None:
     _, found = check_names(replace(names(), dnsconfigs=[{**DNSCONFIG, "status": {"conditions": conditions}}]))

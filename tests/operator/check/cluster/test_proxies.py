@@ -1,4 +1,4 @@
-"""What is wrong with proxies, their Pods and their devices."""
+"""Findings about proxies, their Pods and their devices."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def proxies(ready: int = 1, device: str = "n1", status: Object = READY, **others
         (ProxyObjects([], {}, {}, {}), "there are no proxies yet"),
     ],
 )
-def test_a_proxy_that_serves_or_goes_is_well(found: ProxyObjects, words: str) -> None:
+def test_a_proxy_that_serves_or_is_being_deleted_is_no_fault(found: ProxyObjects, words: str) -> None:
     assert [(each.verdict, each.words) for each in check_proxies(found)] == [("ok", words)]
 
 
@@ -131,7 +131,7 @@ FATES = {
 
 
 @pytest.mark.parametrize(("device", "words", "cure"), FATES.values(), ids=FATES)
-def test_a_device_that_is_not_as_it_should_be_is_named(device: Device | None, words: str, cure: str) -> None:
+def test_the_finding_for_a_device_with_a_fault_names_the_device(device: Device | None, words: str, cure: str) -> None:
     devices = {device.node_id: device} if device else {}
     (found,) = check_devices(proxies(), {"": devices})
     assert found.words == f"device web.tail1234.ts.net of Service default/web{words}"
@@ -139,7 +139,7 @@ def test_a_device_that_is_not_as_it_should_be_is_named(device: Device | None, wo
 
 
 @pytest.mark.parametrize("connected", [True, None])
-def test_a_device_that_is_online_or_says_nothing_of_it_is_well(connected: bool | None) -> None:
+def test_a_device_is_no_fault_if_it_is_online_or_if_nothing_says_whether_it_is(connected: bool | None) -> None:
     (found,) = check_devices(proxies(), {"": {"n1": replace(DEVICE, connected=connected)}})
     assert found.words == "devices of proxies that are in the tailnet and online: 1 of 1"
 
@@ -160,7 +160,7 @@ def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(found: ProxyObjects,
     assert bool(wrong([*check_devices(found, devices)])) is lost
 
 
-def test_the_last_refusal_of_a_statefulset_counts() -> None:
+def test_the_last_failed_creation_of_a_pod_is_the_refusal_of_its_statefulset() -> None:
     events = [("FailedCreate", "1"), ("FailedCreate", "2"), ("Other", "3")]
     found = [{"involvedObject": {"name": "a"}, "reason": reason, "message": message} for reason, message in events]
     assert refusals_of(found) == {"a": "2"}

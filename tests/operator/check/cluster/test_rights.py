@@ -12,7 +12,7 @@ from tests.operator.check.cluster.samples import installed, manifests, wrong
 
 
 def granted(namespace: str, role: Object) -> set[AccessQuestion]:
-    """Return what a role of the chart allows in a namespace."""
+    """Return the rights that a role of the chart grants in a namespace."""
     return {
         AccessQuestion(namespace, group, resource, verb, named)
         for rule in role["rules"]
@@ -27,7 +27,7 @@ def test_the_rights_are_those_of_the_charts_roles() -> None:
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
 
 
-def test_the_rights_of_one_that_manages_the_clusters_dns_are_those_of_the_charts_roles_too() -> None:
+def test_the_rights_for_managing_the_clusters_dns_are_those_of_the_charts_roles() -> None:
     more = {*questions(installed({"OPERATOR_MANAGE_CLUSTER_DNS": "true"}))} - {*questions(installed())}
     manifests = yaml.load_all((ROOT / "charts" / "manifests" / "cluster-dns.yaml").read_text(), yaml.CSafeLoader)
     everywhere, there = (role for role in manifests if role["kind"] in ("Role", "ClusterRole"))
@@ -44,14 +44,14 @@ def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs
     assert more == {AccessQuestion(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
 
 
-def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
+def test_rights_in_watched_namespaces_are_asked_for_in_those_namespaces() -> None:
     asked = questions(installed({"OPERATOR_WATCH_NAMESPACES": "team-a"}))
     services = {each.namespace for each in asked if (each.resource, each.verb) == ("services", "patch")}
     events = {each.namespace for each in asked if (each.resource, each.verb) == ("events", "create")}
     assert (services, events) == ({"tailscale", "team-a"}, {"tailscale", "team-a", "default"})
 
 
-def test_a_review_names_the_user_and_what_is_asked() -> None:
+def test_an_access_review_names_the_user_and_the_right_in_question() -> None:
     question = AccessQuestion("", "tailscale.com", "connectors/status", "update")
     attributes = {"group": "tailscale.com", "resource": "connectors", "subresource": "status", "verb": "update"}
     assert question.review("system:serviceaccount:a:b")["spec"] == {
@@ -82,7 +82,7 @@ def lacking(*resources: str) -> list[AccessQuestion]:
         (lacking(*"abcdef"), ["the operator lacks 12 rights in the cluster, among them to get, list a; get, list b"]),
     ],
 )
-def test_what_is_missing_is_told_by_resource(missing: list[AccessQuestion], words: list[str]) -> None:
+def test_missing_rights_are_listed_by_resource(missing: list[AccessQuestion], words: list[str]) -> None:
     assert [each.words for each in check_rights([])] == ["the operator has all rights that it needs in the cluster"]
     found = wrong([*check_rights(missing)])
     assert all(each.startswith(begun) and "helm upgrade" in each for each, begun in zip(found, words, strict=True))

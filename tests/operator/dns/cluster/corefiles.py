@@ -20,7 +20,7 @@ _PARTS = _BLOCKS | st.sampled_from(["import custom/*.server", "# a comment", "",
 
 @st.composite
 def corefiles(draw: st.DrawFn) -> str:
-    """Return a Corefile that CoreDNS takes, with one sort of newline or both, and a final one or none."""
+    """Return a Corefile that CoreDNS accepts, with newlines of Unix or Windows, and with or without a final newline."""
     parts = ["(s) {NL  errorsNL}", *draw(st.lists(_PARTS, max_size=5))] if draw(st.booleans()) else [""]
     newlines = draw(st.sampled_from(["\n", "\r\n"]))
     text = "NL".join(parts) + draw(st.sampled_from(["", "NL", "NLNL", " ", "\r", " # no newline"]))
@@ -33,5 +33,5 @@ _PIECES = [
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Return texts that may be Corefiles or not, some with markers of ours."""
+    """Return a strategy for texts that may or may not be Corefiles; some have the markers of our block."""
     return st.lists(st.sampled_from(_PIECES) | st.text(max_size=3)).map("".join)

@@ -1,4 +1,4 @@
-"""Objects of the cluster's DNS for tests: made up, or as clusters have them, and what a write makes of them."""
+"""Objects of the cluster's DNS for tests: made up or recorded in clusters, before and after a write."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -34,14 +34,14 @@ def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] =
 
 
 def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:
-    """Return what the cluster's DNS is, which must be known."""
+    """Return the platform of the cluster's DNS, which has to be a known one."""
     platform = find_platform(objects, wanted, zones)
     assert isinstance(platform, Platform), platform
     return platform
 
 
 def sample(name: str) -> DNSObjects:
-    """Return the objects of a cluster as `samples/NAME` has them: a folder a ConfigMap, a file a key."""
+    """Return a cluster's objects from `samples/NAME`, where each folder is a ConfigMap, and each file in it a key."""
     maps = []
     for folder in sorted(path for path in (SAMPLES / name).iterdir() if path.is_dir()):
         files = [file for file in sorted(folder.iterdir()) if not file.name.startswith(".")]
@@ -69,7 +69,7 @@ def applied(objects: DNSObjects, changes: Iterable[object]) -> DNSObjects:
 
 
 def stored(objects: DNSObjects) -> object:
-    """Return *objects* as the API server keeps them: without what is empty."""
+    """Return *objects* as the API server stores them, without empty fields."""
     return [_stored(each) for each in (*objects.configmaps, objects.openshift or {})]
 
 

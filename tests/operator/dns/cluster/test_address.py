@@ -1,4 +1,4 @@
-"""Which address the Service of a nameserver gets when it is made anew."""
+"""The choice of an address for a nameserver's Service that is created anew."""
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object
@@ -13,7 +13,7 @@ def service(name: str, address: str | None) -> Object:
 
 
 def forwarding(**zones: str) -> DNSObjects:
-    """Return a Corefile that asks each address for a zone, whose dots are written as underscores."""
+    """Return a Corefile that forwards zones to addresses, by zones whose dots are written as underscores."""
     blocks = [f"{zone.replace('_', '.')} {{\n    forward . {to}\n}}\n" for zone, to in zones.items()]
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": "".join(blocks)}})])
 
@@ -29,7 +29,9 @@ def forwarding(**zones: str) -> DNSObjects:
         (DNSObjects(), ["ts.net"], ""),
     ],
 )
-def test_the_address_that_is_asked_is_the_one_for_all_zones(dns: DNSObjects, zones: list[str], address: str) -> None:
+def test_the_forwarded_address_is_the_one_to_which_all_zones_are_forwarded(
+    dns: DNSObjects, zones: list[str], address: str
+) -> None:
     assert asked_address(dns, zones) == address
 
 
@@ -38,7 +40,7 @@ def test_a_headless_service_has_no_address(given: str | None, address: str) -> N
     assert address_of(service("web", given)) == address
 
 
-def test_an_address_that_is_asked_comes_before_the_last_one_and_none_of_others_is_chosen() -> None:
+def test_the_forwarded_address_goes_before_the_last_one_and_an_address_in_use_is_not_chosen() -> None:
     dns, addresses = forwarding(ts_net="10.96.4.3"), Addresses()
 
     def chosen(dns: DNSObjects | None, *taken: str) -> str:

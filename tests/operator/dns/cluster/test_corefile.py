@@ -110,14 +110,14 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS.values(), ids=ERRORS)
-def test_a_file_that_is_wrong_says_where_and_what_to_do(text: str, message: str) -> None:
+def test_the_error_for_a_wrong_file_says_where_it_is_and_what_to_do(text: str, message: str) -> None:
     with pytest.raises(CorefileError) as raised:
         parse(text)
     assert str(raised.value) == message
 
 
 def chain(length: int, start: int = 0) -> str:
-    """Return snippets of which each imports the one before, and a block that imports the last."""
+    """Return so many snippets, each of which imports the snippet before it, and a block that imports the last one."""
     snippets = "".join(f"(s{number}) {{\n import s{number - 1}\n}}\n" for number in range(1, length))
     return f"(s0) {{\n log\n}}\n{snippets}. {{\n import s{length - 1}\n}}\n"
 
@@ -168,7 +168,7 @@ def test_a_generated_file_is_read(text: str) -> None:
 
 
 @given(texts())
-def test_a_file_gives_what_it_says_or_the_one_error(text: str) -> None:
+def test_parsing_any_text_ends_with_a_result_or_a_corefile_error(text: str) -> None:
     with contextlib.suppress(CorefileError):
         parse(text)
     with contextlib.suppress(CorefileError):
@@ -198,8 +198,8 @@ LARGE = {
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
-def test_a_large_file_takes_no_longer_than_it_must(text: str) -> None:
-    """Quadratic time would be minutes."""
+def test_a_large_file_is_parsed_in_linear_time(text: str) -> None:
+    """Parse files so large that quadratic time would take minutes."""
     with contextlib.suppress(CorefileError):
         for block in parse(text).blocks:
             assert not any(address.may_be("ts.net", {"53"}) for address in block.addresses if not address.zone)

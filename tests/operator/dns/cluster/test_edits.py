@@ -1,4 +1,4 @@
-"""What is written so that the cluster's DNS knows the nameserver, or forgets it."""
+"""The edits that add the stub domain to the cluster's DNS, and those that remove it."""
 
 import base64
 from dataclasses import replace
@@ -160,34 +160,34 @@ BAD = {
 
 
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
-def test_an_unsafe_change_is_not_made(objects: DNSObjects, reason: str, where: str) -> None:
+def test_an_unsafe_change_is_an_obstacle(objects: DNSObjects, reason: str, where: str) -> None:
     refusal = edit_of(objects)
     assert isinstance(refusal, Obstacle)
     assert refusal.reason == reason
     assert where in refusal.message
 
 
-def test_a_key_that_is_imported_is_looked_at_where_the_corefile_is_edited_too() -> None:
+def test_an_imported_key_is_checked_before_the_corefile_is_edited() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
     assert isinstance(refusal, Obstacle)
     assert "coredns-custom, key a.server" in refusal.message
 
 
 @pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
-def test_keys_without_server_blocks_and_those_that_arent_imported_dont_matter(custom: dict[str, str]) -> None:
+def test_a_key_without_server_blocks_or_that_is_not_imported_is_no_obstacle(custom: dict[str, str]) -> None:
     assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
     assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_object_that_has_gone_meanwhile_is_a_reason(found: tuple[Object, ...]) -> None:
+def test_an_object_that_was_deleted_meanwhile_is_an_obstacle(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
         assert isinstance(refusal, Obstacle)
         assert refusal.reason == "PlatformMissing"
 
 
-def test_an_unsafe_removal_is_a_reason_and_the_rest_goes() -> None:
+def test_an_unsafe_removal_is_an_obstacle_and_the_other_objects_are_cleaned() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
     assert isinstance(refusal, Obstacle)

@@ -1,4 +1,4 @@
-"""Which servers are asked for a zone."""
+"""The servers to which a Corefile or kube-dns forwards a zone."""
 
 import pytest
 from tsoperator.dns.cluster.corefile import parse, parse_plugins
@@ -33,7 +33,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("corefile", "servers"), CASES.values(), ids=CASES)
-def test_the_servers_for_a_zone_are_those_of_the_nearest_block(corefile: str, servers: list[str] | None) -> None:
+def test_the_servers_for_a_zone_are_those_of_the_block_with_the_closest_zone(
+    corefile: str, servers: list[str] | None
+) -> None:
     found = nearest(block_forwards("ts.net", parse(corefile).blocks))
     assert (found.to if found else None) == servers
     beside_the_root = nearest(block_forwards("ts.net", parse(ROOT + corefile).blocks))

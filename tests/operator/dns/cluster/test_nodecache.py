@@ -1,4 +1,4 @@
-"""What NodeLocal DNSCache, in front of the cluster's DNS, means for our zones."""
+"""Whether NodeLocal DNSCache, in front of the cluster's DNS, passes queries for our zones on to it."""
 
 import pytest
 from tsoperator.dns.cluster.nodecache import bypass
@@ -52,7 +52,7 @@ def test_the_cache_passes_our_zone_on_or_not(text: str, says: str, stub_domains:
     assert (bool(found), found.startswith(says)) == (bool(says), True)
 
 
-def test_each_zone_counts() -> None:
+def test_every_zone_has_to_be_passed_on_by_the_cache() -> None:
     stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
     assert bypass(root("9.9.9.9"), stub_domains, [], ADDRESSES, DOMAIN) == ""
     assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"], ADDRESSES, DOMAIN) == ""

@@ -1,4 +1,4 @@
-"""What the cluster's DNS is, by its objects or by what the DNSConfig says."""
+"""The platform of the cluster's DNS, by its objects or by the value in the DNSConfig."""
 
 from dataclasses import replace
 
@@ -119,7 +119,7 @@ def test_the_corefile_is_in_the_configmap_that_corednss_pods_mount(coredns: Obje
 
 
 @pytest.mark.parametrize("coredns", [workload(), workload("dns-base", arguments=["-conf", "/x/Corefile"])])
-def test_the_usual_configmap_has_the_corefile_if_the_pods_do_not_tell(coredns: Object) -> None:
+def test_the_corefile_is_looked_for_in_the_usual_configmap_if_the_pods_do_not_name_one(coredns: Object) -> None:
     objects = DNSObjects([BASE, PLAIN], workloads=[coredns])
     assert platform_of(objects) == IN_COREFILE
     assert platform_of(replace(objects, corefile="dns-base")).key.name == "dns-base"
@@ -156,7 +156,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("wanted", "message"), BAD.items())
-def test_a_platform_that_is_asked_for_but_not_there_is_a_reason_with_the_cure(wanted: str, message: str) -> None:
+def test_a_platform_that_is_asked_for_but_missing_is_an_obstacle_with_the_cure(wanted: str, message: str) -> None:
     objects = [KUBE_DNS] if wanted == "CoreDNS" else [PLAIN, CUSTOM]
     assert find_platform(DNSObjects(objects), wanted) == Obstacle("PlatformMissing", message)
 
@@ -179,7 +179,7 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_a_platform_that_cannot_be_read_is_a_reason(found: list[Object], reason: str, message: str) -> None:
+def test_a_platform_that_cannot_be_read_is_an_obstacle(found: list[Object], reason: str, message: str) -> None:
     refusal = find_platform(DNSObjects(found))
     assert isinstance(refusal, Obstacle)
     assert refusal.reason == reason

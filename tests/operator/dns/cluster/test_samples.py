@@ -1,4 +1,4 @@
-"""Clusters as there are: what their DNS is, and that the stub domain gets in and out without a trace."""
+"""Samples of real clusters: the platform of their DNS, and an edit and its removal that leave no trace."""
 
 import json
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def expected(before: str, case: Case) -> str:
 
 
 @pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
-def test_the_stub_domain_is_all_that_is_added_and_leaves_no_trace(name: str, case: Case) -> None:
+def test_only_the_stub_domain_is_added_and_its_removal_leaves_no_trace(name: str, case: Case) -> None:
     before = sample(name)
     platform = platform_of(before)
     after = applied(before, [plan_edit(platform, before, STUB, OWNER)])

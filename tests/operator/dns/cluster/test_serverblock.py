@@ -1,4 +1,4 @@
-"""Our server block: what it says, and how it gets into a Corefile and out of it."""
+"""Our server block: its text, and how it is added to a Corefile and taken out."""
 
 import pytest
 from hypothesis import given
@@ -196,7 +196,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_a_zone_is_taken_by_somebody_elses_block_only(text: str, expected: bool, at: Listening) -> None:
+def test_only_the_block_of_somebody_else_can_take_a_zone(text: str, expected: bool, at: Listening) -> None:
     refusal = corefile_obstacle(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 
@@ -248,7 +248,9 @@ STUBS = st.builds(
 
 
 @given(corefiles(), STUBS, STUBS)
-def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, other: StubDomain) -> None:
+def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(
+    text: str, stub: StubDomain, other: StubDomain
+) -> None:
     at = listening(parse(text))
     first = with_block(text, "here", stub, at, OWNER)
     assert isinstance(first, str)

@@ -24,7 +24,7 @@ KUBE_DNS = configmap("kube-dns")
 OBJECTS = DNSObjects([COREDNS, KUBE_DNS], OPENSHIFT)
 FILLED = re.compile(r'sed "[^"]+" coredns/[\w.-]+')
 KINDS = {"conf": PlatformKind.CORE_DNS, "yaml": PlatformKind.CORE_DNS_CUSTOM, "json": PlatformKind.KUBE_DNS}
-"""The platform of a file in coredns/, by how its name ends."""
+"""The platform for which a file in coredns/ is, by the end of its name."""
 
 
 def made_for(kind: PlatformKind, stub: StubDomain = STUB) -> str:

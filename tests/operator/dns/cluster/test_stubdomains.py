@@ -81,7 +81,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
-def test_our_entry_only_is_taken_out(text: str | None, annotation: str | None, left: str | None) -> None:
+def test_only_our_entry_is_taken_out(text: str | None, annotation: str | None, left: str | None) -> None:
     assert without_zones(text, annotation, "here", OWNER) == Edited(left, None)
 
 
@@ -123,7 +123,7 @@ def test_text_that_is_no_json_object_stays_as_it_is(text: str, problem: str) -> 
 
 
 @pytest.mark.parametrize("value", ["1", "NaN", '"1"', "{}", "[null]", "[1]", '["1", []]'])
-def test_entries_that_kube_dns_does_not_take_are_told(value: str) -> None:
+def test_entries_that_kube_dns_refuses_are_errors(value: str) -> None:
     message = "here: the value of 'b' isn't a list of addresses, so kube-dns takes no entry; correct it"
     text = f'{{"a": [], "b": {value}}}'
     assert with_zones(text, None, "here", STUB, OWNER) == Obstacle("StubDomainsUnreadable", message)
@@ -141,7 +141,7 @@ LAYOUT = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensur
 
 
 @given(st.none() | st.builds(lambda entries, layout: json.dumps(entries, **layout), ENTRIES, LAYOUT))
-def test_taking_out_what_was_added_is_the_identity(text: str | None) -> None:
+def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(text: str | None) -> None:
     first = with_zones(text, None, "here", STUB, OWNER)
     assert isinstance(first, Edited)
     assert json.loads(first.text or "") == {"ts.net": ["10.96.0.53"], **json.loads(text or "{}")}

@@ -1,4 +1,4 @@
-"""Where questions for a zone go."""
+"""The servers to which the cluster's DNS forwards queries for a zone."""
 
 from collections.abc import Mapping, Sequence
 

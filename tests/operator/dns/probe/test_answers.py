@@ -1,4 +1,4 @@
-"""What answers of the cluster's DNS mean."""
+"""Verdicts on the cluster's DNS, by its answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | Non
 
 
 def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
-    """What is known if the server denies the canary, and answers with these SOA records for a new name."""
+    """Return replies in which the server denies the canary, and both answer with these SOA records for a new name."""
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
 
@@ -83,7 +83,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_fault_is_recognised_and_its_cure_told(case: Case) -> None:
+def test_a_fault_is_recognised_and_the_message_has_its_cure(case: Case) -> None:
     found = verdict(case.seen)
     assert (found.zone, found.server, found.fault) == (ZONE, case.seen.server, case.fault)
     needed = [*case.words, ZONE, NAMESERVER] if case.fault else []
@@ -112,7 +112,7 @@ def test_the_nameserver_answers_if_it_knows_one_of_the_names(replies: list[Reply
 
 
 def failing(count: int) -> list[ServerVerdict]:
-    """Verdicts on so many zones, the last zone first."""
+    """Return verdicts on so many zones, the last zone first."""
     return [ServerVerdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
 
 
@@ -131,14 +131,14 @@ WELL = [ServerVerdict("z2", SERVER), ServerVerdict("z1", SERVER), ServerVerdict(
         (failing(5), ("False", "Fault0", "m0; m1; m2; and 2 more")),
     ],
 )
-def test_the_condition_tells_of_every_zone(
+def test_the_message_of_the_condition_is_about_every_zone(
     verdicts: Sequence[ServerVerdict] | None, told: tuple[str, str, str]
 ) -> None:
     made = cluster_dns_condition(live_dnsconfig(generation=4), verdicts, [SERVER])
     assert made == condition("ClusterDNSReady", *told, 4)
 
 
-def test_a_new_leader_leaves_what_the_last_one_found_until_it_has_asked() -> None:
+def test_a_new_leader_keeps_the_condition_of_the_last_one_until_it_has_asked() -> None:
     before = condition("ClusterDNSReady", True, "NamesResolve", "told before")
     found = {**live_dnsconfig(), "status": {"conditions": [condition("NameserverReady", True, "A", "B"), before]}}
     assert cluster_dns_condition(found, None, [SERVER]) == before
@@ -148,7 +148,7 @@ def test_a_new_leader_leaves_what_the_last_one_found_until_it_has_asked() -> Non
     assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
 
 
-def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_row() -> None:
+def test_a_fault_with_another_reason_is_reported_when_it_is_found_twice_in_a_row() -> None:
     well, one, other, elsewhere = (
         ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
     )

@@ -49,7 +49,7 @@ async def test_an_answer_is_read(respond: Respond, means: Reply, transport: Tran
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
-async def test_the_address_of_one_family_is_asked_for(ipv6: bool) -> None:
+async def test_addresses_of_one_family_only_are_asked_for(ipv6: bool) -> None:
     seen = []
     async with dns_server(lambda query, _: seen.append(DNSRecord.parse(query).q)) as server:
         await ask(Query(server.address, NAME, ipv6=ipv6, timeout=0.05))
@@ -78,14 +78,14 @@ async def test_an_answer_to_another_question_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_a_port_where_nobody_listens_is_told(transport: Transport) -> None:
+async def test_a_port_where_nobody_listens_is_an_error(transport: Transport) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found = await ask(Query(f"127.0.0.1:{free.getsockname()[1]}", NAME, transport, timeout=0.4))
     assert found == Reply(failure="couldn't be reached (Connection refused)")
 
 
-async def test_a_connection_that_ends_early_is_told() -> None:
+async def test_a_connection_that_ends_early_is_an_error() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -24,7 +24,7 @@ PACE = ProbePace(replace(ProbePace().steady, jitter=lambda: 1.0), replace(ProbeP
 
 
 class Servers:
-    """Servers that a test answers for, and a prober that asks them."""
+    """Servers for which the test answers, and a prober that asks them."""
 
     def __init__(self, answer: Callable[[Query], Reply] = lambda query: RIGHT, seconds: float = 0.0) -> None:
         self.answer = answer
@@ -48,7 +48,7 @@ class Servers:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DNSProber]:
-        """Run the prober, which is asked `QUESTION` first."""
+        """Run the prober, whose first question is `QUESTION`."""
         assert self.prober.follow(QUESTION) is None
         async with running(self.prober.run()):
             yield self.prober
@@ -77,7 +77,7 @@ async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to
 
 
 @in_virtual_time
-async def test_a_fault_is_looked_at_again_within_nine_seconds_until_it_is_mended() -> None:
+async def test_while_there_is_a_fault_the_cluster_is_asked_again_within_nine_seconds() -> None:
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(40)
@@ -91,7 +91,7 @@ async def test_a_fault_is_looked_at_again_within_nine_seconds_until_it_is_mended
 
 
 @in_virtual_time
-async def test_what_changes_is_asked_about_at_once_but_once_a_second() -> None:
+async def test_a_changed_question_is_asked_at_once_but_at_most_once_a_second() -> None:
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(24)  # the next time would be 28
@@ -144,7 +144,7 @@ async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() 
 
 
 @in_virtual_time
-async def test_a_new_name_tells_a_cached_answer_from_another_nameserver() -> None:
+async def test_a_question_for_a_new_name_distinguishes_a_cached_answer_from_another_nameserver() -> None:
     servers = Servers(lambda query: RIGHT if query.server == NAMESERVER and query.name == CANARY else DENIED)
     async with servers.running() as prober:
         await asyncio.sleep(0.1)
@@ -169,7 +169,7 @@ async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_a_server_that_is_known_to_ask_itself_is_spared() -> None:
+async def test_a_server_that_is_known_to_forward_to_itself_is_not_asked() -> None:
     servers = Servers(failing)
     looped = replace(QUESTION, servers=(SERVER, "10.96.0.11"), targets={"ts.net": [SERVER]})
     async with servers.running() as prober:

@@ -1,4 +1,4 @@
-"""Which question the cluster's DNS is asked."""
+"""The question that the prober asks the cluster's DNS."""
 
 from dataclasses import replace
 
@@ -49,11 +49,13 @@ def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_c
         (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )
-def test_nothing_is_asked_before_all_is_known(dnsconfig: Object | None, found: Object | None, asked: Asked) -> None:
+def test_there_is_no_question_before_all_its_parts_are_known(
+    dnsconfig: Object | None, found: Object | None, asked: Asked
+) -> None:
     assert question_of(dnsconfig, found, READY, None, asked) is None
 
 
-def test_a_question_is_the_same_whatever_was_seen_besides() -> None:
+def test_two_questions_are_the_same_if_their_servers_and_zones_are() -> None:
     assert QUESTION.is_same(replace(QUESTION, seen=(4,), targets={"ts.net": ["192.0.2.1"]}))
     changes = ({"servers": SERVERS[:1]}, {"nameserver": "10.96.0.54"}, {"canaries": CANARIES[:1]})
     assert not any(map(QUESTION.is_same, [*(replace(QUESTION, **change) for change in changes), None]))

@@ -1,4 +1,4 @@
-"""Which name a proxy answers to, and at which addresses."""
+"""The record of a proxy: its name and its addresses."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,14 +29,14 @@ EMPTY = endpoint_slice("ts-db")
 
 
 def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **metadata: Any) -> NamedProxy:
-    """The proxy of *parent*, an egress Service if it isn't given, whose own Service carries *name*."""
+    """Return the proxy of *parent*, by default an egress Service; the proxy's own Service is annotated with *name*."""
     user_object = egress_service() if parent is None else parent
     owner = Owner("ingress" if user_object["kind"] == "Ingress" else "svc", key_of(user_object))
     return NamedProxy(headless(owner, "uid", "ts-db", name, **metadata), user_object, slices)
 
 
 def both(proxy: NamedProxy) -> tuple[Object, Object]:
-    """The record of *proxy* by family, as a document has it."""
+    """Return the record of *proxy* for IPv4 and for IPv6, as a document has it."""
     record = record_of(proxy, settings())
     if record is None:
         return {}, {}
@@ -50,9 +50,9 @@ IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
 def grouped(
     parent: Object = GROUPED, name: str = "", labels: Object | None = None, told: str = "", **spec: object
 ) -> NamedProxy:
-    """What a ProxyGroup's reconcilers made of *parent*, whose proxies' own addresses are in EndpointSlices.
+    """Return what a ProxyGroup's reconcilers made for *parent*; the addresses of the proxies are in EndpointSlices.
 
-    The proxies are *told* to lead to a device of that name.
+    *told* is the name of the device to which the proxies lead, by the annotation for them.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)
@@ -63,7 +63,7 @@ def grouped(
 
 
 def unknown(proxy: NamedProxy) -> NamedProxy:
-    """The *proxy* where nothing is known of its parent."""
+    """Return the *proxy* with an unknown parent, whose namespace isn't watched."""
     return replace(proxy, parent=None, watched=False)
 
 
@@ -73,7 +73,7 @@ OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 
 
 def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
-    """The proxy of *parent*, a Service with a cluster IP in each family, which forwards to the first."""
+    """Return the proxy of *parent*, a Service with a cluster IP in each family; the proxy forwards to the first one."""
     user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
     owner = Owner("svc", key_of(user_object))
     service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")
@@ -161,7 +161,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
-def test_a_name_is_served_while_its_parent_asks_for_it_or_nothing_is_known_of_that(case: Case) -> None:
+def test_a_name_is_served_while_its_parent_asks_for_it_or_if_the_parent_is_unknown(case: Case) -> None:
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
@@ -194,7 +194,7 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_a_condition_that_is_not_given_counts_as_ready(conditions: dict[str, bool | None], ready: bool) -> None:
+def test_an_endpoint_without_a_condition_counts_as_ready(conditions: dict[str, bool | None], ready: bool) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if ready else []}
 
@@ -216,7 +216,7 @@ def test_a_text_that_is_no_address_to_serve_is_left_out(address: str) -> None:
 
 
 def claimed(address: str, standing: Standing, *ports: int, serves: bool = True) -> Record:
-    """A record at *address*, for which a Service asks that forwards these TCP ports, or all."""
+    """Return a record with *address*, claimed by a Service that forwards these TCP ports, or all if none is given."""
     forwarded = frozenset(("TCP", port) for port in ports) or None
     owner = Owner("svc", Key("default", f"at-{address}"))
     return Record(FQDN, (address,), (), Claim(standing, "2026-01-02T03:04:05Z", owner, forwarded), serves)
@@ -242,7 +242,7 @@ HOLDS, DEVICE, INVALID = Standing.HOLDS, Standing.DEVICE, Standing.LEFT
         ([claimed(each, HOLDS, 80, serves=False) for each in (FIRST, SECOND)], [FIRST, SECOND]),
     ],
 )
-def test_one_name_leads_to_all_that_serve_the_ports_of_the_one_that_has_it(
+def test_a_shared_name_leads_to_all_services_that_forward_the_ports_of_its_holder(
     records: list[Record], addresses: list[str]
 ) -> None:
     assert shared_record(records) == shared_record(records[::-1]) == Record(FQDN, tuple(addresses), ())

@@ -64,7 +64,7 @@ def test_a_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: 
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32])
-def test_the_parts_have_every_name_once_and_none_is_left_much_larger(count: int) -> None:
+def test_each_name_is_in_one_part_and_no_part_is_much_larger_than_the_others(count: int) -> None:
     parts = shards.parts_of(buckets(numbered_names(3200)), count, ZONES)
     found = [name for part in parts for bucket in part.buckets for name in bucket.ip4]
     assert sorted(found) == sorted(numbered_names(3200))
@@ -137,7 +137,7 @@ def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Those of nine numbered_names of the same weight that fit."""
+    """Return the names that fit into *room*, out of nine names of the same weight."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
@@ -151,11 +151,11 @@ def test_names_without_room_are_left_out_from_the_end(room: int, fit: int) -> No
     assert fitted(room) == numbered_names(fit)
 
 
-def test_a_name_that_is_served_is_not_crowded_out_by_one_that_comes() -> None:
+def test_a_served_name_keeps_its_room_when_new_names_come() -> None:
     assert fitted(3 * WEIGHT, served=numbered_names(9)[6:]) == numbered_names(9)[6:]
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_names_that_fit_stay_as_they_are(room: int, served: set[str]) -> None:
+def test_the_names_that_fitted_once_fit_again(room: int, served: set[str]) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once

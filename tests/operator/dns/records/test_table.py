@@ -1,4 +1,4 @@
-"""All records, kept as proxies change."""
+"""The table of all records while proxies change."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def both(made: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return ip4, {name: addresses for bucket in made.buckets() for name, addresses in bucket.ip6.items()}
 
 
-def test_proxies_of_one_name_share_its_addresses_in_order_and_one_that_goes_takes_only_its_own_away() -> None:
+def test_a_name_has_the_addresses_of_all_its_proxies_in_order_and_loses_only_those_of_a_proxy_that_goes() -> None:
     shared = table((A, DB), (B, DB_TOO))
     assert both(shared) == ({DB.name: ["192.0.2.1", "192.0.2.9", "192.0.2.10"]}, {DB.name: ["2001:db8::1"]})
     shared.put(B, None)
@@ -62,7 +62,7 @@ PUTS = st.lists(st.tuples(st.sampled_from([A, B, Key("tailscale", "ts-c")]), REC
 
 
 @given(PUTS)
-def test_however_it_came_about_a_table_is_that_of_the_last_records(puts: list[tuple[Key, Record | None]]) -> None:
+def test_a_table_depends_only_on_the_last_record_of_each_proxy(puts: list[tuple[Key, Record | None]]) -> None:
     lived = Table()
     for put in puts:
         lived.put(*put)
@@ -75,7 +75,9 @@ ADDRESSES = st.lists(st.sampled_from(["192.0.2.1", "198.51.100.20", "2001:db8::1
 
 
 @given(st.dictionaries(NAMES, st.tuples(ADDRESSES, ADDRESSES), max_size=5))
-def test_a_document_is_never_larger_than_it_was_weighed(found: dict[str, tuple[tuple[str, ...], ...]]) -> None:
+def test_a_document_is_never_larger_than_the_weight_of_its_bucket_and_its_frame(
+    found: dict[str, tuple[tuple[str, ...], ...]],
+) -> None:
     bucket = bucket_of(Record(name, ip4, ip6) for name, (ip4, ip6) in found.items())
     for part in parts_of((bucket,), 1, ("ts.net", "tail.example.org")):
         size = len(with_serial(document(part), 2**32 - 1).encode())

@@ -1,4 +1,4 @@
-"""What a Connector needs."""
+"""The plan for a Connector: its children, its status and its Events."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def secret(ordinal: int, **data: str) -> Object:
 
 
 def joined(*ordinals: int) -> Observed:
-    """The replicas that have joined the tailnet."""
+    """Return what the reconciler observes of replicas with these *ordinals* that have joined the tailnet."""
     data = [
         {"device_id": f"n{n}", "device_fqdn": f"r-{n}.tail1234.ts.net.", "device_ips": f'["100.64.0.{n}"]'}
         for n in ordinals
@@ -102,7 +102,7 @@ SUBNETS = {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}
     ],
     ids=["subnet router", "exit node", "both", "app connector", "app connector with routes", "no exit node"],
 )
-def test_a_role_is_told_to_the_proxy_and_shown(
+def test_the_proxy_gets_the_role_of_its_connector_and_the_status_shows_it(
     spec: Object, routes: tuple[str, ...], app_connector: bool, shown: Object
 ) -> None:
     config = proxy(spec).config
@@ -110,7 +110,7 @@ def test_a_role_is_told_to_the_proxy_and_shown(
     assert without_conditions(plan(live_connector(spec))) == {**ZEROS, **shown}
 
 
-def test_the_devices_have_these_hostnames() -> None:
+def test_the_hostnames_of_the_devices_come_from_the_spec_or_the_connectors_name() -> None:
     cases: list[tuple[Object, list[str]]] = [
         ({}, ["router-connector"]),
         ({"hostname": "gate"}, ["gate"]),
@@ -125,18 +125,18 @@ def test_the_devices_have_these_hostnames() -> None:
         assert [made.config_of(each).hostname for each in made.replicas] == hostnames
 
 
-def test_without_tags_the_devices_get_the_operators() -> None:
+def test_the_devices_of_a_connector_without_tags_get_the_default_tags() -> None:
     assert tuple(proxy(EXIT).tags) == tuple(proxy({**EXIT, "tags": []}).tags) == ("tag:k8s",)
     assert tuple(proxy({**EXIT, "tags": ["tag:a", "tag:b"]}).tags) == ("tag:a", "tag:b")
 
 
-def test_a_connector_is_ready_as_soon_as_it_is_made() -> None:
+def test_a_connector_is_ready_as_soon_as_its_children_are_made() -> None:
     made = plan(live_connector(generation=7))
     assert (made.hold, ready(made)) == (FINALIZER, ("True", "ConnectorCreated", "ConnectorCreated"))
     assert status_of(made)["conditions"][0]["observedGeneration"] == 7
 
 
-def test_devices_are_shown_in_the_order_of_replicas() -> None:
+def test_the_status_shows_the_devices_in_the_order_of_replicas() -> None:
     status = status_of(plan(live_connector({**EXIT, "replicas": 3}), joined(2, 0)))
     shown = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
     assert status["devices"] == shown
@@ -153,20 +153,20 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
     assert words in message
 
 
-def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> None:
+def test_a_connector_reports_findings_about_its_devices_in_its_condition_and_by_events() -> None:
     news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
     assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
-def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
+def test_the_status_shows_a_device_that_has_no_name_yet_with_an_empty_name() -> None:
     status = status_of(plan(live_connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
     assert status["devices"] == [{"hostname": ""}]
     assert not {"hostname", "tailnetIPs"} & status.keys()
 
 
-def test_a_role_that_a_connector_gives_up_is_not_shown_any_more() -> None:
+def test_the_status_does_not_show_a_role_that_the_connector_has_given_up() -> None:
     before = status_of(plan(live_connector({**EXIT, "replicas": 1}), joined(0)))
     after = status_of(plan(live_connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
     assert (after["isExitNode"], after["isAppConnector"], after["devices"]) == (False, True, [])
@@ -187,7 +187,7 @@ def test_a_role_that_a_connector_gives_up_is_not_shown_any_more() -> None:
         ({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "set exitNode to true"),
     ],
 )
-def test_a_bad_connector_is_told_why_and_keeps_what_runs(spec: Object, words: str) -> None:
+def test_a_bad_connector_says_why_in_its_condition_and_keeps_its_proxy(spec: Object, words: str) -> None:
     before = {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}
     refusal = plan(live_connector(spec) | {"status": before})
     status, reason, message = ready(refusal)
@@ -196,7 +196,7 @@ def test_a_bad_connector_is_told_why_and_keeps_what_runs(spec: Object, words: st
     assert without_conditions(refusal) == before
 
 
-def test_a_name_that_is_too_long_for_labels_is_told() -> None:
+def test_a_connector_reports_that_its_name_is_too_long_for_labels() -> None:
     for length, wrong in ((63, []), (64, ["its name must have at most 63 characters, not 64: make it anew"])):
         found = desired.violations(parsed(live_connector({**EXIT, "hostname": "gate"}, name="a" * length)))
         assert [each.partition(" with")[0] for each in found] == wrong
@@ -221,11 +221,11 @@ def test_a_connector_whose_devices_would_share_a_cut_hostname_is_refused(length:
     assert bool(refusal.steps) is not bool(words)
 
 
-def test_an_exit_node_may_say_a_default_route_itself() -> None:
+def test_an_exit_node_may_also_list_a_default_route_among_its_routes() -> None:
     assert not desired.violations(parsed(live_connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
 
 
-def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() -> None:
+def test_the_status_of_a_bad_connector_without_a_proxy_has_zero_values_and_the_reason() -> None:
     made = plan(live_connector({"replicas": "many"}))
     assert (ready(made)[2][:28], without_conditions(made)) == ("this Connector is invalid: s", ZEROS)
 
@@ -236,19 +236,19 @@ def plan_with_class(found: Object | None = None) -> Plan:
     return plan(live_connector(given), Observed(Children(), found))
 
 
-def test_a_class_that_is_not_there_is_told() -> None:
+def test_a_connector_reports_that_its_class_does_not_exist() -> None:
     refusal = plan_with_class()
     status, reason, message = ready(refusal)
     assert (status, reason, "'prod' does not exist" in message) == ("False", "ConnectorCreationFailed", True)
     assert reasons_of(refusal) == ["ConnectorCreationFailed"]
 
 
-def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> None:
+def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet() -> None:
     refusal = plan_with_class(live_proxy_class("prod"))
     status, reason, message = ready(refusal)
     assert (status, reason, "'prod'" in message) == ("False", "ConnectorCreating", True)
     assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
-    changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
+    changing = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
     assert plan_with_class(changing) == Plan(whole=False)
 
 
@@ -263,7 +263,7 @@ def test_a_connector_has_no_default_class() -> None:
     assert ready(plan(live_connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
 
 
-def test_a_broken_connector_names_no_class_and_no_tailnet() -> None:
+def test_a_connector_that_cannot_be_parsed_names_no_class_and_no_tailnet() -> None:
     for spec in (None, ["prod"], {"proxyClass": 7, "tailnet": 7}):
         broken = {**live_connector(), "spec": spec}
         assert (desired.class_name(broken), desired.tailnet_name(broken)) == ("", "")
@@ -274,7 +274,7 @@ UNUSABLE_WORDS = "Tailnet 'other' can't be used: Secret \"other\" is empty"
 UNUSABLE = TailnetView("other", refusal=Refusal(UNUSABLE_WORDS))
 
 
-def test_a_tailnet_that_cannot_be_used_is_told() -> None:
+def test_a_connector_reports_that_its_tailnet_cannot_be_used() -> None:
     refusal = plan(live_connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
     assert ready(refusal) == ("False", "ConnectorCreationFailed", UNUSABLE_WORDS)
     notes = [Note("Warning", "ConnectorCreationFailed", UNUSABLE_WORDS)]
@@ -289,16 +289,16 @@ def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
 
 
 @pytest.mark.parametrize("live", [live_connector(), held(live_connector())], ids=["finalizer taken off", "held"])
-def test_a_connector_goes_after_its_devices(live: Object) -> None:
+def test_a_deleted_connector_is_released_after_its_devices_are_deleted(live: Object) -> None:
     made = plan(deleting(live), joined(0, 1))
     assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
 
 
-def test_a_connector_that_was_never_held_goes_at_once() -> None:
+def test_a_deleted_connector_without_our_finalizer_goes_at_once() -> None:
     assert plan(deleting(live_connector()), joined()) == Plan()
 
 
-def test_the_devices_of_a_connector_that_leaves_are_deleted_wherever_they_are() -> None:
+def test_the_devices_of_a_deleted_connector_are_deleted_even_in_a_tailnet_that_is_unusable() -> None:
     obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
     assert (deleted_devices(made), made.release, made.status) == (["n0"], FINALIZER, None)
@@ -307,7 +307,7 @@ def test_the_devices_of_a_connector_that_leaves_are_deleted_wherever_they_are() 
 UNTRIED = TailnetView("other", pending=ValueError("waiting"))
 
 
-def test_a_connector_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+def test_a_deleted_connector_says_that_it_waits_for_its_tailnet() -> None:
     obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNTRIED))
     words = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
@@ -316,12 +316,12 @@ def test_a_connector_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
     assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNTRIED)).status is None
 
 
-def test_a_connector_waits_silently_for_a_tailnet_that_nobody_has_tried() -> None:
+def test_a_connector_waits_without_a_status_for_a_tailnet_whose_credentials_are_untried() -> None:
     observed = replace(joined(0), tailnet=UNTRIED)
     assert plan(live_connector({**EXIT, "tailnet": "other"}), observed) == Plan(error=UNTRIED.pending)
 
 
-def test_a_new_connector_whose_keys_are_awaited_says_nothing_yet() -> None:
+def test_a_new_connector_writes_no_status_while_it_waits_for_auth_keys() -> None:
     keys = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
     assert plan(live_connector(EXIT), keys=keys) == Plan(error=keys.pending)
 
@@ -337,7 +337,7 @@ FIELDS = {
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS))
-def test_every_connector_has_a_plan(spec: Object) -> None:
+def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
     made = Connector.parse(obj)
     if isinstance(made, Connector) and isinstance(desired.wanted(obj, NOTHING, SETTINGS), Proxy):
@@ -355,7 +355,7 @@ def test_every_connector_has_a_plan(spec: Object) -> None:
         ("proxyclass", "if you mean tailscale.com/proxy-class, write spec.proxyClass instead"),
     ],
 )
-def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, cure: str) -> None:
+def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, cure: str) -> None:
     marked = live_connector(EXIT)
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     for obj in (marked, {**marked, "spec": {}}):

@@ -1,4 +1,4 @@
-"""Connectors on a cluster: the operator runs, and the state of the world is looked at."""
+"""Connectors on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
 import pytest
 from clustersim.tailnet import Device
@@ -18,7 +18,7 @@ ALL = ("0.0.0.0/0", "::/0")
 
 
 async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[Proxy]:
-    """Wait until *obj* has that many replicas that have joined, and no more, and nothing is left to do."""
+    """Wait until *obj* has exactly that many *replicas*, all of them have joined, and the operator has settled."""
 
     async def joined() -> list[Proxy] | None:
         found = await proxies(world, obj)
@@ -36,7 +36,7 @@ async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[
 
 
 async def proxies(world: World, obj: Object) -> list[Proxy]:
-    """Return the replicas of *obj* that are whole and ready; none while children and Pods don't match."""
+    """Return the complete and ready replicas of *obj*, or none while its children and its Pods don't match."""
     services, statefulsets, secrets, pods = [
         await world.children(kind, obj) for kind in (SERVICE, STATEFULSET, SECRET, POD)
     ]
@@ -112,7 +112,7 @@ async def test_an_app_connector_without_routes_keeps_those_that_it_learns(
     assert await offered() == (True, LEARNED, False)
 
 
-async def test_more_replicas_and_fewer_again_leave_the_other_devices(world: World) -> None:
+async def test_scaling_a_connector_up_and_down_leaves_the_devices_of_the_other_replicas(world: World) -> None:
     one = connector(**EXIT, hostnamePrefix="gate")
     await world.apply(one)
     (before,) = await joined_replicas(world, one)

@@ -34,14 +34,14 @@ SITE = "fd7a:115c:a1e0:b1a"
         ("fd7a:115c:a1e0::/48", ""),
     ],
 )
-def test_a_route_is_a_network_or_told_what_it_lacks(route: str, words: str) -> None:
+def test_a_route_is_parsed_as_a_network_or_its_violation_says_what_is_wrong(route: str, words: str) -> None:
     error = route_error(route)
     assert (error is None) == (not words)
     assert error is None or (words in error and route in error)
 
 
 @given(st.text(max_size=50))
-def test_every_text_is_a_route_or_is_told_why_not(route: str) -> None:
+def test_any_text_is_parsed_as_a_route_or_refused_with_the_reason(route: str) -> None:
     if route_error(route) is None:
         assert advertised_routes([route], exit_node=False)
 
@@ -52,7 +52,7 @@ def test_a_default_route_of_one_family_is_refused() -> None:
     assert [default_route_error(routes) for routes in (["0.0.0.0/0", "::/0"], ["10.0.0.0/8"], [])] == [None] * 3
 
 
-def test_routes_are_advertised_once_each_the_larger_networks_first() -> None:
+def test_each_route_is_advertised_once_and_larger_networks_come_first() -> None:
     given = ["192.168.0.0/24", "10.40.0.0/14", "2001:DB8:0::/32", "10.8.0.0/14", "192.168.0.0/24"]
     ranked = ("10.8.0.0/14", "10.40.0.0/14", "192.168.0.0/24", "2001:db8::/32")
     assert advertised_routes(given, exit_node=False) == ranked

@@ -1,1 +1,1 @@
-"""Tests of the operator's reconcilers."""
+"""Tests of the reconciler of DNSConfigs."""

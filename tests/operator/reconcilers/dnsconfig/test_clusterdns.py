@@ -1,4 +1,4 @@
-"""What becomes of the configuration of the cluster's DNS, and what the status of a DNSConfig says of it."""
+"""The plan for the configuration of the cluster's DNS, and the status of a DNSConfig about it."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ PASSED_ON = NODE_CACHE.replace(".:53", f".:53 {DOMAIN}:53")
 
 
 def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
-    """Return the ConfigMap of CoreDNS, and *others* by their names, with underscores for hyphens."""
+    """Return the ConfigMap of CoreDNS, and those of *others*, in whose names underscores stand for hyphens."""
     data = {"coredns": {"Corefile": text}, **{name.replace("_", "-"): value for name, value in others.items()}}
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", name), {"data": each}) for name, each in data.items()])
 
@@ -55,7 +55,7 @@ def wanted(
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
-    """Return what there is when *dns* has been managed."""
+    """Return the configuration that *dns* has become when the plan for it has been carried out."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
@@ -64,7 +64,7 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A case, and what is said of it: the reason of a refusal, or what to restart."""
+    """A plan, and what it should have: the number of steps, the reason of a refusal, the words about a restart."""
 
     plan: ClusterDNSPlan
     steps: int
@@ -96,14 +96,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_stub_domain_is_written_or_it_is_said_why_not(case: Told) -> None:
+def test_the_plan_writes_the_stub_domain_or_says_why_not(case: Told) -> None:
     result = case.plan.result
     assert (len(case.plan.steps), reason_of(case.plan)) == (case.steps, case.reason)
     restart = result.restart if isinstance(result, Nothing) else ""
     assert (case.restart in restart, bool(restart)) == (True, bool(case.restart))
 
 
-def test_a_patch_is_of_the_version_that_was_seen_and_keeps_its_own_metadata() -> None:
+def test_a_patch_names_the_version_that_the_operator_saw_and_keeps_its_own_metadata() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {}, resourceVersion="7")])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="9"))
     steps = [step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps]
@@ -133,19 +133,19 @@ REVERTED = {
 
 
 @pytest.mark.parametrize("case", REVERTED.values(), ids=REVERTED)
-def test_a_stub_domain_that_another_writer_removes_says_so_and_waits(case: Reverted) -> None:
+def test_the_operator_says_that_another_writer_removes_the_stub_domain_and_waits(case: Reverted) -> None:
     found = without_reverted_writes(wanted(), {Key("kube-system", "coredns"): case.reverts})
     assert (len(found.steps), reason_of(found), found.again) == (case.steps, case.reason, case.again)
     assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
 
 
-def test_a_removal_that_another_writer_undoes_is_told_with_another_cure() -> None:
+def test_the_words_about_an_undone_removal_advise_to_change_what_the_other_writer_applies() -> None:
     key = Key("kube-system", "coredns")
     found = without_reverted_writes(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
     assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
 
 
-def test_the_pieces_that_the_operator_writes_are_named() -> None:
+def test_each_step_names_the_key_or_field_that_it_writes() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {})])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default")))
     custom = after(coredns(IMPORTING))
@@ -159,7 +159,7 @@ def test_the_pieces_that_the_operator_writes_are_named() -> None:
     ]
 
 
-def test_a_stub_domain_moves_with_the_platform() -> None:
+def test_the_stub_domain_moves_to_another_object_when_the_platform_changes() -> None:
     dns = coredns(IMPORTING)
     made, taken = wanted(dns=after(dns, platform="CoreDNS")).steps
     assert isinstance(made, Creation)
@@ -168,7 +168,7 @@ def test_a_stub_domain_moves_with_the_platform() -> None:
     assert [type(step) for step in wanted("Manual", after(dns)).steps] == [Deletion]
 
 
-def test_mode_manual_takes_out_what_was_written_and_nothing_else() -> None:
+def test_mode_manual_removes_the_stub_domain_that_the_operator_wrote_and_nothing_else() -> None:
     (step,) = wanted("Manual", MANAGED).steps
     assert isinstance(step, Patch)
     assert step.body["data"] == {"Corefile": COREFILE}
@@ -188,7 +188,7 @@ def test_the_stub_domain_of_another_operator_is_left_alone() -> None:
     assert step.body["data"]["Corefile"].startswith(MANAGED.configmaps[0]["data"]["Corefile"])
 
 
-def test_a_damaged_stub_domain_is_not_taken_out() -> None:
+def test_the_operator_does_not_remove_a_damaged_stub_domain() -> None:
     damaged = coredns(MANAGED.configmaps[0]["data"]["Corefile"].replace("# END", "# end"))
     assert (removal(damaged, MAY).steps, reason_of(removal(damaged, MAY))) == ((), "BlockDamaged")
 
@@ -210,14 +210,16 @@ def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
-def test_what_may_not_be_seen_is_looked_at_again(mode: str, reason: str | None) -> None:
+def test_a_configuration_that_the_operator_may_not_read_is_looked_at_again(mode: str, reason: str | None) -> None:
     found = plan(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], NameserverHealth(ADDRESS), MAY)
     assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None
 
 
 @pytest.mark.parametrize(("status", "held"), [("True", True), ("False", False), (None, False)])
-def test_what_was_written_and_may_not_be_seen_any_more_holds_the_dnsconfig(status: str | None, held: bool) -> None:
+def test_a_dnsconfig_is_held_if_the_operator_may_not_read_what_it_wrote_any_more(
+    status: str | None, held: bool
+) -> None:
     conditions = [condition("ClusterDNSConfigured", status, "Any", "")] if status else []
     found = unseen_removal({**live_dnsconfig(), "status": {"conditions": conditions}})
     assert (found.result is not None, found.again) == (held, 10 if held else None)
@@ -238,7 +240,9 @@ def test_what_was_written_and_may_not_be_seen_any_more_holds_the_dnsconfig(statu
         (refusal_obstacle("no", is_denied=False), "False", "NotWritten", "no"),
     ],
 )
-def test_the_condition_tells_the_result(result: Nothing | Obstacle, status: str, reason: str, words: str) -> None:
+def test_the_condition_has_the_status_the_reason_and_the_words_of_the_result(
+    result: Nothing | Obstacle, status: str, reason: str, words: str
+) -> None:
     told = condition_of(result, 3)
     assert words in told["message"]
     assert told == condition("ClusterDNSConfigured", status, reason, told["message"], 3)

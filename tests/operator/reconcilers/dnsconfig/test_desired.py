@@ -1,4 +1,4 @@
-"""What a DNSConfig needs."""
+"""The plan for a DNSConfig: its nameserver, its status and its Events."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def live_service(**spec: str) -> Object:
 UP = live_service(clusterIP="192.0.2.53")
 
 
-def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
+def test_every_child_is_in_the_operators_namespace_and_owned_by_the_dnsconfig() -> None:
     made = plan(live_dnsconfig())
     assert made.hold == FINALIZER
     kinds = ["Service", "ServiceAccount", "Role", "RoleBinding", "Deployment"]
@@ -104,7 +104,7 @@ def test_our_image_keeps_a_snapshot_and_others_mount_the_records(of: Settings, v
     assert pod["containers"][0]["volumeMounts"] == [{"name": volume["name"], "mountPath": path}]
 
 
-def test_our_image_is_told_where_its_snapshot_is_and_what_to_log_how() -> None:
+def test_the_environment_of_our_image_has_the_snapshots_path_and_the_settings_of_the_log() -> None:
     quiet, json, share = (
         pod_of(deployment_spec(of=settings(nameserver_image=OURS.nameserver_image, **change)))["containers"][0]
         for change in ({}, {"log_format": "json"}, {"nameserver_log_queries": "1/10"})
@@ -114,17 +114,17 @@ def test_our_image_is_told_where_its_snapshot_is_and_what_to_log_how() -> None:
     assert share == {**quiet, "env": [*quiet["env"], {"name": "TSNAMESERVER_LOG_QUERIES", "value": "1/10"}]}
 
 
-def test_the_go_image_is_told_nothing_of_logs() -> None:
+def test_the_environment_of_the_go_operators_image_has_no_settings_of_the_log() -> None:
     assert deployment_spec(of=settings(log_format="json", nameserver_log_queries="1/10")) == deployment_spec()
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])
-def test_as_many_pods_serve_as_asked_with_the_image_that_is_asked_for(replicas: int) -> None:
+def test_the_deployment_has_the_replicas_and_the_image_of_the_dnsconfig(replicas: int) -> None:
     spec = deployment_spec({"replicas": replicas, "image": {"repo": "example.org/ns", "tag": "v2"}})
     assert (spec["replicas"], pod_of(spec)["containers"][0]["image"]) == (replicas, "example.org/ns:v2")
 
 
-def test_pods_go_where_they_are_asked_to() -> None:
+def test_the_pods_have_the_placement_that_the_dnsconfig_asks_for() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     asked = {
@@ -138,12 +138,12 @@ def test_pods_go_where_they_are_asked_to() -> None:
 
 
 @pytest.mark.parametrize("pod", [{}, {"nodeSelector": {}, "tolerations": [], "imagePullSecrets": []}])
-def test_placement_that_is_not_asked_for_is_left_out(pod: Object) -> None:
+def test_the_pods_have_no_fields_of_placement_that_the_dnsconfig_leaves_out_or_empty(pod: Object) -> None:
     assert pod_of(deployment_spec({"pod": pod})) == pod_of(deployment_spec())
 
 
 class Rollout(NamedTuple):
-    """A Deployment's status, how many of its Pods are ours, and whether the Service leads to these alone then."""
+    """A Deployment's status, the number of its Pods that are ours, and whether the Service leads only to those Pods."""
 
     replicas: int
     updated: int
@@ -159,15 +159,15 @@ class Rollout(NamedTuple):
     "case",
     [
         Rollout(0, 0, 0, 0, alone=False),
-        Rollout(1, 0, 1, 0, alone=False),  # nothing new yet
-        Rollout(2, 1, 1, 1, alone=False),  # the new one isn't ready
+        Rollout(1, 0, 1, 0, alone=False),  # there is no new Pod yet
+        Rollout(2, 1, 1, 1, alone=False),  # the new Pod isn't ready
         Rollout(2, 1, 2, 1, alone=True),
-        Rollout(1, 1, 1, 1, alone=False),  # the old one has been stopped
-        Rollout(2, 1, 2, 2, alone=False),  # the old one is ours, too
+        Rollout(1, 1, 1, 1, alone=False),  # the old Pod has been stopped
+        Rollout(2, 1, 2, 2, alone=False),  # the old Pod is ours, too
         Rollout(3, 1, 3, 1, alone=True, wanted=2),
-        Rollout(3, 2, 2, 2, alone=False, wanted=2),  # the second new one isn't ready: that may last
+        Rollout(3, 2, 2, 2, alone=False, wanted=2),  # the second new Pod isn't ready, which may last
         Rollout(3, 2, 3, 2, alone=True, wanted=2),
-        Rollout(3, 1, 2, 1, alone=False),  # two old ones, and one is wanted
+        Rollout(3, 1, 2, 1, alone=False),  # there are two old Pods, and only one is wanted
         Rollout(2, 1, 2, 0, alone=False, of=SETTINGS),
         Rollout(2, 1, 2, 1, alone=False, seen=0),
     ],
@@ -190,7 +190,9 @@ ELSEWHERE = live_service(clusterIP="192.0.2.99")
     ("nameserver", "live", "address"),
     [(ASKED, None, "192.0.2.53"), (ASKED, ELSEWHERE, "192.0.2.99"), ({}, ELSEWHERE, "192.0.2.99")],
 )
-def test_the_cluster_ip_counts_at_creation_only(nameserver: Object, live: Object | None, address: str) -> None:
+def test_the_cluster_ip_of_the_spec_has_an_effect_only_when_the_service_is_made(
+    nameserver: Object, live: Object | None, address: str
+) -> None:
     made = plan(live_dnsconfig(nameserver=nameserver), service=live)
     assert child(made, "Service")["spec"]["clusterIP"] == address
 
@@ -204,7 +206,7 @@ WORKING: dict[str, Any] = {"service": UP, "deployment": UP_AND_READY, "nameserve
 
 
 class Nameserver(NamedTuple):
-    """What is seen of a nameserver, and what is said of it: whether it works, and the problem."""
+    """The state of a nameserver, and the result for its condition: whether it works, and the problem."""
 
     ready: Object | None
     answer: ServerVerdict | None
@@ -237,21 +239,21 @@ def test_a_nameserver_is_ready_once_a_pod_of_it_is_ready_and_answers(case: Names
 
 
 @pytest.mark.parametrize("service", [None, UP])
-def test_while_zones_may_be_known_in_a_moment_a_service_is_not_made(service: Object | None) -> None:
+def test_no_service_is_made_while_the_zones_may_become_known_in_a_moment(service: Object | None) -> None:
     made = plan(live_dnsconfig(), service=service, suffixes=Suffixes(pending=True))
     kinds = [each["kind"] for each in children_of(made)]
     assert (kinds[:-3], made.status, made.requeue_after) == ([*["Service"] * bool(service), "ServiceAccount"], None, 1)
 
 
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP="None")])
-def test_a_status_is_left_alone_until_then(service: Object | None) -> None:
+def test_the_status_is_left_alone_until_the_service_has_an_address(service: Object | None) -> None:
     assert plan(live_dnsconfig(), service=service).status is None
 
 
 def conditions_with(
     left_out: str | None, of: object = SETTINGS, image: Object | None = None, **conditions: Object
 ) -> list[Object]:
-    """The conditions of a DNSConfig whose ConfigMap of records says how many names it leaves out."""
+    """Return the conditions of a DNSConfig whose ConfigMap of records says that it leaves out *left_out* names."""
     found = live_dnsconfig(nameserver={"image": image} if image else {}, generation=4)
     found["status"] = {"conditions": [*conditions.values()]}
     notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
@@ -287,7 +289,9 @@ def conditions_with(
         ),
     ],
 )
-def test_names_that_are_left_out_are_counted_in_a_condition(of: object, message: str, image: Object) -> None:
+def test_a_condition_says_how_many_names_are_left_out_of_the_records_and_why(
+    of: object, message: str, image: Object
+) -> None:
     ready, *_, incomplete = conditions_with("12", of, image)
     assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
     wanted = condition("RecordsComplete", False, "TooManyNames", f"12 names don't resolve: {message}", 4)
@@ -295,14 +299,16 @@ def test_names_that_are_left_out_are_counted_in_a_condition(of: object, message:
 
 
 @pytest.mark.parametrize(("kind", "left_out"), [("RecordsComplete", None), ("NameserverComplete", "")])
-def test_the_condition_goes_when_nothing_lacks_any_more(kind: str, left_out: str | None) -> None:
+def test_a_condition_about_missing_names_or_features_goes_when_nothing_is_missing(
+    kind: str, left_out: str | None
+) -> None:
     old = condition(kind, False, "Old", "12") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
     left = [each["type"] for each in conditions_with(left_out, OURS, old=old)]
     assert left == ["NameserverReady", "ClusterDNSReady"]
 
 
 class Lost(NamedTuple):
-    """A nameserver that may be another than ours, and what is said of it."""
+    """A nameserver that may not be ours, and how the message of the condition about it begins and ends."""
 
     begins: str
     ends: str
@@ -340,7 +346,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("case", LOST.values(), ids=LOST)
-def test_the_lacks_of_another_nameserver_are_said_in_a_condition(case: Lost) -> None:
+def test_a_condition_says_what_a_nameserver_that_is_not_ours_cannot_do(case: Lost) -> None:
     said, image = {NAMESERVER: case.said} if case.said else {}, {"repo": case.image} if case.image else {}
     found = live_dnsconfig(nameserver={"image": image}, generation=4, annotations=said)
     ready, *_, lost = status_of(plan(found, of=case.of, **WORKING))["conditions"]
@@ -354,12 +360,12 @@ def test_the_lacks_of_another_nameserver_are_said_in_a_condition(case: Lost) -> 
 MIRRORED: Object = {"image": {"repo": "mirror.org/ns"}}
 
 
-def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators() -> None:
+def test_an_unknown_image_runs_with_the_same_deployment_as_the_go_operators_image() -> None:
     said = live_dnsconfig(nameserver=MIRRORED, annotations={NAMESERVER: "k8s-nameserver"})
     assert deployment_spec(MIRRORED, OURS) == child(plan(said, of=OURS), "Deployment")["spec"]
 
 
-def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
+def test_an_image_that_the_annotation_calls_ours_gets_a_readiness_probe() -> None:
     made = plan(live_dnsconfig(nameserver=MIRRORED, annotations={NAMESERVER: "tsnameserver"}), service=UP, of=OURS)
     (container,) = pod_of(child(made, "Deployment")["spec"])["containers"]
     assert (container["image"], "readinessProbe" in container) == ("mirror.org/ns:v1", True)
@@ -367,7 +373,7 @@ def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
 
 
 def refused(found: Object, *others: Object) -> Object:
-    """The first condition of a plan that changes nothing but the status."""
+    """Return the first condition of the plan for *found*, which must change nothing but the status."""
     made = plan(found, *others, service=UP)
     told: Object = status_of(made)["conditions"][0]
     assert made == Plan(status=made.status, notes=[Note("Warning", told["reason"], told["message"])])
@@ -392,7 +398,7 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
         ({"nameserver": {"replicas": -1}}, "spec.nameserver.replicas must be at least 0"),
     ],
 )
-def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs(given: Object, words: str) -> None:
+def test_an_invalid_dnsconfig_says_so_in_its_condition_and_keeps_its_nameserver(given: Object, words: str) -> None:
     status = {"nameserver": {"ip": "192.0.2.53"}}
     told = refused({**live_dnsconfig(**given, generation=3), "status": status})
     assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "NameserverInvalid", 3)
@@ -400,7 +406,7 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs(given: Object, word
 
 
 class Asked(NamedTuple):
-    """A DNSConfig that can't be carried out, and what its status says of the answers of the cluster's DNS."""
+    """A DNSConfig whose spec can't take effect, and the condition about the answers of the cluster's DNS."""
 
     found: Object
     told: tuple[str, str, str] | None = ("False", "NoAnswer", "silence")
@@ -421,7 +427,7 @@ ASKED_FOR = {
 
 
 @pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
-def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case: Asked) -> None:
+def test_a_dnsconfig_whose_spec_cannot_take_effect_still_reports_the_answers_of_the_clusters_dns(case: Asked) -> None:
     verdicts = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
@@ -434,7 +440,9 @@ def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
-def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: str) -> None:
+def test_a_refused_write_is_reported_the_status_keeps_the_address_and_the_write_is_retried(
+    given: str, told: str
+) -> None:
     ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given, ValueError("403"))
     made = desired.failed({**live_dnsconfig(generation=4), "status": {"nameserver": ip}}, refusal)
     assert condition_of(made) == condition("NameserverReady", False, told, refusal.message, 4)
@@ -442,7 +450,7 @@ def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: st
     assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)], error=refusal.error)
 
 
-def test_a_dnsconfig_that_goes_is_let_go() -> None:
+def test_a_deleted_dnsconfig_is_released() -> None:
     leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
     assert plan(leaving, live_dnsconfig("other")) == Plan(notes=[], release=FINALIZER)
 
@@ -454,19 +462,19 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["image", "pod", "replicas", "service"]), VALUES))
-def test_every_dnsconfig_has_a_plan(nameserver: Object) -> None:
+def test_a_dnsconfig_with_any_spec_has_a_plan(nameserver: Object) -> None:
     made = plan(live_dnsconfig(nameserver=nameserver))
     assert (len(made.steps) == 5) is not bool(made.notes)
 
 
 def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = None) -> Plan:
-    """Return the plan for a DNSConfig that goes, of which a status says whether the stub domain was written."""
+    """Return the plan for a deleted DNSConfig. Its *status* says whether the operator wrote the stub domain."""
     written = condition("ClusterDNSConfigured", status, "Any", "")
     going = deleting(held({**live_dnsconfig(), "status": {"conditions": [written]}}))
     return plan(going, *others, dns=dns)
 
 
-def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
+def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left() -> None:
     assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
     assert [note.reason for note in farewell().notes] == ["NotPermitted"]
     invalid = farewell(live_dnsconfig("other", nameserver={"replicas": -1}))
@@ -477,13 +485,13 @@ def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
 
 
 @pytest.mark.parametrize("result", [None, Obstacle(OVERWRITTEN, "eks undoes it")], ids=["rarely", "often"])
-def test_a_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
+def test_a_deleted_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
     going = deleting(held(live_dnsconfig()))
     waiting = clusterdns.ClusterDNSPlan(result=result, overwritten="eks undoes it", again=7, is_held=True)
     made = desired.plan(going, DNSConfig.parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
     assert (made.release, made.requeue_after) == ("", 7)
 
 
-def test_what_the_clusters_dns_reads_is_looked_at_again_while_it_may_not_be_seen() -> None:
+def test_a_dnsconfig_is_requeued_while_the_configuration_of_the_clusters_dns_may_not_be_read() -> None:
     assert plan(live_dnsconfig(), service=UP).requeue_after == 10
     assert plan(live_dnsconfig()).requeue_after is None

@@ -1,4 +1,4 @@
-"""The configuration of the cluster's DNS, while a DNSConfig asks for it to be managed."""
+"""The configuration of the cluster's DNS while a DNSConfig asks the operator to manage it."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ async def corefile(world: World) -> str:
 
 
 async def write(world: World, text: str) -> None:
-    """Write the Corefile as somebody else."""
+    """Write the Corefile as somebody other than the operator."""
     await world.change(COREDNS, {"data": {"Corefile": text}})
 
 
@@ -42,7 +42,7 @@ async def told(world: World, reason: str) -> str:
 
 
 async def configured(world: World) -> tuple[str, str]:
-    """Wait until our stub domain is there, and return what CoreDNS reads, and the part that is ours."""
+    """Wait until our stub domain is in the Corefile, and return the whole Corefile and our part of it."""
     await told(world, "StubDomainWritten")
     text = await corefile(world)
     return text, text.removeprefix(COREFILE)
@@ -82,7 +82,7 @@ async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: 
         ("CoreDNSCustom", "coredns-custom", None),
     ],
 )
-async def test_another_configmap_has_the_stub_domain_as_long_as_there_is_a_dnsconfig(
+async def test_the_stub_domain_is_in_the_platforms_other_configmap_as_long_as_there_is_a_dnsconfig(
     world: World, platform: str, name: str, before: Object | None
 ) -> None:
     place = {**COREDNS, "metadata": {**COREDNS["metadata"], "name": name}}
@@ -106,7 +106,7 @@ async def test_another_configmap_has_the_stub_domain_as_long_as_there_is_a_dnsco
 
 
 @pytest.mark.simulated
-async def test_the_first_stub_domain_is_for_the_zones_of_the_first_list(cluster: World) -> None:
+async def test_the_first_stub_domain_that_is_written_has_the_zone_of_the_first_list_of_devices(cluster: World) -> None:
     cluster.peer()
     cluster.control.latency = 0.2
     with cluster.store.subscribe(objects.CONFIGMAP) as changes:
@@ -118,7 +118,7 @@ async def test_the_first_stub_domain_is_for_the_zones_of_the_first_list(cluster:
     assert "tail1234.ts.net:53 {" in await corefile(cluster)
 
 
-async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_stay(world: World) -> None:
+async def test_the_operator_restores_a_removed_stub_domain_and_keeps_the_edits_of_others(world: World) -> None:
     await world.apply(managed())
     text, ours = await configured(world)
     await write(world, COREFILE)
@@ -133,7 +133,9 @@ async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_sta
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_without_reload_an_event_says_how_the_stub_domain_is_forgotten(cluster: World, is_kept: bool) -> None:
+async def test_without_the_reload_plugin_an_event_says_how_coredns_forgets_the_stub_domain(
+    cluster: World, is_kept: bool
+) -> None:
     silent = COREFILE.replace("    reload\n", "")
     await write(cluster, silent)
     async with running_operator(cluster):
@@ -149,8 +151,8 @@ async def test_without_reload_an_event_says_how_the_stub_domain_is_forgotten(clu
 
 
 @pytest.mark.simulated
-async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
-    world.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+async def test_an_edit_of_the_corefile_during_the_operators_write_is_kept(world: World) -> None:
+    world.sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
     await world.apply(managed())
 
     async def is_writing() -> bool:
@@ -164,7 +166,7 @@ async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
 
 
 @pytest.mark.simulated
-async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows(world: World) -> None:
+async def test_a_recreated_nameserver_gets_its_old_address_or_the_stub_domain_gets_the_new_one(world: World) -> None:
     await world.apply(managed())
     text, before = await configured(world)
     old = await address(world)
@@ -194,7 +196,7 @@ async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows
         (Failure(422, 12, "create", "deployments"), True),
     ],
 )
-async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
+async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwards_if_it_is_free(
     cluster: World, zone: str, refusal: Failure | None, given: bool
 ) -> None:
     cluster.peer()
@@ -209,7 +211,7 @@ async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it
         assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
-async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster: World) -> None:
+async def test_the_operator_leaves_a_faulty_corefile_alone_until_somebody_mends_it(cluster: World) -> None:
     broken = ".:53 {\n    errors\n"
     await write(cluster, broken)
     async with running_operator(cluster):
@@ -223,7 +225,9 @@ async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster:
 
 
 @pytest.mark.simulated
-async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be_there(world: World) -> None:
+async def test_a_stub_domain_that_comes_back_is_removed_if_the_operator_sees_that_there_is_no_dnsconfig(
+    world: World,
+) -> None:
     await world.apply(managed())
     text, _ = await configured(world)
     await delete(world)
@@ -239,7 +243,7 @@ async def test_a_stub_domain_that_comes_back_is_taken_out_if_no_dnsconfig_can_be
 
 
 def rights_to(name: str) -> list[Object]:
-    """Return the roles that the chart adds for a ConfigMap of another *name* that the cluster's DNS reads."""
+    """Return the roles that the chart adds if the cluster's DNS reads a ConfigMap with an unusual *name*."""
     configmap = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name]}
     return [
         {"metadata": {}, "rules": [{**configmap, "verbs": ["list", "watch"]}]},
@@ -247,8 +251,10 @@ def rights_to(name: str) -> list[Object]:
     ]
 
 
-@pytest.mark.simulated  # a real cluster would run the Deployment
-async def test_the_corefile_that_corednss_pods_mount_is_edited_once_the_operator_may_read_it(cluster: World) -> None:
+@pytest.mark.simulated  # a real cluster would run the Deployment that the test makes up
+async def test_the_operator_edits_the_corefile_that_the_pods_of_coredns_mount_once_it_may_read_it(
+    cluster: World,
+) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
     async with running_operator(cluster):
         await cluster.apply(base, managed())
@@ -284,7 +290,7 @@ async def test_without_the_setting_a_stub_domain_is_neither_written_nor_removed(
     ("status", "reason", "words"),
     [(403, "NotPermitted", "set operatorConfig.manageClusterDNS"), (422, "NotWritten", "")],
 )
-async def test_a_write_that_is_refused_is_told_and_the_nameserver_is_ready(
+async def test_a_refused_write_of_the_stub_domain_is_reported_and_the_nameserver_is_still_ready(
     world: World, status: int, reason: str, words: str
 ) -> None:
     world.sim.faults.fail(Failure(status, 10**6, "patch", "configmaps"))
@@ -297,7 +303,7 @@ async def test_a_write_that_is_refused_is_told_and_the_nameserver_is_ready(
 
 
 @pytest.mark.simulated
-async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(cluster: World) -> None:
+async def test_a_deleted_dnsconfig_stays_while_the_operator_can_no_longer_read_its_stub_domain(cluster: World) -> None:
     async with running_operator(cluster):
         await cluster.apply(managed())
         await configured(cluster)

@@ -1,4 +1,4 @@
-"""What a DNSConfig waits for: a Pod of its nameserver that is ready and answers."""
+"""DNSConfigs that wait until a Pod of their nameserver is ready and answers."""
 
 import pytest
 from clustersim.furniture import COREFILE
@@ -25,7 +25,7 @@ async def test_an_image_that_does_not_start_leaves_the_clusters_dns_alone(world:
 
 
 @pytest.mark.simulated
-async def test_a_stub_domain_stays_while_the_nameserver_is_away(world: World) -> None:
+async def test_the_stub_domain_stays_while_no_pod_of_the_nameserver_is_ready(world: World) -> None:
     await world.apply(managed())
     text, _ = await configured(world)
     await world.change(managed(), BROKEN)

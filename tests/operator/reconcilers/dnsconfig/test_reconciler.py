@@ -1,4 +1,4 @@
-"""DNSConfigs on a cluster: their nameserver, and what the cluster's DNS, a server on loopback here, answers."""
+"""DNSConfigs on a cluster: their nameserver, and the answers of the cluster's DNS, here a server on loopback."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -59,7 +59,7 @@ PACE = ProbePace(
 
 
 async def running_nameserver(world: World, obj: Object) -> Object:
-    """Wait until the nameserver of *obj* is there and nothing is left to do, and return the DNSConfig."""
+    """Wait until the nameserver of *obj* is complete and the operator has settled, and return the DNSConfig."""
 
     async def missing() -> list[str]:
         return [str(kind) for kind, name in CHILDREN.items() if await world.find(kind, name) is None]
@@ -87,7 +87,7 @@ async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World)
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(world: World) -> None:
+async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_it_is_free(world: World) -> None:
     asked, taker = dnsconfig(service={"clusterIP": ADDRESS}), backend("taker", clusterIP=ADDRESS)
     await world.apply(taker, asked)
     await world.becomes(lambda: world.reason(asked, NAMESERVER_READY), "NameserverCreationFailed")
@@ -104,7 +104,7 @@ async def test_a_nameserver_whose_address_is_taken_is_told_of_until_it_is_free(w
 
 @asynccontextmanager
 async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs, and that of records if the cluster's DNS, at *address*, is to be asked."""
+    """Run the reconciler of DNSConfigs. With the *address* of the cluster's DNS, ask it, and reconcile records, too."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
@@ -118,7 +118,7 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
         yield
 
 
-async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: World) -> None:
+async def test_a_dnsconfig_reports_names_that_are_left_out_until_there_is_room_for_them(cluster: World) -> None:
     async def incomplete() -> str:
         return await cluster.reason(dnsconfig(), "RecordsComplete")
 
@@ -134,7 +134,7 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
         await cluster.becomes(incomplete, "")
 
 
-async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
+async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig(cluster: World) -> None:
     cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
     reconciler = DNSConfigReconciler(
         cache, applier(cluster.api, cache, tailnets), cluster.api, DNSProber(ask), settings()
@@ -144,7 +144,7 @@ async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(clust
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The cluster's DNS, and the nameserver: any other address leads there, as the cluster IP of its Service does."""
+    """The cluster's DNS, and the nameserver. A query to any other address than the former's goes to the nameserver."""
 
     cluster: DNSServer
     nameserver: DNSServer
@@ -182,7 +182,7 @@ def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
 
 
 def denying(*names: str) -> Respond:
-    """Return what answers NXDOMAIN, with a SOA record of the server and the mailbox that have these *names*."""
+    """Return a responder that answers NXDOMAIN. Its SOA record has these *names* of a server and a mailbox."""
     return saying(RCODE.NXDOMAIN, authority=RR("ts.net", QTYPE.SOA, rdata=SOA(*names, (4000000000, 1, 2, 3, 5)), ttl=5))
 
 
@@ -193,7 +193,7 @@ FAILING = saying(RCODE.SERVFAIL)
 
 
 def with_old_answers(servers: Servers) -> Respond:
-    """Return a cache that has kept the answers from before there was a canary."""
+    """Return the responder of a cache that still has the negative answers from before the canary was made."""
 
     def respond(query: bytes, transport: str) -> bytes | None:
         first = str(DNSRecord.parse(query).q.qname)
@@ -218,7 +218,7 @@ FAULTS: dict[str, Callable[[Servers], Respond]] = {
 
 
 async def said(world: World, reason: str) -> None:
-    """Wait until the DNSConfig says that names resolve, or for this *reason* that they don't."""
+    """Wait until the condition has this *reason*, and is True only if the reason is NamesResolve."""
     status = "True" if reason == "NamesResolve" else "False"
 
     async def found() -> tuple[str, str] | None:
@@ -234,7 +234,7 @@ async def forward_to(world: World, server: str) -> None:
 
 
 @pytest.mark.parametrize("reason", FAULTS)
-async def test_a_fault_is_told_until_it_is_mended(cluster: World, reason: str) -> None:
+async def test_the_condition_names_a_fault_of_the_clusters_dns_until_it_is_mended(cluster: World, reason: str) -> None:
     await forward_to(cluster, "192.0.2.53")
     async with asked(cluster) as servers:
         servers.cluster.respond = FAULTS[reason](servers)
@@ -246,7 +246,7 @@ async def test_a_fault_is_told_until_it_is_mended(cluster: World, reason: str) -
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_records_that_do_not_arrive_are_told_and_the_cluster_is_spared(cluster: World) -> None:
+async def test_the_clusters_dns_is_not_asked_while_the_nameserver_lacks_the_records(cluster: World) -> None:
     async with asked(cluster) as servers:
         servers.nameserver.respond = OURS
         await cluster.apply(dnsconfig())
@@ -270,7 +270,7 @@ async def test_a_stub_domain_waits_until_the_nameserver_answers(cluster: World, 
         await cluster.becomes(reasons, ["NameserverCreated", "StubDomainWritten"])
 
 
-async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World) -> None:
+async def test_the_condition_says_that_a_zone_is_not_forwarded_or_forwarded_in_a_loop(cluster: World) -> None:
     async with asked(cluster) as servers:
         servers.cluster.respond = FAILING
         await cluster.apply(dnsconfig())
@@ -280,7 +280,7 @@ async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World
 
 
 @pytest.mark.simulated
-async def test_a_fault_is_told_while_the_dnsconfig_can_not_be_carried_out(cluster: World) -> None:
+async def test_the_condition_names_a_fault_of_the_clusters_dns_even_if_a_write_is_refused(cluster: World) -> None:
     async with asked(cluster) as servers:
         await cluster.apply(dnsconfig())
         await said(cluster, "NamesResolve")
@@ -291,7 +291,7 @@ async def test_a_fault_is_told_while_the_dnsconfig_can_not_be_carried_out(cluste
         await said(cluster, "NotForwarded")
 
 
-async def test_a_new_leader_says_nothing_new_before_it_has_asked(cluster: World) -> None:
+async def test_a_new_leader_writes_no_status_before_it_has_asked_the_clusters_dns(cluster: World) -> None:
     async def lead() -> None:
         async with asked(cluster):
             await cluster.settled()
@@ -303,7 +303,7 @@ async def test_a_new_leader_says_nothing_new_before_it_has_asked(cluster: World)
     assert not await cluster.writes_during(lead())
 
 
-@pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless it was there first
+@pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless the object is older than the schema
 async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
     await world.apply(dnsconfig())
     await running_nameserver(world, dnsconfig())

@@ -1,4 +1,4 @@
-"""Another writer that reverts what the operator writes into the configuration of the cluster's DNS."""
+"""Another writer that reverts the operator's changes of the configuration of the cluster's DNS."""
 
 import asyncio
 from contextlib import suppress
@@ -30,13 +30,13 @@ MANAGED_FIELDS = [{"manager": "eks", "time": "2030-01-01T00:00:00Z", "fieldsV1":
 
 
 def rival(corefile: str = COREFILE, delay: float = 0.5) -> Rival:
-    """Return a writer that puts its *corefile* back *delay* seconds after another one is written."""
+    """Return a writer that writes its own *corefile* again *delay* seconds after the operator wrote another one."""
     patch = {"metadata": {"managedFields": MANAGED_FIELDS}, "data": {"Corefile": corefile}}
     return Rival(COREDNS, patch, lambda configmap: bool(configmap["data"]["Corefile"] != corefile), delay)
 
 
 async def writes(world: World, other: Rival, seconds: float) -> int:
-    """Return how often the operator writes the Corefile within that many *seconds*."""
+    """Return how often the operator, but not the *other* writer, writes ConfigMaps within that many *seconds*."""
     before = other.writes
     written = await world.writes_during(asyncio.sleep(seconds))
     return sum(times for (_, _, plural), times in written.items() if plural == "configmaps") - other.writes + before
@@ -72,7 +72,7 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
 
 
 @pytest.mark.simulated
-async def test_a_write_that_fails_is_no_rewrite(world: World) -> None:
+async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
     await world.apply(managed())
     before = await configured(world)
     world.sim.faults.fail(Failure(status=500, verb="patch", plural="configmaps"))

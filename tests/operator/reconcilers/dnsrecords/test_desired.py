@@ -1,4 +1,4 @@
-"""Which ConfigMaps hold the records."""
+"""The plan for the ConfigMaps that hold the records."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ METADATA: Object = {
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
 RIGHT = Plan(steps=[])
-"""The plan for what is as it should be."""
+"""The plan if the ConfigMaps are right: it has no steps."""
 
 
 @cache
@@ -53,7 +53,7 @@ def buckets(records: tuple[Record, ...]) -> tuple[Bucket, ...]:
 
 
 parsed = cache(parse)
-"""A document as the nameserver reads it."""
+"""The nameserver's parser of a document, with a cache."""
 
 
 def plan(*records: Record, configmap: Object | None = None) -> Plan:
@@ -67,14 +67,14 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 
 def document_of(made: Plan) -> Object:
-    """The document that *made* writes, by create or by patch."""
+    """Return the document that *made* writes, by create or by patch."""
     contents = children_of(made) + [patch.body for patch in patches_of(made)]
     (content,) = contents
     document: Object = json.loads(content["data"]["records.json"])
     return document
 
 
-def test_a_configmap_that_is_missing_is_made_whole() -> None:
+def test_a_missing_configmap_is_created_with_all_its_fields() -> None:
     text = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":1}'
     metadata = {"namespace": "tailscale", "name": "dnsrecords", **METADATA}
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"records.json": text}}
@@ -84,7 +84,7 @@ def test_a_configmap_that_is_missing_is_made_whole() -> None:
 SERVED = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":7}'
 
 
-def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
+def test_a_change_of_the_records_raises_the_serial_and_patches_only_our_fields() -> None:
     made = plan(BOTH, configmap=configmap(SERVED))
     (patch,) = patches_of(made)
     assert (document_of(made)["serial"], document_of(made)["ip6"]) == (8, {FQDN: ["2001:db8::1"]})
@@ -145,7 +145,7 @@ OLD = "old.example.org"
     ("status", "kept"),
     [({"zones": [OLD]}, []), (zones_status((OLD,), [OLD]), []), (zones_status((), [OLD]), [OLD]), ({}, [OLD])],
 )
-def test_a_zone_of_the_records_that_no_tailnet_has_shown_goes(status: Object, kept: list[str]) -> None:
+def test_a_zone_in_the_records_goes_unless_a_tailnet_may_have_shown_it(status: Object, kept: list[str]) -> None:
     live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","k8s.example.org"]'))
     dnsconfig = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
     made = desired.plan(dnsconfig, Observed(buckets((BOTH,)), {0: live}), settings(cluster_domain="k8s.example.org"))
@@ -162,7 +162,7 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
 
 
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
-    """The plan for *records* with our image, or with that of the settings that are given."""
+    """Return the plan for *records* with our image, or with the Go operator's if *of* is `SETTINGS`."""
     chosen = SETTINGS if of is SETTINGS else OURS
     return desired.plan(
         DNSCONFIG_OBJ, Observed(buckets(tuple(records)), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
@@ -197,12 +197,12 @@ def carried_out(cluster: Cluster, made: Plan) -> Cluster:
 
 
 def read(cluster: Cluster) -> Records | None:
-    """What a nameserver that has just started makes of *cluster*."""
+    """Return the records that a nameserver reads from *cluster* at its start, or None if they are no whole set."""
     return merge(parsed(live["data"]["records.json"]) for live in cluster.values())
 
 
 def served(cluster: Cluster) -> Records:
-    """Return what a nameserver serves when it reads the shards in *cluster*, which must be a whole set."""
+    """Return the records that a nameserver reads from the shards in *cluster*, which must be a whole set."""
     records = read(cluster)
     assert records is not None
     return records
@@ -213,7 +213,7 @@ def ip4(records: Iterable[Record]) -> Object:
 
 
 @pytest.mark.parametrize(("names", "configmaps"), [(0, 1), (20, 1), (30, 2), (60, 4), (110, 8), (220, 16), (400, 32)])
-def test_records_get_as_many_configmaps_as_they_take(names: int, configmaps: int) -> None:
+def test_the_number_of_configmaps_grows_with_the_number_of_records(names: int, configmaps: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sorted(cluster) == [*range(configmaps)]
     assert [live["metadata"]["name"] for live in cluster.values()][-1] == "dnsrecords"
@@ -246,12 +246,12 @@ def test_a_configmap_past_the_last_shard_is_deleted() -> None:
     assert sharded({**cluster, 8: deleting(more)}, named(110)) == RIGHT
 
 
-def test_a_shard_on_its_way_out_is_waited_for() -> None:
+def test_the_plan_waits_while_a_shard_is_being_deleted() -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     assert sharded({**cluster, 5: deleting(cluster[5])}, named(100)) == Plan()
 
 
-def test_when_the_serial_starts_over_all_shards_do() -> None:
+def test_all_shards_start_over_together_when_the_serial_does() -> None:
     def aged(live: Object) -> Object:
         text = live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
         return {**live, "data": {"records.json": text}}
@@ -268,7 +268,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(before: int, later: int) -> None:
+def test_after_every_write_of_a_new_split_a_reader_sees_the_old_or_the_new_set_or_waits(
+    before: int, later: int
+) -> None:
     start = carried_out({}, sharded({}, named(before)))
     made = sharded(start, named(later, "192.0.2.2"))
     seen = [read(cluster) for cluster in states(start, made)]
@@ -279,7 +281,9 @@ def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(be
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_a_reader_goes_from_the_old_set_to_the_new_wherever_a_crash_came_between(before: int, later: int) -> None:
+def test_a_reader_goes_from_the_old_set_to_the_new_wherever_the_operator_crashed_in_between(
+    before: int, later: int
+) -> None:
     start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")
     for crashed in states(start, sharded(start, wanted)):
         held = served(start)
@@ -295,8 +299,10 @@ SIZES = st.lists(
 
 
 @given(SIZES)
-def test_no_name_vanishes_whatever_was_begun_and_not_finished(history: list[tuple[int, str, int]]) -> None:
-    """Each plan is broken off after some writes, and the next one finds what is left and other records."""
+def test_no_name_vanishes_whatever_plans_were_interrupted_and_replaced_by_others(
+    history: list[tuple[int, str, int]],
+) -> None:
+    """Interrupt each plan after some writes, and make the next plan for the resulting ConfigMaps and other records."""
     cluster = carried_out({}, sharded({}, named(60)))
     held, always = served(cluster), 60
     for names, address, writes in [*history, (50, "192.0.2.9", 99)]:
@@ -312,7 +318,7 @@ def noted(cluster: Cluster) -> str | None:
     return note
 
 
-def test_the_go_operators_image_gets_one_configmap_and_what_is_left_out_is_counted() -> None:
+def test_the_go_operators_image_gets_one_configmap_that_says_how_many_names_are_left_out() -> None:
     cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
     assert [*cluster] == [0]
     assert LIMITS.full - 160 < len(cluster[0]["data"]["records.json"]) <= LIMITS.full
@@ -320,13 +326,13 @@ def test_the_go_operators_image_gets_one_configmap_and_what_is_left_out_is_count
     assert sharded(cluster, named(100), of=SETTINGS) == RIGHT
 
 
-def test_with_one_full_configmap_names_that_are_served_stay_and_others_take_the_room_that_is_left() -> None:
+def test_names_that_are_served_stay_in_a_full_configmap_and_other_names_get_the_remaining_room() -> None:
     cluster = carried_out({}, sharded({}, named(100)[60:], of=SETTINGS))
     records = served(carried_out(cluster, sharded(cluster, named(100), of=SETTINGS)))
     assert {record.name for record in named(100)[60:]} <= records.ip4.keys()
 
 
-def test_when_there_is_room_again_the_note_goes() -> None:
+def test_the_annotation_about_names_that_are_left_out_goes_when_there_is_room_again() -> None:
     cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
     assert noted(carried_out(cluster, sharded(cluster, named(20), of=SETTINGS))) is None
     assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None
@@ -356,14 +362,14 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     ],
     ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
 )
-def test_records_are_split_only_once_all_of_the_nameserver_reads_shards(nameserver: Object | None) -> None:
+def test_records_are_split_only_once_all_pods_of_the_nameserver_read_shards(nameserver: Object | None) -> None:
     def planned(cluster: Cluster) -> Plan:
         return desired.plan(DNSCONFIG_OBJ, Observed(buckets(tuple(named(40))), cluster, nameserver), OURS, LIMITS)
 
     one = carried_out({}, planned({}))
     several = carried_out({}, sharded({}, named(40)))
     assert (sorted(one), noted(one), planned(one)) == ([0], None, RIGHT)
-    assert planned(several) == RIGHT  # what is split stays so: it was read, and the next version is being rolled out
+    assert planned(several) == RIGHT  # split records stay split while the nameserver is rolled out
 
 
 def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> None:
@@ -378,7 +384,7 @@ def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> Non
     "invalid",
     [live_dnsconfig(nameserver={"replicas": -1}), live_dnsconfig(annotations={"tailscale.com/nameserver": "mine"})],
 )
-def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(invalid: Object, of: object) -> None:
+def test_the_records_of_an_invalid_dnsconfig_stay_in_one_configmap_or_in_shards(invalid: Object, of: object) -> None:
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
     made = desired.plan(invalid, Observed(buckets(tuple(named(60))), cluster), swapped, LIMITS)
@@ -389,7 +395,7 @@ def test_without_a_dnsconfig_nothing_is_written() -> None:
     assert desired.plan(None, Observed(buckets((UP,)), {0: configmap(SERVED)}), SETTINGS) == Plan()
 
 
-def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no ConfigMaps for you", error=ValueError("403"))
     notes = [Note("Warning", "RecordsNotWritten", "no ConfigMaps for you")]
     assert desired.failed(DNSCONFIG_OBJ, refusal) == Plan(notes=notes, error=refusal.error)

@@ -1,4 +1,4 @@
-"""The records of MagicDNS names on a cluster: the operator runs, and what the nameserver is told is looked at."""
+"""The records of MagicDNS names on a cluster with a running operator: the tests read the nameserver's ConfigMaps."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ SECOND = f"second.{DOMAIN}"
 
 
 async def named_proxy(world: World, service: Object, name: str = FQDN) -> Proxy:
-    """Wait until *name* leads to the proxy of *service*, and return that."""
+    """Wait until *name* leads to the proxy of *service*, and return the proxy."""
 
     async def leads() -> Proxy | None:
         proxy = await world.proxy(service)
@@ -35,7 +35,7 @@ async def named_proxy(world: World, service: Object, name: str = FQDN) -> Proxy:
 
 @asynccontextmanager
 async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]]]:
-    """Collect what the nameserver is told meanwhile: the IPv4 records of every version of the ConfigMap."""
+    """Collect the IPv4 records of every version of the ConfigMap that is written during the block."""
     seen: list[dict[str, list[str]]] = []
     with world.store.subscribe(SIM_CONFIGMAP) as changes:
         yield seen
@@ -71,7 +71,7 @@ async def test_the_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_i
 
 async def test_a_zone_set_by_mistake_goes_with_the_setting_even_while_a_tailnet_is_unusable(cluster: World) -> None:
     cluster.peer()
-    await cluster.apply(tailnet())  # whose Secret isn't there
+    await cluster.apply(tailnet())  # this Tailnet's Secret doesn't exist
     async with running_operator(cluster, zones=("example.org",)):
         await cluster.apply(dnsconfig())
         await cluster.becomes(lambda: forwarded(cluster), ["example.org"])
@@ -89,14 +89,14 @@ async def forwarded(world: World) -> list[str]:
 
 
 async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
-    """Tell whether there are canaries in just these *zones*, which lead to the nameserver's Service."""
+    """Tell whether exactly these *zones* have canaries, and all of these lead to the nameserver's Service."""
     service = await world.find(SERVICE, NAMESERVER)
     found = uid(await world.look(dnsconfig()))
     wanted = {canary_name(found, zone): service_addresses(service) for zone in zones}
     return service is not None and await world.canaries() == wanted
 
 
-@pytest.mark.simulated  # a real Pod may take longer to its address than the name waits for it
+@pytest.mark.simulated  # a real Pod may get its address only after the operator has stopped waiting for it
 async def test_a_new_name_is_written_once_with_its_address(world: World) -> None:
     await world.apply(dnsconfig())
     await world.settled()
@@ -106,7 +106,7 @@ async def test_a_new_name_is_written_once_with_its_address(world: World) -> None
     assert {len(records[FQDN]) for records in seen if FQDN in records} == {1}
 
 
-async def test_a_new_name_takes_the_old_one_away_in_both_families(world: World) -> None:
+async def test_a_new_name_of_a_service_replaces_the_old_name_for_ipv4_and_ipv6(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
     await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": SECOND})
@@ -116,7 +116,7 @@ async def test_a_new_name_takes_the_old_one_away_in_both_families(world: World) 
     assert FQDN not in after.service["metadata"]["annotations"].values()
 
 
-async def test_a_new_pod_is_followed_and_the_name_exists_all_the_while(world: World) -> None:
+async def test_a_name_gets_the_address_of_a_new_pod_and_exists_all_the_while(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
     async with every_version(world) as seen:
@@ -133,8 +133,8 @@ async def moved(world: World, before: Proxy) -> bool:
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
-@pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second
-async def test_thirty_services_are_named_by_few_requests_and_writes_and_then_nothing_is_written(world: World) -> None:
+@pytest.mark.simulated  # a real controller manager makes the Pods of only some 5 StatefulSets a second
+async def test_thirty_services_get_names_with_few_requests_and_writes_and_then_nothing_is_written(world: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(30)]
 
     async def all_named() -> bool:
@@ -145,7 +145,7 @@ async def test_thirty_services_are_named_by_few_requests_and_writes_and_then_not
     async with every_version(world) as seen:
         await asyncio.gather(*(world.apply(service) for service in services))
         await world.eventually(all_named)
-    assert asked(world) - before <= 15 * len(services)  # of writes that collide, some are made again
+    assert asked(world) - before <= 15 * len(services)  # some writes collide, and the operator repeats them
     assert (len(seen) < 60, len(world.control.keys)) == (True, 30)
     assert not await world.writes_when_left_alone()
 

@@ -1,4 +1,4 @@
-"""The records' reconciler alone, with small shards: a test is the one that makes proxies."""
+"""The records' reconciler without the rest of the operator, and with small shards: the tests create the proxies."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ SMALL = Limits(split=2048, full=8192)
 
 
 class Known:
-    """The known suffixes, of whose changes the test tells."""
+    """The known suffixes of tailnets. A test announces their changes to the reconciler."""
 
     def __init__(self) -> None:
         self.suffixes = Suffixes()
@@ -84,14 +84,14 @@ async def following_records(world: World, cache: Cache | None = None) -> AsyncIt
 
 
 async def prepared(world: World, count: int) -> None:
-    """Make a DNSConfig, and proxies by hand: 200 real ones would take a machine of their own."""
+    """Create a DNSConfig, and the objects of *count* proxies without Pods: the Pods would overload the machine."""
     await world.apply(dnsconfig(), nameserver())
     for batch in (range(count)[start : start + 20] for start in range(0, count, 20)):
         await asyncio.gather(*(world.apply(*proxy_of(number)) for number in batch))
 
 
 def nameserver(image: str = SHARDED.nameserver_image) -> Object:
-    """Return the nameserver's Deployment, which needs no Pod to be rolled out."""
+    """Return the nameserver's Deployment without replicas, so that it counts as rolled out at once."""
     pods = {
         "metadata": {"labels": {"app": NAMESERVER}},
         "spec": {"containers": [{"name": NAMESERVER, "image": image}]},
@@ -106,7 +106,7 @@ def nameserver(image: str = SHARDED.nameserver_image) -> Object:
 
 
 def proxy_of(number: int) -> list[Object]:
-    """An egress Service, its proxy's Service, and an EndpointSlice, which is left alone by what makes Services' own."""
+    """Return an egress Service, its proxy's Service, and an EndpointSlice that Kubernetes' controllers leave alone."""
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
     name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
     made = slice_of(name, owner.labels, f"192.0.2.{number % 200 + 1}")
@@ -114,7 +114,7 @@ def proxy_of(number: int) -> list[Object]:
 
 
 def place_of(name: str) -> list[Object]:
-    """An egress Service at a ProxyGroup, the Service that leads to the group's proxies, and its EndpointSlice."""
+    """Return an egress Service at a ProxyGroup, the ClusterIP Service of its place there, and its EndpointSlice."""
     parent = group_egress(name)
     labels = {**Owner("svc", key_of(parent)).labels, PROXY_GROUP: "pg", LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
     metadata = {"namespace": NAMESPACE, "name": f"ts-{name}", "labels": labels}
@@ -153,13 +153,13 @@ def addresses(count: int) -> dict[str, list[str]]:
 
 
 async def sharded(world: World, count: int) -> dict[str, Object]:
-    """Wait until *count* proxies have records and nothing is left to do, and return the ConfigMaps."""
+    """Wait until *count* proxies have records and the reconciler has settled, and return the ConfigMaps."""
     await world.becomes(lambda: whole(world), addresses(count))
     await world.settled()
     return await shards(world)
 
 
-async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster: World) -> None:
+async def test_a_new_name_without_an_address_is_written_a_second_later(cluster: World) -> None:
     known: dict[str, list[str]] = {}
     await cluster.apply(dnsconfig(), nameserver())
     async with following_records(cluster):
@@ -185,7 +185,7 @@ async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: Worl
         await cluster.becomes(lambda: whole(cluster), {})
 
 
-async def test_of_services_that_share_a_name_those_with_endpoints_have_it(cluster: World) -> None:
+async def test_a_name_that_services_share_leads_to_those_with_endpoints(cluster: World) -> None:
     first, second = place_of("db"), place_of("too")
     await cluster.apply(dnsconfig(), nameserver(), *first)
     address = (await cluster.look(first[1]))["spec"]["clusterIP"]
@@ -200,7 +200,7 @@ async def test_of_services_that_share_a_name_those_with_endpoints_have_it(cluste
         await cluster.becomes(lambda: whole(cluster), {FQDN: [*in_order([address, other])[0]]})
 
 
-async def test_records_are_spread_once_the_nameserver_reads_shards_and_each_shard_comes_back(cluster: World) -> None:
+async def test_records_are_split_once_the_nameserver_reads_shards_and_a_lost_shard_comes_back(cluster: World) -> None:
     await prepared(cluster, 60)
     await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
     async with following_records(cluster):
@@ -217,7 +217,9 @@ async def test_records_are_spread_once_the_nameserver_reads_shards_and_each_shar
 
 @pytest.mark.simulated
 @pytest.mark.parametrize(("verb", "after"), [("create", 110), ("patch", 110), ("patch", 10), ("delete", 10)])
-async def test_a_write_that_fails_is_made_good(cluster: World, verb: str, after: int) -> None:
+async def test_a_failed_write_of_a_shard_is_repeated_until_the_records_are_right(
+    cluster: World, verb: str, after: int
+) -> None:
     await prepared(cluster, 60)
     async with following_records(cluster):
         await sharded(cluster, 60)
@@ -228,7 +230,7 @@ async def test_a_write_that_fails_is_made_good(cluster: World, verb: str, after:
 
 
 async def resized(world: World, before: int, after: int) -> None:
-    """Make more proxies, or delete the Services that some are for."""
+    """Change the number of proxies: create more of them, or delete the Services of some."""
     added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
     await asyncio.gather(*(world.apply(*objects) for objects in added))
     await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
@@ -254,7 +256,7 @@ async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World)
 
 
 class Brittle(dict[str, Any]):
-    """An EndpointSlice whose endpoints can't be read at the first time."""
+    """An EndpointSlice whose endpoints can't be read at the first attempt."""
 
     reads = 0
 
@@ -275,12 +277,12 @@ async def test_a_proxy_that_could_not_be_read_is_read_again(cluster: World, capl
 
 
 @pytest.mark.simulated
-async def test_a_zone_that_is_known_while_the_records_are_written_is_written_next(cluster: World) -> None:
+async def test_a_zone_that_becomes_known_during_a_write_of_the_records_is_in_the_next_write(cluster: World) -> None:
     async def is_writing() -> int:
         return cluster.sim.writes[USER_AGENT, "create", "configmaps"]
 
     await cluster.apply(dnsconfig())
-    cluster.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+    cluster.sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
     async with following_records(cluster) as known:
         await cluster.eventually(is_writing)
         known.tell("tail.example.org")

@@ -1,4 +1,4 @@
-"""What the tests of the gate look at: a Pod that waits, its ProxyGroup, and what that serves."""
+"""Builders for the tests of the gate: a Pod that waits, its ProxyGroup, and the Services of the group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def group(replicas: int | None = None, type_: str = "egress") -> Object:
 
 
 def pod(*ips: str, env: str = "true", status: Object | None = None, **metadata: Any) -> Object:
-    """A Pod of the group with the addresses *ips*, whose gate is closed."""
+    """Return a Pod of the group with the addresses *ips*, whose gate is closed."""
     variables = [{"name": "TS_USERSPACE", "value": "false"}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": env}]
     content = {
         "spec": {

@@ -1,3 +1,5 @@
+"""The plan for a Pod with a gate: the question about its Services, and the opening of the gate."""
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -41,7 +43,7 @@ def test_a_pod_waits_while_its_gate_is_closed(found: Object, waits: bool, kept: 
 
 
 class Asked(NamedTuple):
-    """A Pod and what its group has, and what is asked and what has to come before its gate opens."""
+    """A Pod with its group's objects, and the result: the health checks to make, and the Services without endpoints."""
 
     name: str
     checks: Sequence[Check] = ()
@@ -92,7 +94,7 @@ def entries(served: Sequence[Key]) -> dict[str, Entry]:
 
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
-def test_each_served_service_is_asked(case: Asked) -> None:
+def test_the_question_has_a_health_check_for_each_service_that_the_group_serves(case: Asked) -> None:
     observed = Observed(group(), case.services, case.slices, entries(case.served))
     made = desired.question(slim(case.waiting), observed, "cluster.local")
     assert made is not None
@@ -112,12 +114,14 @@ def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, request
     ("found", "ips"), [(None, [POD_IP]), (group(type_="ingress"), [POD_IP]), (group(), [])],
     ids=["no group", "a group of another type", "no address"],
 )  # fmt: skip
-def test_nobody_can_tell_before_something_changes(found: Object | None, ips: Sequence[str]) -> None:
+def test_there_is_no_question_about_a_pod_without_a_group_or_an_address(
+    found: Object | None, ips: Sequence[str]
+) -> None:
     observed = Observed(found, [service()], [endpoints(POD_IP)], entries([USER]))
     assert desired.question(slim(pod(*ips)), observed, "cluster.local") is None
 
 
-def test_a_bad_address_is_an_error() -> None:
+def test_a_bad_address_of_the_pod_is_an_error() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         desired.question(pod("nonsense"), Observed(group(), [service()], [], entries([USER])), "cluster.local")
 
@@ -138,13 +142,17 @@ def test_a_bad_address_is_an_error() -> None:
         (CHECK6, 200, "2001:db8::8", HealthAnswer.OTHER),
     ],
 )
-def test_an_answer_tells_which_pod_gave_it(check: Check, status: int, header: str | None, means: HealthAnswer) -> None:
+def test_the_header_and_the_status_of_an_answer_tell_which_pod_gave_it(
+    check: Check, status: int, header: str | None, means: HealthAnswer
+) -> None:
     assert check.answer(status, header) is means
 
 
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
-def test_the_gate_opens_beside_the_other_conditions(before: Object, services: int, words: str) -> None:
+def test_the_opened_gate_is_one_more_condition_and_the_other_conditions_stay(
+    before: Object, services: int, words: str
+) -> None:
     plan = desired.opening_plan(pod(POD_IP, status=before), services)
     status = status_of(plan)
     conditions = {each["type"]: each for each in status["conditions"]}
@@ -155,7 +163,7 @@ def test_the_gate_opens_beside_the_other_conditions(before: Object, services: in
     assert words in conditions[EGRESS_GATE]["message"]
 
 
-def test_a_refusal_is_told_by_an_event() -> None:
+def test_a_refused_write_is_reported_by_an_event() -> None:
     refusal = Refusal("no status for you", error=ValueError("403"))
     wanted = Plan(notes=[Note("Warning", "EgressGateFailed", "no status for you")], error=refusal.error)
     assert desired.failed(pod(POD_IP), refusal) == wanted

@@ -31,7 +31,7 @@ def question(*names: str, pod: str = "uid-1", requests: int = 6) -> GateQuestion
 
 
 class Services:
-    """Services that answer as they are told to, each answer after *seconds*; the last one again and again."""
+    """Services that give their *answers* in turn, each after *seconds*, and repeat the last answer."""
 
     def __init__(self, seconds: float = 0.0, /, **answers: Sequence[HealthAnswer]) -> None:
         self.asked: list[tuple[float, str]] = []
@@ -44,7 +44,7 @@ class Services:
 
     @property
     def times(self) -> list[float]:
-        """When any of them was asked."""
+        """The times of all requests, in seconds."""
         return [round(time, 3) for time, _ in self.asked]
 
     async def ask(self, wanted: Check) -> HealthAnswer:
@@ -60,7 +60,7 @@ class Services:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def pass_all(self, wanted: GateQuestion) -> None:
-        """Ask until all have passed, as a reconcile does whose key comes back."""
+        """Ask until all Services have passed, as reconciles do, whose key comes back with each result."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 
@@ -104,7 +104,7 @@ async def test_a_service_that_does_not_answer_for_three_seconds_is_unreachable()
 
 
 @in_virtual_time
-async def test_each_answer_is_counted() -> None:
+async def test_the_prober_counts_each_answer_by_its_meaning() -> None:
     services = Services(db=[OTHER, OTHER, UNHEALTHY, OWN], web=[NO_HEADER])
     async with asking(services):
         await services.pass_all(question("db", "web"))
@@ -123,7 +123,7 @@ async def test_eight_services_are_asked_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_a_service_that_is_tried_again_leaves_its_turn_to_others() -> None:
+async def test_a_service_that_waits_for_its_next_attempt_lets_other_services_go_first() -> None:
     names = [f"s{number}" for number in range(8)]
     services = Services(**{name: [UNREACHABLE] * 7 + [OWN] for name in names})
     async with asking(services) as prober:
@@ -145,7 +145,9 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_is_asked_until_it_has_passed(questions: Sequence[GateQuestion], asked: Sequence[str]) -> None:
+async def test_a_service_that_has_passed_is_asked_again_only_if_its_pod_is_new_or_it_comes_back(
+    questions: Sequence[GateQuestion], asked: Sequence[str]
+) -> None:
     services = Services(web=[UNREACHABLE, OWN])
     async with asking(services):
         for each in questions:
@@ -154,7 +156,7 @@ async def test_a_service_is_asked_until_it_has_passed(questions: Sequence[GateQu
 
 
 @in_virtual_time
-async def test_pods_are_asked_about_side_by_side() -> None:
+async def test_the_services_are_asked_about_several_pods_at_the_same_time() -> None:
     services = Services(1.0)
     async with asking(services) as prober:
         pods = [prober.follow(Key("tailscale", f"foo-{number}"), question(f"s{number}")) for number in range(20)]
@@ -172,7 +174,9 @@ ENDS: dict[str, tuple[GateQuestion | None, Sequence[str]]] = {
 
 @pytest.mark.parametrize(("then", "asked"), ENDS.values(), ids=ENDS)
 @in_virtual_time
-async def test_the_requests_end_with_their_reason(then: GateQuestion | None, asked: Sequence[str]) -> None:
+async def test_the_requests_end_when_the_pod_or_the_service_is_gone(
+    then: GateQuestion | None, asked: Sequence[str]
+) -> None:
     services = Services(1.0, db=[UNREACHABLE], new=[OWN])
     async with asking(services) as prober:
         prober.follow(POD, question("db"))
@@ -195,7 +199,7 @@ async def test_the_requests_end_with_the_leadership() -> None:
 
 
 @in_virtual_time
-async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
+async def test_a_service_that_leaves_and_comes_back_is_asked_by_only_one_task() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
         for names in (["db"], [], ["db"], [], ["db"]):
@@ -220,7 +224,7 @@ TWO = replace(question("db", "web"), unserved=frozenset([Key("a", "b")]))
         (many(11), "11 of its .*default/s09, …"),
     ],
 )
-def test_only_a_pod_that_waits_a_minute_is_told(
+def test_the_log_names_only_a_pod_that_has_waited_for_a_minute(
     asked: GateQuestion, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @in_virtual_time
@@ -259,7 +263,9 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_request_has_an_answer(status: int, headers: dict[str, str], means: HealthAnswer) -> None:
+async def test_a_request_returns_the_meaning_of_the_servers_answer(
+    status: int, headers: dict[str, str], means: HealthAnswer
+) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
 

@@ -1,4 +1,4 @@
-"""The gate on a simulated cluster, where no kubelet runs: the test says what each Pod answers."""
+"""The gate on a simulated cluster without kubelets: each test sets the answers of the Pods."""
 
 import asyncio
 from collections import deque
@@ -44,7 +44,7 @@ PLACELESS = pod(status=RUNNING)
 
 @dataclass
 class Scene:
-    """A cluster. Pods answer with what *answers* has for their address, 200 without any."""
+    """A cluster. Each Pod gives the *answers* for its address in turn, and 200 if there is none."""
 
     sim: ClusterSim
     client: KubeClient
@@ -60,7 +60,7 @@ class Scene:
         await put(self.client, *objects)
 
     async def change(self, wanted: Object) -> None:
-        """Replace the object that has the name of *wanted*, and its status."""
+        """Replace the live object of the same name by *wanted*, or only its status if *wanted* has one."""
         live = await self.client.get(resource_of(wanted), key_of(wanted))
         changed = {**live, **{name: value for name, value in wanted.items() if name != "metadata"}}
         write = self.client.replace_status if "status" in wanted else self.client.replace
@@ -83,7 +83,7 @@ def by_hand(client: KubeClient, cache: Cache, prober: GateProber) -> EgressPodRe
 
 @asynccontextmanager
 async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
-    """Run the reconciler alone until the end of the block; yield what tells how many reconciles had nothing to do."""
+    """Run the reconciler alone until the end of the block. Yield a function that counts its successful reconciles."""
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session(in_cluster=False) as session:
@@ -96,7 +96,7 @@ async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    """A cluster without Pods, in which nobody reconciles yet."""
+    """A cluster without Pods, before a reconciler runs."""
     async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
         made = Scene(sim, client)
         async with HealthProxy(sim.store, made.ask).serve() as url:
@@ -128,7 +128,9 @@ WAITS: dict[str, tuple[Sequence[Object], Change]] = {
 
 
 @pytest.mark.parametrize(("there", "then"), WAITS.values(), ids=WAITS)
-async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, there: Sequence[Object], then: Change) -> None:
+async def test_a_gate_opens_when_the_missing_object_or_address_appears(
+    scene: Scene, there: Sequence[Object], then: Change
+) -> None:
     await scene.make(config([USER]), service(), *there)
     async with reconciling(scene.client) as looks:
         await until(looks)
@@ -138,7 +140,7 @@ async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, there: Se
 
 
 @pytest.mark.parametrize("status", [409, 500, LOST])
-async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, status: int) -> None:
+async def test_a_gate_opens_even_if_the_first_write_of_it_fails(scene: Scene, status: int) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.fail(Failure(status, verb="update", plural="pods"))
     async with reconciling(scene.client):
@@ -168,12 +170,14 @@ async def is_leaving(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("then", [is_replaced, is_leaving])
-async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(scene: Scene, then: Change) -> None:
+async def test_the_gate_of_a_pod_that_was_replaced_or_deleted_meanwhile_stays_closed(
+    scene: Scene, then: Change
+) -> None:
     await scene.make(WAITING, group())
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with running(cache.follow(scene.client)):
         await cache.synced()
-    await then(scene)  # which the cache doesn't see any more
+    await then(scene)  # the cache has stopped, and doesn't see the change
     async with health_session(in_cluster=False) as session:
         reconciler = by_hand(scene.client, cache, GateProber(partial(ask_by_http, session)))
         assert await reconciler.reconcile(key_of(WAITING)) == DONE
@@ -208,7 +212,7 @@ async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> 
     assert asked == ["http://ts-db.tailscale.svc.k8s.example.org:9002/healthz"]
 
 
-async def test_pods_that_wait_hold_no_other_up(scene: Scene) -> None:
+async def test_a_gate_opens_even_while_twenty_other_pods_wait(scene: Scene) -> None:
     waiting = [f"192.0.2.{number}" for number in range(100, 120)]
     scene.answers = {ip: deque([(503, {})] * 1000) for ip in waiting}
     others = [pod(ip, status=RUNNING) for ip in waiting]
@@ -222,7 +226,7 @@ async def test_pods_that_wait_hold_no_other_up(scene: Scene) -> None:
         await until(lambda: scene.is_open)
 
 
-async def test_a_refused_write_is_told_by_an_event(scene: Scene) -> None:
+async def test_a_refused_write_is_reported_by_an_event(scene: Scene) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.forbid(Ban("pods", OPERATOR_NAMESPACE, "update"))
     async with reconciling(scene.client):

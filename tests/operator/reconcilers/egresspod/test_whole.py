@@ -1,4 +1,4 @@
-"""The gate on a cluster with the whole operator, whose kubelet writes the status of the Pods too."""
+"""The gate on a cluster with the whole operator, where a kubelet also writes the status of the Pods."""
 
 from clustersim.objects import ENDPOINTSLICE as SIM_ENDPOINTSLICE
 from tsoperator.api.names import EGRESS_GATE
@@ -25,7 +25,9 @@ async def test_the_next_pod_is_ready_once_each_service_leads_to_it(world: World)
     assert await endpoint_counts(world) == {2}
 
 
-async def test_a_pod_in_the_place_of_another_is_taken_out_of_each_slice_and_put_in_by_one_write(world: World) -> None:
+async def test_one_write_to_each_slice_removes_a_deleted_pod_and_one_adds_the_pod_that_replaces_it(
+    world: World,
+) -> None:
     await world.apply(FOO, *SERVICES)
     await world.becomes(lambda: endpoint_counts(world), {2})
     old = (await ready_group(world, FOO))[1].pod
@@ -41,18 +43,18 @@ async def test_a_pod_in_the_place_of_another_is_taken_out_of_each_slice_and_put_
 
 
 async def endpoint_counts(world: World) -> set[int]:
-    """Return how many endpoints each EndpointSlice has; 0 for a Service without any."""
+    """Return the numbers of endpoints of the EndpointSlices, with 0 for a Service without a slice."""
     found = [await endpoints(world, service) for service in SERVICES]
     return {len(each) for slices in found for each in slices.values() or [()]}
 
 
 async def next_pod(world: World, old: Object) -> Object | None:
-    """Return the Pod in the place of *old* once it is ready."""
+    """Return the Pod that replaces *old*, or None until it is ready."""
     live = await world.find(POD, "foo-1")
     return live if live and uid(live) != uid(old) and is_ready(live) else None
 
 
 def conditions(pod: Object) -> dict[str, str]:
-    """Return the messages of the conditions of *pod* that hold, by type."""
+    """Return the messages of the true conditions of *pod*, by type."""
     found = pod["status"]["conditions"]
     return {each["type"]: each.get("message", "") for each in found if each["status"] == "True"}

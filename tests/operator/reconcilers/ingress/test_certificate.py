@@ -1,4 +1,4 @@
-"""What is told of an Ingress's certificate."""
+"""The Events about an Ingress's certificate."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ TIMELESS = Certificate(is_there=True)
 
 
 def lives(days: float, *, of: float = 90) -> Certificate:
-    """A certificate that has so many days left of all that it had."""
+    """Return a certificate with a lifetime of *of* days that expires in *days* days."""
     ends = NOW + timedelta(days=days)
     return Certificate(True, Validity(ends - timedelta(days=of), ends))
 
@@ -52,7 +52,7 @@ READY, OLD = ("Normal", "CertificateReady"), ("Warning", "CertificateNotRenewed"
         (TIMELESS, 1, [READY], None),
     ],
 )
-def test_a_certificate_is_told_of_when_it_is_missing_there_or_old(
+def test_an_event_says_that_a_certificate_is_missing_has_come_or_was_not_renewed(
     certificate: Certificate, missed_for: float | None, reasons: list[tuple[str, str]], requeue_after: float | None
 ) -> None:
     found = told(certificate, missed_for)
@@ -60,7 +60,7 @@ def test_a_certificate_is_told_of_when_it_is_missing_there_or_old(
     assert found.requeue_after == requeue_after
 
 
-def test_the_words_say_what_to_do() -> None:
+def test_the_events_about_a_certificate_say_what_to_do() -> None:
     for certificate, words in (
         (MISSING, f"at the first HTTPS request, which takes some seconds; open https://{WEB}/"),
         (ASKED, "see what the log of its Pod says of ACME"),
@@ -71,7 +71,7 @@ def test_the_words_say_what_to_do() -> None:
         assert words in note.message
 
 
-def test_a_lasting_warning_keeps_its_words() -> None:
+def test_the_words_of_a_warning_do_not_change_from_day_to_day() -> None:
     later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
 
@@ -90,7 +90,7 @@ OTHER = "other.tail1234.ts.net"
         [(0, WEB, MISSING, 0), (5, OTHER, TIMELESS, None)],
     ],
 )
-def test_a_missing_certificate_is_remembered_with_its_time(
+def test_the_operator_remembers_since_when_a_certificate_is_missing(
     looks: list[tuple[float, str, Certificate, float | None]],
 ) -> None:
     missed = Missed(clock := Clock())
@@ -99,7 +99,7 @@ def test_a_missing_certificate_is_remembered_with_its_time(
         assert missed.look(WEB_KEY, domain, certificate) == missed_for
 
 
-def test_a_forgotten_certificate_is_missed_anew() -> None:
+def test_the_operator_forgets_since_when_the_certificate_of_a_forgotten_ingress_is_missing() -> None:
     missed = Missed(clock := Clock())
     assert [missed.look(key, WEB, MISSING) for key in (WEB_KEY, OTHER_KEY)] == [0, 0]
     clock.now += 5

@@ -1,4 +1,4 @@
-"""What an Ingress needs."""
+"""The plan for an Ingress: its proxy, its status and its Events."""
 
 import json
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ KEEPS_TAGS = "and hyphens; until then its device keeps its tags"
 OWNER = desired.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
-"""What the Pod that runs has reported."""
+"""The state that the current Pod has reported."""
 SERVED = obj(STATEFULSET, Key("tailscale", NAME), {"spec": {"selector": {"matchLabels": {"app": "web-uid"}}}})
 HTTPS = {"port": 443, "protocol": "TCP"}
 HTTP = {"port": 80, "protocol": "TCP"}
@@ -77,13 +77,13 @@ def proxy(parent: Object, observed: Observed = NEW) -> Proxy:
 
 
 def logged_in(data: dict[str, str]) -> Observed:
-    """A proxy whose Secret has *data*."""
+    """Return what the reconciler observes of a proxy whose Secret has *data*."""
     secret = slim_secret(f"{NAME}-0", data, OWNER.labels)
     return Observed(Children([headless(OWNER, "web-uid", NAME)], [], [secret], [pod(f"{NAME}-0", "P")]), WEB)
 
 
 def shown(plan: Plan) -> list[Object]:
-    """The load balancer's entries in the status that *plan* wants."""
+    """Return the load balancer's entries in the status of *plan*."""
     entries: list[Object] = status_of(plan)["loadBalancer"].get("ingress", [])
     return entries
 
@@ -116,7 +116,7 @@ def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:
         (CLASS, "web", ["ProxyFailed"], "'prod' does not exist"),
     ],
 )
-def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(
+def test_an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes(
     annotations: Object, host: str, reasons: list[str], words: str
 ) -> None:
     plan = planned(live_ingress(annotations, host=host))
@@ -124,7 +124,7 @@ def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(
     assert plan == Plan(notes=plan.notes, whole=annotations != CLASS)
 
 
-def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_at_again() -> None:
+def test_an_ingress_waits_for_its_class_without_an_event_if_the_class_was_ready_before() -> None:
     for class_, reasons in (
         (live_proxy_class("prod"), ["ProxyPending"]),
         (live_proxy_class("prod", ready=True, generation=2), []),
@@ -133,19 +133,19 @@ def test_an_ingress_waits_for_its_proxy_class_and_quietly_while_that_is_looked_a
         assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes, whole=False), reasons)
 
 
-def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
+def test_an_ingress_gets_a_proxy_with_the_settings_of_its_ready_class() -> None:
     spec = {"tailscale": {"acceptRoutes": True}}
     made = proxy(live_ingress(CLASS), Observed(Children(), WEB, live_proxy_class("prod", spec, ready=True)))
     assert (made.proxy_class is not None, made.config.accept_routes) == (True, True)
 
 
-def test_without_a_usable_backend_what_runs_stays() -> None:
+def test_the_proxy_of_an_ingress_without_a_usable_backend_stays_as_it_is() -> None:
     plan = planned(live_ingress(spec=MISSING), logged_in(CURRENT))
     assert reasons_of(plan) == ["InvalidIngressBackend", "NoValidBackends"]
     assert plan == Plan(notes=plan.notes)
 
 
-def test_a_new_ingress_waits_quietly_for_services_that_were_applied_with_it() -> None:
+def test_a_new_ingress_waits_two_seconds_without_an_event_for_missing_services() -> None:
     for found, waits in (
         (replace(NEW, age=0), True),
         (replace(NEW, age=1.9), True),
@@ -170,7 +170,9 @@ def test_a_new_ingress_waits_quietly_for_services_that_were_applied_with_it() ->
         (dict.fromkeys(FORWARD, "yes"), True, False),
     ],
 )
-def test_the_proxy_serves_and_forwards_only_if_asked(annotations: Object, named: bool, forward: bool) -> None:
+def test_the_proxy_serves_and_forwards_connections_of_the_cluster_only_if_asked_to(
+    annotations: Object, named: bool, forward: bool
+) -> None:
     made = proxy(live_ingress({**annotations, "tailscale.com/tags": "tag:web"}), replace(NEW, names_ingresses=named))
     assert (str(made.owner), made.parent_uid, made.tags) == ("ingress:default/web", "web-uid", ("tag:web",))
     assert made.pod == served_ingress(forward_cluster_traffic=forward)
@@ -217,7 +219,7 @@ def test_status_and_name_are_what_the_device_reports(
     ("keys", "reason"),
     [(KEY, "AuthKeyReissued"), (Keys({0: ""}, requeue_after=20.0), "AuthKeyDelayed")],
 )
-def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(keys: Keys, reason: str) -> None:
+def test_an_event_says_that_the_proxy_of_an_ingress_logs_in_anew(keys: Keys, reason: str) -> None:
     plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), keys)
     assert (reasons_of(plan), plan.requeue_after) == ([reason], keys.requeue_after)
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
@@ -226,11 +228,11 @@ def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(keys: Keys, rea
 AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
 
 
-def test_a_new_ingress_whose_key_is_awaited_says_nothing_yet() -> None:
+def test_a_new_ingress_writes_nothing_while_it_waits_for_an_auth_key() -> None:
     assert planned(live_ingress(), keys=AWAITED) == Plan(error=AWAITED.pending)
 
 
-def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events() -> None:
+def test_events_report_paths_that_are_left_out_and_findings_about_devices() -> None:
     news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
     plan = planned(live_ingress(spec=spec), Observed(Children(), WEB, tailnet=TailnetView(news=news)))
@@ -238,7 +240,7 @@ def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events()
     assert len(children_of(plan)) == 3
 
 
-def test_with_a_redirect_port_80_is_shown_second() -> None:
+def test_the_status_of_an_ingress_with_a_redirect_shows_port_80_after_port_443() -> None:
     plan = planned(live_ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE))
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
 
@@ -248,21 +250,23 @@ def test_a_status_that_is_out_of_date_is_cleared() -> None:
     assert planned(old).status == {"loadBalancer": {}, "more": 1}
 
 
-def test_a_host_of_another_domain_than_the_tailnets_is_told() -> None:
+def test_an_event_reports_a_tls_host_outside_of_the_tailnets_domain() -> None:
     for host, told in (("web", []), (WEB_NAME, []), (OTHER_NAME, ["IgnoredTLSHosts"])):
         assert reasons_of(planned(live_ingress(host=host), logged_in(DEVICE))) == told
         assert reasons_of(planned(live_ingress(host=host))) == []
 
 
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
-def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
+def test_an_ingress_whose_certificate_is_missing_is_looked_at_again_after_ten_minutes(
+    missed_for: float, told: list[str], again: float | None
+) -> None:
     seen = ObservedCertificate(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
     plan = planned(live_ingress(), replace(logged_in(DEVICE), certificate=seen))
     assert (reasons_of(plan), plan.requeue_after) == (told, again)
 
 
 def served_before(data: dict[str, str], hostname: str = "web", *tags: str) -> Observed:
-    """A proxy with *hostname* in its config, whose device has *tags*."""
+    """Return what the reconciler observes of a proxy with *hostname* in its config, whose device has *tags*."""
     found = logged_in({**data, "cap-107.hujson": json.dumps({"Hostname": hostname})})
     devices = {"n1": Device("n1", f"{hostname}.tail1234.ts.net", tags=tags)} if tags else {}
     return replace(found, tailnet=TailnetView(devices=devices))
@@ -286,7 +290,7 @@ def served_before(data: dict[str, str], hostname: str = "web", *tags: str) -> Ob
         (BAD_TAG, "web", served_before(DEVICE), "web", ("db",), "InvalidTags", KEEPS_TAGS),
     ],
 )
-def test_an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned(
+def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning(
     annotations: Object, host: str, observed: Observed, hostname: str, tags: Sequence[str], reason: str, words: str
 ) -> None:
     parent = live_ingress(annotations, host=host)
@@ -329,7 +333,9 @@ def test_an_ingress_of_a_group_that_has_no_proxy_gets_none() -> None:
         (live_ingress(SHOP | CLASS), ["ProxyFailed"]),
     ],
 )
-def test_an_ingress_says_what_has_no_effect_whether_it_is_served_or_not(parent: Object, told: list[str]) -> None:
+def test_an_event_names_an_annotation_without_effect_even_if_the_ingress_cannot_be_served(
+    parent: Object, told: list[str]
+) -> None:
     notes = planned(parent).notes
     (note,) = (note for note in notes if note.reason == "IgnoredAnnotation")
     assert note.once
@@ -337,7 +343,7 @@ def test_an_ingress_says_what_has_no_effect_whether_it_is_served_or_not(parent: 
     assert [each.reason for each in notes if each != note] == told
 
 
-def test_an_ingress_whose_class_is_nearly_ours_says_so_and_is_left_alone() -> None:
+def test_an_ingress_whose_class_is_misspelt_gets_an_event_and_nothing_else() -> None:
     parent = live_ingress(spec={"ingressClassName": "tailscael"})
     assert planned(parent) == Plan(notes=planned(parent).notes)
     assert reasons_of(planned(parent)) == ["IgnoredIngressClass"]
@@ -346,14 +352,14 @@ def test_an_ingress_whose_class_is_nearly_ours_says_so_and_is_left_alone() -> No
     assert planned(held(parent)).release == FINALIZER
 
 
-def test_a_name_that_is_too_long_for_labels_is_told() -> None:
+def test_an_event_says_that_the_name_of_an_ingress_is_too_long_for_labels() -> None:
     for length, told in ((63, []), (64, ["InvalidName"])):
         parent = live_ingress()
         parent["metadata"]["name"] = "a" * length
         assert (reasons_of(planned(parent)), bool(planned(parent).steps)) == (told, not told)
 
 
-def test_a_wrong_ingress_class_is_said_to_be_wrong() -> None:
+def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
     def class_(controller: str, **annotations: str) -> Object:
         return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
 
@@ -369,7 +375,9 @@ def test_a_wrong_ingress_class_is_said_to_be_wrong() -> None:
 
 
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
-def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: Object | None) -> None:
+def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ours(
+    host: str, status: Object | None
+) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
     leaving = {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": shows}
     plan = desired.plan_deletion(leaving, logged_in(DEVICE))
@@ -380,18 +388,18 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
     assert (first.release, first.status) == ("", None)
     assert desired.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
     unheld = {**live_ingress(), "status": shows}
-    assert desired.plan_deletion(unheld, logged_in(DEVICE)) == plan  # others took our finalizer off
+    assert desired.plan_deletion(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
     assert desired.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()
 
 
-def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:
+def test_an_ingress_whose_services_cannot_be_read_keeps_its_proxy_and_is_looked_at_again() -> None:
     unseen = Observed(Children(), {}, knows_services=False)
     assert planned(live_ingress(), unseen) == Plan(requeue_after=60, whole=False)
     assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
 
 
 def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
-    """Objects with any of *fields*, each of which may be null."""
+    """Return a strategy for objects with any of *fields*, each of which may be null."""
     return st.fixed_dictionaries({}, optional={name: st.none() | field for name, field in fields.items()})
 
 
@@ -411,7 +419,7 @@ ANNOTATIONS = st.dictionaries(
 
 
 @given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, NO_HTTPS]))
-def test_every_ingress_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
+def test_an_ingress_with_any_spec_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
     assert desired.plan_deletion(found, observed).release == FINALIZER

@@ -1,4 +1,4 @@
-"""What an Ingress says that it has without effect."""
+"""The Events about parts of an Ingress that have no effect."""
 
 import pytest
 from tsoperator.proxy.annotations import ignored
@@ -22,7 +22,7 @@ MOVE = "move it to a Service, which can lead to a device of the tailnet"
         ("funel", "if you mean tailscale.com/funnel, write that"),
     ],
 )
-def test_an_annotation_for_something_else_is_told(name: str, cure: str) -> None:
+def test_an_event_names_an_annotation_that_is_meant_for_other_kinds(name: str, cure: str) -> None:
     (note,) = ignored(live_ingress({f"tailscale.com/{name}": "true"}), VOCABULARY)
     assert (note.type, note.reason, note.once) == ("Warning", "IgnoredAnnotation", True)
     assert f"annotation tailscale.com/{name}" in note.message
@@ -32,13 +32,13 @@ def test_an_annotation_for_something_else_is_told(name: str, cure: str) -> None:
 @pytest.mark.parametrize(
     "name", ["cluster-dns", "experimental-forward-cluster-traffic-via-ingress", "funnel", "http-redirect", "tags"]
 )
-def test_an_annotation_for_ingresses_is_known_and_as_a_label_told(name: str) -> None:
+def test_an_annotation_for_ingresses_causes_an_event_only_if_it_is_a_label(name: str) -> None:
     given = {f"tailscale.com/{name}": "true"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     assert [note.reason for note in ignored(live_ingress(labels=given), VOCABULARY)] == ["IgnoredLabel"]
 
 
-def test_a_class_or_a_group_is_known_and_only_the_group_as_a_label_told() -> None:
+def test_the_class_may_be_a_label_but_a_group_as_a_label_causes_an_event() -> None:
     given = {"tailscale.com/proxy-class": "prod", "tailscale.com/proxy-group": "egress"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     (note,) = ignored(live_ingress(labels=given), VOCABULARY)
@@ -53,7 +53,7 @@ def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "
     return "".join(note.message for note in notes)
 
 
-def test_a_class_that_is_nearly_ours_is_told_once() -> None:
+def test_one_event_names_a_class_that_looks_like_a_misspelling_of_ours() -> None:
     assert "there is no IngressClass tailscal, so nobody serves the Ingress: if this operator is to, w" in told(
         "tailscal"
     )
@@ -63,6 +63,6 @@ def test_a_class_that_is_nearly_ours_is_told_once() -> None:
     assert "write private in spec.ingressClassName" in told("privat", ours="private")
 
 
-def test_a_class_of_others_or_one_that_exists_is_not_told() -> None:
+def test_no_event_names_a_class_of_others_or_one_that_exists() -> None:
     others = [told("nginx"), told(None), told(None, "nginx"), told("nginx", "tailscale")]
     assert [*others, told("tailscal", exists=True), told("tailscal", ours="private")] == [""] * 6

@@ -1,4 +1,4 @@
-"""Ingresses on a cluster: the operator runs, and the state of the world is looked at."""
+"""Ingresses on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
 import json
 from base64 import b64encode
@@ -37,13 +37,13 @@ NO_CLASS = "there is no IngressClass private: Ingresses that name it are served,
 
 
 async def serving(world: World) -> str:
-    """Return the hostname in the Ingress's status; empty if there is none."""
+    """Return the hostname in the Ingress's status, or an empty string."""
     entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
     return str(entries[0].get("hostname", ""))
 
 
 async def target(world: World) -> str:
-    """Return the URL that the proxy sends requests for ``/`` to; empty before there is one."""
+    """Return the URL to which the proxy sends requests for ``/``, or an empty string if there is none yet."""
     secrets = await world.children(SECRET, ingress())
     text = Proxy({}, {}, secrets[0], {}).state.get("serve-config") if secrets else None
     return str(json.loads(text)["Web"][f"{HOST}:443"]["Handlers"]["/"]["Proxy"]) if text else ""
@@ -66,7 +66,7 @@ async def test_an_ingress_of_another_class_loses_its_proxy_and_its_status(world:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-async def test_an_ingress_of_a_class_that_is_nearly_ours_says_so_unless_there_is_one(
+async def test_an_event_names_a_misspelt_class_of_an_ingress_unless_that_class_exists(
     world: World, exists: bool
 ) -> None:
     obj = ingress()
@@ -81,7 +81,7 @@ async def test_an_ingress_of_a_class_that_is_nearly_ours_says_so_unless_there_is
     await world.delete(*classes)
 
 
-async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_otherwise(world: World) -> None:
+async def test_a_dnsconfig_lets_pods_reach_all_ingresses_without_an_annotation_against_it(world: World) -> None:
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
     await world.apply(backend(), ingress(), off, dnsconfig())
     before = [await world.joined(each) for each in (ingress(), off)]
@@ -100,7 +100,7 @@ async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_othe
 
 
 async def in_kernel(world: World) -> bool:
-    """Tell whether the proxy of the Ingress runs, and takes connections from the cluster."""
+    """Tell whether the proxy of the Ingress runs in the mode in which it also takes connections from the cluster."""
     proxy = await world.proxy(ingress())
     return proxy is not None and "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS" in proxy.env
 
@@ -124,7 +124,7 @@ async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) ->
 
 
 async def event(world: World, reason: str) -> str:
-    """Return the message of the Event on the Ingress for that *reason*; empty if there is none."""
+    """Return the message of the Event on the Ingress with this *reason*, or an empty string without one."""
     return (await world.events(ingress())).get(reason, "")
 
 
@@ -135,7 +135,7 @@ async def certify(world: World, pem: str) -> None:
     await world.change(secret, {"data": {name: b64encode(text.encode()).decode() for name, text in files.items()}})
 
 
-async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
+async def test_an_event_says_that_a_certificate_is_ready_once_the_proxy_has_it(world: World) -> None:
     await world.apply(backend(), ingress())
     await world.joined(ingress())
     assert await event(world, "CertificateReady") == ""
@@ -145,7 +145,7 @@ async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
     assert not await world.writes_during(world.restart())
 
 
-async def test_an_ingress_class_that_is_not_there_is_logged_once_and_again_when_it_goes_again(
+async def test_the_log_says_once_that_the_ingress_class_is_missing_and_again_after_its_next_deletion(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     both = [ingress(), ingress("shop", "shop", tags="tag:k8s")]
@@ -190,7 +190,7 @@ class Ground:
     clock: Clock
 
     async def reconcile(self, after: float = 0.0) -> float | None:
-        """Reconcile the Ingress so many seconds later, once the cache has caught up; return when it wants to again."""
+        """Reconcile *after* that many seconds, with an up-to-date cache, and return the time to the next reconcile."""
         self.clock.now += after
         await until(lambda: all(self._caught_up(resource) for resource in SEEN))
         while True:
@@ -209,7 +209,7 @@ class Ground:
         return found[0] == found[1]
 
     def report(self, **data: str | None) -> None:
-        """Write to the proxy's Secret as the proxy does; ``crt`` and ``key`` are those of `WEB`."""
+        """Write to the proxy's Secret as the proxy does. ``crt`` and ``key`` stand for the certificate of `WEB`."""
         [secret] = [secret for secret in self.sim.store.list(kinds.SECRET) if secret["metadata"].get("labels")]
         names = {name: f"{WEB}.{name}" if name in ("crt", "key") else name for name in data}
         encoded = {names[name]: value and b64encode(value.encode()).decode() for name, value in data.items()}
@@ -218,7 +218,7 @@ class Ground:
 
 @asynccontextmanager
 async def new_ground(*bans: Ban) -> AsyncIterator[Ground]:
-    """Yield a cluster with the Ingress and its backend, where RBAC says *bans*."""
+    """Yield a cluster with the Ingress and its backend, where RBAC forbids the operator *bans*."""
     cache = Cache(sources(NAMESPACE, [KEY.namespace]))
     async with (
         cluster_sim(SimOptions(controllers=False)) as sim,
@@ -248,14 +248,14 @@ async def ground() -> AsyncIterator[Ground]:
         yield found
 
 
-async def test_a_certificate_that_has_come_is_missed_anew_when_it_is_lost(ground: Ground) -> None:
+async def test_the_wait_for_a_certificate_starts_anew_when_the_certificate_is_lost(ground: Ground) -> None:
     ground.report(crt=certificate_for(timedelta(days=90)), key="key")
     await ground.reconcile(1)
     ground.report(crt=None, key=None)
     assert [await ground.reconcile(after) for after in (100, 1)] == [PATIENCE, PATIENCE - 1]
 
 
-async def test_a_certificate_that_comes_while_a_write_fails_is_told_later(ground: Ground) -> None:
+async def test_a_certificate_that_comes_while_a_write_fails_is_reported_after_the_next_one(ground: Ground) -> None:
     ground.report(crt=certificate_for(timedelta(days=90)), key="key")
     [statefulset] = ground.sim.store.list(kinds.STATEFULSET)
     ground.sim.store.delete(kinds.STATEFULSET, *key_of(statefulset))
@@ -266,14 +266,14 @@ async def test_a_certificate_that_comes_while_a_write_fails_is_told_later(ground
     assert "CertificateReady" in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
 
 
-async def test_a_certificate_is_missed_anew_when_its_proxy_has_a_name_again(ground: Ground) -> None:
+async def test_the_wait_for_a_certificate_starts_anew_when_the_proxy_has_a_name_again(ground: Ground) -> None:
     ground.report(device_fqdn=None)
     await ground.reconcile(1)
     ground.report(device_fqdn=f"{WEB}.")
     assert await ground.reconcile(100) == PATIENCE
 
 
-async def test_a_certificate_is_missed_anew_by_an_ingress_that_is_made_anew(ground: Ground) -> None:
+async def test_the_wait_for_a_certificate_starts_anew_with_a_recreated_ingress(ground: Ground) -> None:
     ground.sim.store.merge(kinds.INGRESS, *KEY, {"metadata": {"finalizers": None}})
     ground.sim.store.delete(kinds.INGRESS, *KEY)
     await ground.reconcile(1)
@@ -282,6 +282,6 @@ async def test_a_certificate_is_missed_anew_by_an_ingress_that_is_made_anew(grou
     assert "CertificatePending" not in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
 
 
-async def test_an_ingress_in_a_namespace_whose_services_were_never_seen_is_looked_at_again() -> None:
+async def test_an_ingress_whose_services_the_operator_could_never_read_is_looked_at_again() -> None:
     async with new_ground(Ban("services", KEY.namespace)) as ground:
         assert (await ground.reconciler.reconcile(KEY)).requeue_after == 60

@@ -1,4 +1,4 @@
-"""Which paths of an Ingress go to which Service."""
+"""The serve config of an Ingress: which path leads to which Service."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def serving_of(spec: Object, host: str = "web") -> Serving:
 
 
 def proxied(result: Serving) -> dict[str, str]:
-    """The URLs by path."""
+    """Return the URLs of the backends by path."""
     if result.config is None:
         return {}
     return {path: to["Proxy"] for path, to in result.config["Web"]["${TS_CERT_DOMAIN}:443"]["Handlers"].items()}
@@ -61,7 +61,7 @@ def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators()
     assert result.notes == ()
 
 
-def test_without_them_only_https_is_served_and_funnel_alone_is_for_https() -> None:
+def test_an_ingress_without_a_redirect_serves_only_https_also_with_funnel() -> None:
     plain = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
@@ -72,7 +72,7 @@ def test_without_them_only_https_is_served_and_funnel_alone_is_for_https() -> No
     assert (serving(live_ingress(FUNNEL), WEB).config, redirects(live_ingress(FUNNEL))) == (plain | public, False)
 
 
-def test_every_path_is_redirected() -> None:
+def test_a_redirect_covers_every_path() -> None:
     config = serving(live_ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b"))), WEB).config
     assert config is not None
     assert list(config["Web"]["${TS_CERT_DOMAIN}:80"]["Handlers"]) == ["/a", "/b"]
@@ -82,7 +82,7 @@ ROOT = {"/": "http://192.0.2.4:8080/"}
 
 
 def to(name: str = "web", /, **port: Any) -> Object:
-    """A rule that leads to one Service."""
+    """Return rules with one path, which leads to the Service *name*."""
     return rules(to_path(backend=to_service(name, **port)))
 
 
@@ -116,14 +116,14 @@ def to(name: str = "web", /, **port: Any) -> Object:
         (to("six", number=2283), {"/": "http://[2001:db8::25]:2283/"}, []),
     ],
 )
-def test_a_path_is_served_or_left_out_with_the_reason(
+def test_each_path_is_served_or_an_event_says_why_it_is_left_out(
     spec: Object, urls: dict[str, str], told: list[tuple[str, str]]
 ) -> None:
     result = serving_of(spec)
     assert (proxied(result), reasons(result)) == (urls, told)
 
 
-def test_a_path_that_is_left_out_takes_no_other_with_it() -> None:
+def test_a_path_that_is_left_out_does_not_affect_the_other_paths() -> None:
     result = serving_of(rules(to_path("/bad", to_service("missing")), to_path("/good")))
     assert proxied(result) == {"/good": "http://192.0.2.4:8080/good"}
     assert result.notes[0].message == (
@@ -131,12 +131,12 @@ def test_a_path_that_is_left_out_takes_no_other_with_it() -> None:
     )
 
 
-def test_a_later_entry_for_a_path_counts() -> None:
+def test_the_last_of_several_entries_for_a_path_takes_effect() -> None:
     spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=1)))}
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
 
 
-def test_the_tls_host_is_compared_whole() -> None:
+def test_a_rule_must_have_exactly_the_host_of_the_tls_entry() -> None:
     for host, words in (
         ("web.tail1234.ts.net", "a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
         ("", "because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),
@@ -160,12 +160,12 @@ NO_HOSTS: list[Any] = [None, [], [{}], [{"hosts": None}], [{"hosts": []}]]
         *({"tls": tls} for tls in NO_HOSTS),
     ],
 )
-def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
+def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Object) -> None:
     assert serving_of(spec) == Serving(None, ())
     assert list(backend_names(live_ingress(spec=spec))) == []
 
 
-def test_only_the_first_host_of_the_first_tls_entry_counts() -> None:
+def test_only_the_first_host_of_the_first_tls_entry_has_an_effect() -> None:
     assert (
         tls_host(live_ingress(spec={"tls": [{"hosts": ["a.example.org", "b"]}, {"hosts": ["c"]}]})) == "a.example.org"
     )
@@ -173,7 +173,7 @@ def test_only_the_first_host_of_the_first_tls_entry_counts() -> None:
         assert tls_host(live_ingress(spec={"tls": tls})) == ""
 
 
-def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() -> None:
+def test_an_ingress_names_the_services_of_every_rule_and_of_the_default_backend() -> None:
     bucket = to_path("/b", {"resource": {"name": "b"}})
     spec = {"defaultBackend": to_service("web"), **rules(to_path("/a", to_service("six")), bucket, host="other")}
     assert list(backend_names(live_ingress(spec=spec))) == ["web", "six"]
@@ -192,7 +192,7 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
         (to("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
-def test_a_wrong_backend_is_said_to_be_wrong(spec: Object, words: str) -> None:
+def test_an_event_says_what_is_wrong_with_a_backend(spec: Object, words: str) -> None:
     (note,) = serving_of(spec).notes
     assert words in note.message
 
@@ -207,7 +207,7 @@ def test_a_wrong_backend_is_said_to_be_wrong(spec: Object, words: str) -> None:
         ([{"hosts": ["a"], "secretName": ""}], {}),
     ],
 )
-def test_parts_of_tls_without_effect_are_said(tls: list[Object], told: dict[str, str]) -> None:
+def test_events_name_the_parts_of_spec_tls_that_have_no_effect(tls: list[Object], told: dict[str, str]) -> None:
     notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": tls}), WEB).notes
     assert [note.reason for note in notes] == [*told]
     assert all(told[note.reason] in note.message for note in notes)

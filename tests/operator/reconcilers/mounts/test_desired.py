@@ -1,4 +1,4 @@
-"""Which changes are news for a proxy, and which Pods read what has changed (pure)."""
+"""Which changes of a configuration concern a proxy, and which Pods read the changed object."""
 
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ class Change(NamedTuple):
         Change(None, entries("a"), True),
     ],
 )
-def test_only_what_a_proxy_reads_is_news(change: Change) -> None:
+def test_a_change_is_news_only_if_it_changes_what_a_proxy_reads(change: Change) -> None:
     assert is_news(change.old, change.new) is change.is_news
 
 

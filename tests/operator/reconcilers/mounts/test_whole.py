@@ -1,4 +1,4 @@
-"""How soon proxies that run read a changed configuration, on a cluster whose kubelet syncs each Pod once a minute."""
+"""The delay until running proxies read a changed configuration, if the kubelet syncs each Pod once a minute."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[Object, Object]] = {
 
 
 async def seconds(world: World, holds: Callable[[], Awaitable[bool]]) -> float:
-    """Return how long it takes until *holds* is true."""
+    """Wait until *holds* is true, and return the time that it took, in seconds."""
     now = asyncio.get_running_loop().time
     began = now()
     await world.eventually(holds, timeout=120)
@@ -45,7 +45,7 @@ async def is_named(world: World, hostname: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", cases(KINDS, "egress", "connector"))
-async def test_a_proxy_takes_an_edited_hostname_at_once(world: World, kind: tuple[Object, Object]) -> None:
+async def test_a_running_proxy_reads_an_edited_hostname_at_once(world: World, kind: tuple[Object, Object]) -> None:
     obj, edit = kind
     await world.apply(backend(), obj)
     await world.eventually(lambda: is_named(world, "before"))
@@ -55,7 +55,7 @@ async def test_a_proxy_takes_an_edited_hostname_at_once(world: World, kind: tupl
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_proxy_that_the_operator_sees_late_reads_at_once_what_changed_before(world: World) -> None:
+async def test_a_proxy_whose_pod_the_operator_sees_late_still_reads_an_earlier_change_at_once(world: World) -> None:
     await world.settled()
     world.sim.faults.silence_watches(POD)
     await world.apply(egress(hostname="before"))
@@ -97,7 +97,7 @@ async def test_the_removal_of_a_used_auth_key_touches_no_pod(world: World) -> No
     assert world.sim.writes[TOUCH] == 0
 
 
-async def test_a_touch_leads_to_no_write(world: World) -> None:
+async def test_a_touch_of_a_pod_causes_no_other_write(world: World) -> None:
     await world.apply(egress())
     proxy = await world.joined(egress())
 
@@ -105,19 +105,21 @@ async def test_a_touch_leads_to_no_write(world: World) -> None:
         await world.change(proxy.pod, {"metadata": {"annotations": {ANNOTATION_CONFIG_CHANGED: "2026-01-02"}}})
         await world.settled()
 
-    assert await world.writes_during(touch()) == {TOUCH: 1}  # the test's own
+    assert await world.writes_during(touch()) == {TOUCH: 1}  # the test's own write
 
 
-async def test_a_touch_that_fails_is_tried_again(world: World) -> None:
+async def test_the_operator_repeats_a_touch_that_failed(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
-    for status in (409, 403, 500):  # after the last one the operator waits for a second, as for each busy API server
+    for status in (409, 403, 500):  # after the last of these the operator waits for a second
         world.sim.faults.fail(Failure(status, verb="patch", plural="pods"))
     await world.change(egress(), annotated(hostname="after"))
     assert await seconds(world, lambda: is_named(world, "after")) < 1 + SOON
 
 
-async def test_without_the_right_a_proxy_waits_for_the_kubelet(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_operator_that_may_not_touch_pods_leaves_the_delay_to_the_kubelet(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     await world.apply(egress())
     await world.joined(egress())
     world.sim.faults.forbid(Ban("pods", NAMESPACE, "patch"))

@@ -1,4 +1,4 @@
-"""The node ports of the cluster."""
+"""The range of the cluster's node ports, as the API server gives it."""
 
 import pytest
 from clustersim.faults import Failure
@@ -24,22 +24,24 @@ from tests.support.operator import NAMESPACE, World
         ("300000-327670", None),
     ],
 )
-def test_the_range_is_read_if_it_is_the_only_one(text: str, found: tuple[int, int] | None) -> None:
+def test_the_range_is_read_from_a_message_that_has_only_one(text: str, found: tuple[int, int] | None) -> None:
     assert range_in(text) == (Range(*found) if found else None)
 
 
-async def test_the_api_server_tells_its_node_ports(cluster: World) -> None:
+async def test_the_operator_finds_the_range_of_node_ports_with_two_requests_and_no_write(cluster: World) -> None:
     node_ports = NodePorts(cluster.api, NAMESPACE)
     assert (node_ports.asked, node_ports.range) == (False, None)
     before = cluster.requests()
     await node_ports.find()
     assert (node_ports.asked, node_ports.range) == (True, Range(30000, 32767))
     assert (await cluster.api.list(SERVICE, NAMESPACE)).items == []
-    assert sum((cluster.requests() - before).values()) <= 2  # the list, and one question if it is seen
+    assert (
+        sum((cluster.requests() - before).values()) <= 2
+    )  # one for the list above, and one for the range if the simulation sees it
 
 
 @pytest.mark.simulated
-async def test_a_cluster_that_refuses_to_tell_counts_as_asked_and_one_that_fails_is_asked_again(cluster: World) -> None:
+async def test_the_question_for_the_range_is_repeated_after_an_error_but_not_after_a_refusal(cluster: World) -> None:
     cluster.sim.faults.fail(Failure(500, verb="create", plural="services"))
     failing, refused = NodePorts(cluster.api, NAMESPACE), NodePorts(cluster.api, NAMESPACE)
     with pytest.raises(StatusError):

@@ -1,4 +1,4 @@
-"""Whether a ProxyClass can be used."""
+"""The plan for a ProxyClass: whether it is valid, and the warnings about its parts."""
 
 import pytest
 from tsoperator.api.conditions import condition
@@ -41,13 +41,13 @@ def in_pod(**pod: object) -> Object:
         {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}, {"port": 3005}], "selector": {}}}},
     ],
 )
-def test_a_class_that_is_valid_is_ready_and_held(spec: Object) -> None:
+def test_a_valid_class_is_ready_and_gets_our_finalizer(spec: Object) -> None:
     made = plan(spec)
     assert (condition_of(made), made.hold, [*made.notes]) == (READY, FINALIZER, [])
 
 
 def labelled(**labels: str) -> Object:
-    """A class with labels for ServiceMonitors, which it doesn't ask for."""
+    """Return the spec of a class that has *labels* for ServiceMonitors but doesn't enable these."""
     return {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": labels}}}
 
 
@@ -80,7 +80,7 @@ RANGE: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endP
         ({"statefulSet": {"labels": {"team": "?!someVal"}}}, "labels.team must be empty, or letters, digits"),
     ],
 )
-def test_a_class_that_is_invalid_is_told_why(spec: Object, words: str) -> None:
+def test_the_condition_and_an_event_say_why_a_class_is_invalid(spec: Object, words: str) -> None:
     made = plan(spec)
     told = condition_of(made)
     message = told["message"]
@@ -90,7 +90,7 @@ def test_a_class_that_is_invalid_is_told_why(spec: Object, words: str) -> None:
     assert made.notes == [Note("Warning", "ProxyClassInvalid", message)]
 
 
-def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
+def test_the_message_about_several_errors_lists_each_of_them_once() -> None:
     made = plan({"statefulSet": {"labels": {"a b": "x"}, "annotations": {"-": "x", "?": "x"}}})
     message = condition_of(made)["message"]
     assert message.startswith("ProxyClass is not valid: [.spec.statefulSet.labels: ")
@@ -98,13 +98,13 @@ def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
     assert message.count("Invalid value") == 3
 
 
-def test_an_invalid_class_is_held_and_warned_of_its_variables_too_unless_it_can_not_be_read() -> None:
+def test_an_invalid_class_gets_our_finalizer_and_warnings_unless_it_cannot_be_parsed() -> None:
     made = plan(in_pod(labels={"-": "x"}, tailscaleContainer={"env": [{"name": "TS_USERSPACE"}]}))
     assert (reasons_of(made), made.hold) == (["CustomTSEnvVar", "ProxyClassInvalid"], FINALIZER)
     assert plan({"metrics": {}}).hold == ""
 
 
-def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
+def test_a_class_may_ask_for_service_monitors_if_the_cluster_serves_that_kind() -> None:
     assert condition_of(plan(MONITORED, Observed(serves_monitors=True))) == READY
 
 
@@ -118,7 +118,7 @@ def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
         ({"metrics": {}}, False),
     ],
 )
-def test_a_class_asks_for_service_monitors_or_not(spec: Object, asks: bool) -> None:
+def test_a_class_asks_for_service_monitors_only_if_it_enables_them(spec: Object, asks: bool) -> None:
     assert desired.asks_for_monitors(live_proxy_class(spec=spec)) is asks
 
 
@@ -134,7 +134,7 @@ def test_a_class_asks_for_service_monitors_or_not(spec: Object, asks: bool) -> N
         (["FOO", "ts_userspace"], []),
     ],
 )
-def test_each_variable_that_the_image_reads_is_warned_of(env: list[str], words: list[str]) -> None:
+def test_an_event_warns_of_each_variable_that_the_image_itself_reads(env: list[str], words: list[str]) -> None:
     given = {"env": [{"name": name} for name in env]}
     made = plan(in_pod(tailscaleContainer=given))
     assert [(note.type, note.reason) for note in made.notes] == [("Warning", "CustomTSEnvVar")] * len(words)
@@ -144,7 +144,7 @@ def test_each_variable_that_the_image_reads_is_warned_of(env: list[str], words: 
 
 
 @pytest.mark.parametrize("name", ["TS_EXTRA_ARGS", "EXPERIMENTAL_TS_CONFIGFILE_PATH", "FOO"])
-def test_a_variable_of_the_init_container_that_only_the_proxy_reads_is_told(name: str) -> None:
+def test_an_init_container_with_a_variable_that_only_the_proxy_reads_causes_a_warning(name: str) -> None:
     made = plan(in_pod(tailscaleInitContainer={"env": [{"name": name}]}))
     notes = [(note.type, note.reason, note.once) for note in made.notes]
     assert notes == [("Warning", "IgnoredVariable", True)] * (name != "FOO")
@@ -154,7 +154,7 @@ def test_a_variable_of_the_init_container_that_only_the_proxy_reads_is_told(name
 
 
 @pytest.mark.parametrize("container", ["tailscaleContainer", "tailscaleInitContainer"])
-def test_claims_that_nothing_can_meet_are_warned_of(container: str) -> None:
+def test_an_event_warns_of_resource_claims_that_have_no_effect(container: str) -> None:
     made = plan(in_pod(**{container: {"resources": {"claims": [{"name": "gpu"}]}}}))
     (note,) = made.notes
     assert (note.type, note.reason) == ("Warning", "ResourceClaimsIgnored")
@@ -171,19 +171,19 @@ def test_the_cluster_is_asked_for_its_node_ports_by_the_first_class_that_needs_t
     assert condition_of(plan({}, unasked)) == READY
 
 
-def test_node_ports_are_those_of_the_cluster() -> None:
+def test_a_class_is_invalid_if_a_node_port_is_outside_of_the_clusters_range() -> None:
     assert condition_of(plan(NODE_PORTS)) == READY
     message = condition_of(plan(NODE_PORTS, Observed(node_ports=Range(30000, 32767))))["message"]
     assert 'ports: Invalid value: "3001": 3001 is not among the cluster' in message
 
 
 @pytest.mark.parametrize("spec", [{}, NODE_PORTS, {"metrics": {}}])
-def test_a_class_that_is_deleted_is_let_go(spec: Object) -> None:
+def test_a_deleted_class_is_released(spec: Object) -> None:
     obj = deleting(held(live_proxy_class(spec=spec)))
     assert desired.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
 
 
-def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
     assert desired.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)

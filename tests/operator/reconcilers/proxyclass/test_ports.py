@@ -1,4 +1,4 @@
-"""Node ports of ProxyClasses."""
+"""The violations of the node ports in ProxyClasses."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -41,7 +41,7 @@ Ports = list[int | tuple[int, int]]
         ([(30000, 70000)], "from 1 to 65535"),
     ],
 )
-def test_ports_are_real_and_each_is_there_once(given: Ports, words: str) -> None:
+def test_the_ports_of_a_class_are_valid_ranges_that_do_not_overlap(given: Ports, words: str) -> None:
     found = violation(with_ports(*given))
     assert (words in found, bool(found)) == (True, bool(words))
 
@@ -59,7 +59,7 @@ def test_ports_are_real_and_each_is_there_once(given: Ports, words: str) -> None
         (live_proxy_class("other", {"staticEndpoints": {}}, ready=True), False),
     ],
 )
-def test_no_port_is_one_that_another_class_has_in_use(other: Object, clashes: bool) -> None:
+def test_the_ports_of_a_class_must_not_overlap_with_those_of_a_ready_class(other: Object, clashes: bool) -> None:
     words = "ProxyClass 'other' has" if clashes else ""
     found = violation(with_ports((31005, 32070)), other)
     assert (words in found, bool(found)) == (True, clashes)
@@ -78,7 +78,7 @@ def test_no_port_is_one_that_another_class_has_in_use(other: Object, clashes: bo
         ([(31000, 30500)], "31000-30500 is no range"),
     ],
 )
-def test_ports_are_among_those_of_the_cluster(given: Ports, words: str) -> None:
+def test_the_ports_of_a_class_are_in_the_clusters_range_of_node_ports(given: Ports, words: str) -> None:
     found = violation(with_ports(*given), cluster=ports.Range(30000, 32767))
     assert (words in found, bool(found)) == (True, bool(words))
 
@@ -90,7 +90,7 @@ def test_a_class_in_use_keeps_its_ports_against_an_older_one_that_changed() -> N
 
 
 @pytest.mark.parametrize("at", [OLD, NEW], ids=["by time", "by name"])
-def test_of_two_that_were_ready_at_once_the_older_stays(at: str) -> None:
+def test_the_older_of_two_ready_classes_with_the_same_ports_stays_ready(at: str) -> None:
     first, second = with_ports(32000, name="a", ready=True, at=at), with_ports(32000, name="b", ready=True)
     assert not violation(first, second)
     assert "'a' has 32000" in violation(second, first)

@@ -1,4 +1,4 @@
-"""ProxyClasses on a cluster: the operator runs, and the state of the world is looked at."""
+"""ProxyClasses on a cluster with a running operator: the tests check the state of the cluster."""
 
 from collections import Counter
 
@@ -29,7 +29,9 @@ async def test_service_monitors_come_and_go_with_the_prometheus_operator(world: 
 
 
 @pytest.mark.simulated
-async def test_service_monitors_go_as_soon_as_their_definition_is_to_go(world: World, monitoring: Object) -> None:
+async def test_service_monitors_go_as_soon_as_their_definition_is_being_deleted(
+    world: World, monitoring: Object
+) -> None:
     await world.apply(monitoring, proxy_class(**MONITORED))
     await becomes(world, "prod", "ProxyClassValid")
     await world.change(monitoring, {"metadata": {"finalizers": ["example.org/hold"]}})
@@ -38,7 +40,7 @@ async def test_service_monitors_go_as_soon_as_their_definition_is_to_go(world: W
     await world.change(monitoring, {"metadata": {"finalizers": None}})
 
 
-async def test_ports_that_the_cluster_does_not_hand_out_are_refused(world: World) -> None:
+async def test_a_class_with_ports_outside_of_the_clusters_range_is_refused(world: World) -> None:
     await world.apply(proxy_class(staticEndpoints={"nodePort": {"ports": [{"port": 3001}]}}))
     await becomes(world, "prod", "ProxyClassInvalid")
     condition = await world.condition(proxy_class(), READY)
@@ -48,7 +50,7 @@ async def test_ports_that_the_cluster_does_not_hand_out_are_refused(world: World
     assert not await world.writes_when_left_alone()
 
 
-async def test_of_classes_that_ask_for_the_same_ports_at_once_one_gets_them_until_it_goes(cluster: World) -> None:
+async def test_one_of_several_new_classes_with_the_same_ports_has_them_until_it_is_deleted(cluster: World) -> None:
     names = [f"class-{number}" for number in range(4)]
 
     async def reasons() -> Counter[str]:
@@ -65,7 +67,7 @@ async def test_of_classes_that_ask_for_the_same_ports_at_once_one_gets_them_unti
 
 
 @pytest.mark.simulated
-async def test_the_cluster_may_fail_to_tell_its_node_ports(cluster: World) -> None:
+async def test_a_class_becomes_ready_although_the_first_question_for_the_range_fails(cluster: World) -> None:
     await cluster.apply(proxy_class(**PORTS))
     for status in (500, 503):
         cluster.sim.faults.fail(Failure(status, verb="create", plural="services"))

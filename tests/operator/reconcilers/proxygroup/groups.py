@@ -1,4 +1,4 @@
-"""ProxyGroups of type egress, and what the cache has of them, as the tests of their plans need it."""
+"""Builders of ProxyGroups of type egress and of their children, as the cache has them, for the tests of plans."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ OWNED = {"ownerReferences": [owner_reference(PROXYGROUP, "foo", "foo-uid")]}
 
 
 def live_group(spec: Object | None = None, *, name: str = "foo", **metadata: Any) -> Object:
-    """Return a ProxyGroup: of type egress, with two replicas, unless *spec* says otherwise."""
+    """Return a ProxyGroup of type egress with two replicas, unless *spec* says otherwise."""
     content = {"spec": {"type": "egress", **(spec or {})}}
     return obj(PROXYGROUP, Key("", name), content, **{"generation": 1, **metadata})
 
@@ -64,14 +64,14 @@ def running(*ordinals: int, statefulset: Object | None = None) -> Children:
 
 
 def proxy_of(group: Object, observed: Observed, of: Settings = SETTINGS) -> Proxy:
-    """Return the proxies that *group* should have, which must be some."""
+    """Return the Proxy that *group* should have. There must be one: the group isn't refused."""
     wanted = desired.wanted(group, observed, of)
     assert isinstance(wanted, Proxy), wanted
     return wanted
 
 
 def plan_of(group: Object, observed: Observed, of: Settings = SETTINGS, **given: Any) -> Plan:
-    """Return the plan for *group*; *keys* may be *given*."""
+    """Return the plan for *group*. Other arguments of `desired.plan`, such as ``keys``, may be *given*."""
     return desired.plan(group, desired.wanted(group, observed, of), observed, of, **given)
 
 
@@ -82,7 +82,7 @@ def cluster_ip_service(
     ports: Sequence[tuple[int, int]] = ((5432, 10437),),
     **metadata: Any,
 ) -> Object:
-    """Return the ClusterIP Service of the egress Service *name*; without *fqdn* it doesn't say where it leads."""
+    """Return the ClusterIP Service of the egress Service *name*. Without *fqdn* it doesn't name its target."""
     labels = place_labels(Owner("svc", Key("default", name)), "foo")
     listed: list[Object] = [
         {"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": target} for port, target in ports

@@ -34,7 +34,7 @@ def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
     assert [each["metadata"] for each in (own, role, binding)] == [metadata] * 3
 
 
-def test_a_role_without_secrets_to_name_has_no_rule_that_holds_for_all() -> None:
+def test_the_role_of_a_group_without_secrets_has_no_rule_without_names_for_them() -> None:
     assert rules("foo", ()) == [LIST, EVENTS]
 
 
@@ -49,7 +49,7 @@ def steps(found: list[Object], keys: Keys = NO_KEYS) -> list[Step]:
     return list(secret_steps(PROXY, Children(secrets=found), keys))
 
 
-def test_a_new_replica_gets_its_secrets_and_a_state_that_is_lost_is_made_again() -> None:
+def test_a_new_replica_gets_its_secrets_and_a_lost_state_secret_is_created_again() -> None:
     config_secret, state = [step.obj for step in steps(joined(0), Keys({1: "key"})) if isinstance(step, Creation)]
     for made, name, type_ in ((config_secret, "foo-1-config", "config"), (state, "foo-1", "state")):
         labels = {**OWNER.labels, "tailscale.com/secret-type": type_}
@@ -69,7 +69,7 @@ LABELS = {**OWNER.labels, "tailscale.com/secret-type": "config"}
 
 
 def with_config(data: dict[str, str]) -> list[Object]:
-    """The Secrets of a replica that has joined, and whose config Secret is another."""
+    """Return the Secrets of a replica that has joined, with *data* in its config Secret."""
     state, found = joined(0)
     made = slim_secret("foo-0-config", data, LABELS)
     return [state, {**made, "metadata": found["metadata"]}]
@@ -90,7 +90,9 @@ CONFIGS: dict[str, tuple[list[Object], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("found", "files", "auth_key"), CONFIGS.values(), ids=CONFIGS)
-def test_configs_are_brought_up_to_date(found: list[Object], files: dict[str, Any], auth_key: str) -> None:
+def test_the_config_secrets_get_new_keys_and_lose_used_keys_and_old_files(
+    found: list[Object], files: dict[str, Any], auth_key: str
+) -> None:
     patches = [step for step in steps([*found, *joined(1)], Keys({0: auth_key})) if isinstance(step, Patch)]
     assert {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches} == files
     assert all(patch.resource == SECRET for patch in patches)
@@ -115,7 +117,9 @@ LEASE = {"kind": "Lease", "name": "x", "uid": "y"}
     [([OURS, LEASE], None), ([LEASE], [LEASE, OURS]), ([FORMER], [OURS])],
     ids=["ours", "none of ours", "of a former group of this name"],
 )
-def test_the_group_is_the_controller(references: list[Object], written: list[Object] | None) -> None:
+def test_a_secret_whose_owner_is_not_the_group_gets_the_group_as_its_owner(
+    references: list[Object], written: list[Object] | None
+) -> None:
     (state, _) = joined(0)
     live = {**state, "metadata": {**state["metadata"], "ownerReferences": references}}
     expected = {"ownerReferences": written, "resourceVersion": "1"} if written else {}

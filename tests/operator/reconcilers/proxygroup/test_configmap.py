@@ -51,7 +51,7 @@ def patch(*services: Object, there: Object, replicas: int | None = 2) -> Object:
     return found.body
 
 
-def test_a_new_configmap_has_the_number_of_requests_and_the_entries_of_the_services_that_are_there() -> None:
+def test_a_new_configmap_has_the_number_of_health_checks_and_the_entries_of_all_services() -> None:
     assert steps([], None) == [Creation({**WANTED, "binaryData": {"hep-pings": SIX}})]
     (made,) = steps([DB], None)
     assert isinstance(made, Creation)
@@ -79,14 +79,14 @@ CASES: dict[str, tuple[list[Object], dict[str, Entry], dict[str, Entry]]] = {
 
 
 @pytest.mark.parametrize(("services", "there", "wanted"), CASES.values(), ids=CASES)
-def test_entries_are_those_of_the_services(
+def test_the_configmap_gets_the_entries_of_the_services_that_are_at_the_group(
     services: list[Object], there: dict[str, Entry], wanted: dict[str, Entry]
 ) -> None:
     found = entries(services, live(there), "cluster.local")
     assert (found.chosen, found.left_out) == (wanted, 0)
 
 
-def test_only_what_differs_is_written() -> None:
+def test_only_the_keys_of_the_configmap_that_differ_are_written() -> None:
     db = {"default-db": wanted_of(DB)}
     assert steps([DB, WEB], live({"default-web": wanted_of(WEB), **db})) == steps([], live()) == []
     assert patch(DB, there=live(db), replicas=3) == {"binaryData": {"hep-pings": base64.b64encode(b"9").decode()}}
@@ -109,13 +109,13 @@ def test_lost_labels_and_owners_are_put_back() -> None:
     assert patch(there=bare) == {"metadata": wanted}
 
 
-def test_a_configmap_that_is_leaving_or_of_a_group_without_a_count_is_left_alone() -> None:
+def test_a_configmap_is_left_alone_if_it_is_being_deleted_or_its_group_has_no_replica_count() -> None:
     assert steps([DB], deleting(live())) == []
     assert steps([], live(pings="other"), None) == []
 
 
 def big(number: int, kib: int, *, created: str = "2") -> Object:
-    """A Service whose entry takes about so many KiB, as it is stored."""
+    """Return a ClusterIP Service whose entry takes about *kib* KiB in the stored ConfigMap."""
     name = f"{number:02}"
     return cluster_ip_service(name, fqdn=f"{name}.{'x' * (kib * 768)}", creationTimestamp=created)
 
@@ -130,7 +130,7 @@ def test_the_newest_services_are_left_out_of_a_full_configmap() -> None:
     assert made[0].body["metadata"] == {"annotations": {"tailscale.com/egress-left-out": "1"}}
 
 
-def test_a_full_configmap_keeps_what_it_has() -> None:
+def test_a_full_configmap_keeps_its_entries_and_an_entry_cannot_grow_or_be_added() -> None:
     there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2)}
     services = [big(1, 440), big(2, 440), big(3, 440, created="1")]
     full = live(there, annotations={"tailscale.com/egress-left-out": "1"})
@@ -155,7 +155,7 @@ def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
     assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
 
 
-def test_the_limit_is_met_to_the_byte() -> None:
+def test_an_entry_that_fits_to_the_byte_is_stored_and_a_larger_one_is_left_out() -> None:
     exact = replace(wanted_of(DB), fqdn="")
     room = SIZE_MAX // 4 * 3 - len(base64.b64decode(render_entries({"default-db": exact})))
     for more, left_out in ((0, 0), (1, 1)):

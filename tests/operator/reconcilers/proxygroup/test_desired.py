@@ -1,4 +1,4 @@
-"""What a ProxyGroup of type egress needs."""
+"""The plan for a ProxyGroup of type egress: its children, its status and its Events."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -87,7 +87,7 @@ def health_checks(written: Object) -> list[str]:
     return [each.health_check for each in found.values()]
 
 
-def test_a_new_group_whose_keys_are_awaited_gets_all_but_secrets_and_pods() -> None:
+def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_pods() -> None:
     keys = Keys(awaited=frozenset({0, 1}), pending=ValueError("waiting"))
     observed = Observed(Children(), services=[groups.cluster_ip_service()])
     made = plan_of(live_group(), observed, keys=keys)
@@ -97,7 +97,7 @@ def test_a_new_group_whose_keys_are_awaited_gets_all_but_secrets_and_pods() -> N
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
-def test_what_the_devices_need_is_asked_for_before_and_after_the_secrets_are_made() -> None:
+def test_names_are_freed_before_the_secrets_are_made_and_tags_are_set_afterwards() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
@@ -111,7 +111,7 @@ def test_what_the_devices_need_is_asked_for_before_and_after_the_secrets_are_mad
 @pytest.mark.parametrize(
     ("key", "field"), [("hostname", "hostnamePrefix"), ("tags", "tags"), ("proxy-class", "proxyClass")]
 )
-def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, field: str) -> None:
+def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, field: str) -> None:
     marked: dict[str, Any] = {given: {f"tailscale.com/{key}": "x"}}
     for group in (live_group(**marked), live_group({"replicas": 101}, **marked)):
         (told,) = (note for note in plan_of(group, NOTHING).notes if note.reason.startswith("Ignored"))
@@ -120,7 +120,7 @@ def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, 
 
 
 def recorded_group() -> tuple[dict[str, Object], Observed]:
-    """What the Go operator made for a group of one replica, and how it looks in the cache."""
+    """Return the Go operator's objects for a group of one replica, and the same objects as the cache has them."""
     made, found = recorded("group"), []
     for name, key in (("state", "one-0"), ("config", "one-0-config")):
         metadata = made[name]["metadata"]
@@ -135,7 +135,7 @@ def recorded_group() -> tuple[dict[str, Object], Observed]:
     )
 
 
-def test_what_the_go_operator_made_is_only_marked() -> None:
+def test_the_plan_for_a_group_of_the_go_operator_changes_only_metadata() -> None:
     made, observed = recorded_group()
     of = settings(proxy_image="tailscale/tailscale:stable", firewall_mode="auto")
     plan = plan_of(live_group({"replicas": 1}, name="one"), observed, of)
@@ -153,7 +153,7 @@ CREATING = "ProxyGroupCreating"
 NEW = Children(secrets=[*groups.secrets(0, "a"), *groups.secrets(1, "b")])
 
 
-def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
+def test_the_proxies_have_the_names_tags_tailnet_and_routes_that_the_group_chooses() -> None:
     spec = {"hostnamePrefix": "gate", "tags": ["tag:a"], "tailnet": "other", "proxyClass": "prod"}
     view = TailnetView("other", "https://other.example.org")
     class_ = live_proxy_class(spec={"tailscale": {"acceptRoutes": True}}, ready=True)
@@ -164,7 +164,7 @@ def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
 
 
 class Bad(NamedTuple):
-    """A group that can't be made, what is said of it, and the Event if there is one."""
+    """A group that can't be made, the reason and words of its condition, and whether there is an Event, too."""
 
     reason: str
     words: str
@@ -202,7 +202,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_group_that_can_not_be_made_says_why_and_keeps_what_runs(bad: Bad) -> None:
+def test_the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay(bad: Bad) -> None:
     made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet), bad.of)
     status, reason, message = ready(made)
     assert (status, reason, bad.words in message) == ("False", bad.reason, True), message
@@ -210,7 +210,7 @@ def test_a_group_that_can_not_be_made_says_why_and_keeps_what_runs(bad: Bad) -> 
     assert (made.steps, made.hold, made.error) == ([], "", None)
 
 
-def test_other_images_and_the_longest_name_are_fine() -> None:
+def test_a_mirrored_image_and_the_longest_allowed_names_are_accepted() -> None:
     fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
     assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
@@ -218,7 +218,7 @@ def test_other_images_and_the_longest_name_are_fine() -> None:
     assert len(longest) == 63
 
 
-def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
+def test_a_group_writes_no_status_while_its_class_is_being_checked_again() -> None:
     checked = live_proxy_class(spec={}, ready=True)
     changed = {**checked, "metadata": {**checked["metadata"], "generation": 2}}
     made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=changed))
@@ -231,7 +231,7 @@ def configmap_of(group: str, **changes: Any) -> Object:
     return slim_configmap({**found, "metadata": {**found["metadata"], "ownerReferences": owner, **changes}})
 
 
-def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
+def test_a_group_with_a_broken_spec_still_gets_the_entries_of_new_services() -> None:
     broken = live_group({"replicas": "x"})
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     (patch,) = plan_of(broken, observed).steps
@@ -243,7 +243,7 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
-def test_entries_of_a_configmap_that_is_there_come_before_what_may_be_refused() -> None:
+def test_the_entries_of_an_existing_configmap_are_written_before_writes_that_may_be_refused() -> None:
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     group = live_group({"replicas": 3})
     first, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
@@ -263,7 +263,7 @@ STRANGERS = [
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda found: found["kind"])
-def test_a_name_that_is_taken_by_another_parents_child_is_told_and_looked_at_again(stranger: Object) -> None:
+def test_a_group_says_that_another_parents_child_has_a_name_that_it_needs_and_tries_again(stranger: Object) -> None:
     made = plan_of(live_group(), Observed(running(0), [stranger]))
     status, reason, message = ready(made)
     assert (status, reason) == ("False", "ProxyGroupCreationFailed")
@@ -271,7 +271,7 @@ def test_a_name_that_is_taken_by_another_parents_child_is_told_and_looked_at_aga
     assert (made.steps, made.requeue_after) == ([], 60)
 
 
-def test_a_refusal_is_told_and_tried_again() -> None:
+def test_a_refused_write_is_reported_and_tried_again() -> None:
     error = ValueError("no")
     made = plan_of(live_group(), Observed(running(0)), keys=Refusal("no tags", error=error))
     assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
@@ -281,7 +281,7 @@ def test_a_refusal_is_told_and_tried_again() -> None:
     assert ready(named)[1] == "UnsupportedByControlServer"
 
 
-def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
+def test_the_condition_names_a_replica_that_cannot_log_in() -> None:
     asking = groups.secrets(0, "old", device_id="n0", device_fqdn="a.b", pod_uid="p0", reissue_authkey="old")
     children = replace(running(0, 1), secrets=[*asking, *groups.joined(1)])
     made = plan_of(live_group(), Observed(children), keys=Keys({0: "new"}))
@@ -289,14 +289,14 @@ def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
     assert "replica 0 could not log in" in ready(made)[2]
 
 
-def test_a_class_that_ends_the_drain_is_told_of() -> None:
+def test_an_event_says_that_a_class_prevents_the_draining_of_proxies() -> None:
     class_ = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
     made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=class_))
     assert reasons_of(made) == ["NoGracefulShutdown"]
 
 
 def statefulset(replicas: int, *, pods: int | None = None, updated: int | None = None) -> Object:
-    """The StatefulSet, with as many *pods* as it has *replicas* unless they are given, all of which are *updated*."""
+    """Return the StatefulSet with its status. By default all replicas have Pods, and all Pods are updated."""
     counts = {"replicas": pods or replicas, "updatedReplicas": replicas if updated is None else updated}
     made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)
@@ -306,7 +306,7 @@ LAB = TailnetView("lab")
 
 
 def shrunk(pods: int, live: Object) -> Plan:
-    """The plan for a group of one replica that had three, of which *pods* are left, in another tailnet."""
+    """Return the plan for a group in another tailnet that shrinks from 3 replicas to 1 and has *pods* Pods left."""
     children = replace(running(0, 1, 2, statefulset=live), pods=running(*range(pods)).pods)
     return plan_of(live_group({"replicas": 1, "tailnet": "lab"}), Observed(children, tailnet=LAB))
 
@@ -326,7 +326,7 @@ def test_a_surplus_replica_keeps_its_device_while_pods_mount_its_secrets(left: i
 
 
 def ended(*ordinals: int) -> list[object]:
-    """The steps that end replicas: first their devices go, and then their Secrets."""
+    """Return the steps that remove replicas: first they delete the devices, and then the Secrets."""
     found = [each for ordinal in ordinals for each in groups.joined(ordinal)]
     devices = [
         DeleteDevice("lab", OWNER, f"nodeid-{each}", f"foo-{each}.tail1234.ts.net", groups.SETTINGS.control_url)
@@ -355,7 +355,7 @@ def test_the_config_secrets_that_the_last_pod_mounts_stay() -> None:
 MEASURED = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
 
 
-def test_a_metrics_service_goes_with_the_metrics() -> None:
+def test_the_metrics_service_is_deleted_when_no_class_asks_for_metrics() -> None:
     labels = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "foo"}
     service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
     children = replace(running(0, 1), metrics=[service])
@@ -366,7 +366,7 @@ def test_a_metrics_service_goes_with_the_metrics() -> None:
     assert child(made, "Service")["spec"]["selector"] == OWNER.labels
 
 
-def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
+def test_no_statefulset_is_made_before_the_metrics_service_shows_the_address_family() -> None:
     monitor = obj(SERVICEMONITOR, Key("tailscale", "foo-metrics"), {"spec": {}})
     made = plan_of(CLASSY, Observed(Children(metrics=[monitor]), proxy_class=MEASURED))
     assert not [each for each in children_of(made) if each["kind"] == "StatefulSet"]
@@ -375,7 +375,7 @@ def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
 LEAVING = deleting(held(live_group()))
 
 
-def test_a_group_that_leaves_waits_for_its_pods() -> None:
+def test_a_deleted_group_waits_until_its_pods_have_ended() -> None:
     live = statefulset(2)
     made = plan_of(LEAVING, Observed(running(0, 1, statefulset=live)))
     assert (made.steps, made.release, made.requeue_after) == ([Deletion(STATEFULSET, live)], "", 5)
@@ -386,20 +386,20 @@ def test_a_group_that_leaves_waits_for_its_pods() -> None:
     assert ready(waiting) == ("False", "ProxyGroupTerminating", message)
 
 
-def test_the_pods_of_a_group_that_leaves_are_deleted_first_and_have_little_time() -> None:
+def test_the_pods_of_a_deleted_group_are_deleted_first_and_have_thirty_seconds() -> None:
     pods = [obj(POD, Key("tailscale", f"foo-{each}"), ownerReferences=[{"kind": "StatefulSet"}]) for each in (0, 1)]
     made = plan_of(LEAVING, Observed(replace(running(0, 1, statefulset=statefulset(2)), pods=pods)))
     assert made.steps == [*(Deletion(POD, each, grace=30) for each in pods), Deletion(STATEFULSET, statefulset(2))]
 
 
-def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
+def test_the_devices_of_a_deleted_group_are_deleted_before_its_other_objects() -> None:
     made = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[]), tailnet=LAB))
     assert (made.steps, made.release) == (ended(0, 1), FINALIZER)
     new = plan_of(LEAVING, Observed(NEW))
     assert (deleted_devices(new), new.release, new.way_out) == ([], FINALIZER, "")
 
 
-def test_a_group_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
+def test_a_deleted_group_says_that_it_waits_for_its_tailnet() -> None:
     view = TailnetView("x", pending=ValueError("waiting"))
     made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
     status, reason, message = ready(made)
@@ -410,13 +410,13 @@ def test_a_group_that_leaves_says_that_it_waits_for_its_tailnet() -> None:
     assert plan_of(LEAVING, Observed(NEW, tailnet=view)).status is None
 
 
-def test_a_refused_deletion_of_devices_in_a_tailnet_that_is_unavailable_says_so() -> None:
+def test_a_deleted_group_in_an_unusable_tailnet_says_that_the_deletion_of_its_devices_is_refused() -> None:
     view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
     made = desired.failed(Observed(running(0), tailnet=view), LEAVING, Refusal("no", error=ValueError("no")))
     assert ready(made) == ("False", "ProxyGroupTailnetUnavailable", "no")
 
 
-def test_a_group_that_waits_for_its_tailnet_serves_what_services_ask_for() -> None:
+def test_a_group_that_waits_for_its_tailnet_still_gets_the_entries_of_new_services() -> None:
     view = TailnetView("x", pending=ValueError("waiting"))
     services = [groups.cluster_ip_service()]
     made = plan_of(
@@ -427,11 +427,11 @@ def test_a_group_that_waits_for_its_tailnet_serves_what_services_ask_for() -> No
     assert (step.resource, made.status, made.error) == (CONFIGMAP, None, view.pending)
 
 
-def test_a_group_that_was_never_held_is_let_go() -> None:
+def test_a_deleted_group_without_our_finalizer_needs_nothing() -> None:
     assert plan_of(deleting(live_group()), NOTHING) == Plan()
 
 
-def test_names_of_other_things_are_read_from_any_spec() -> None:
+def test_the_names_of_the_class_and_the_tailnet_are_read_even_from_a_broken_spec() -> None:
     broken: Object = {"metadata": {"name": "foo"}, "spec": {"proxyClass": 1, "tailnet": None, "replicas": -1}}
     assert (desired.class_name(broken, SETTINGS), desired.tailnet_name(broken)) == ("", "")
     assert desired.class_name(broken, settings(proxy_class="default")) == "default"

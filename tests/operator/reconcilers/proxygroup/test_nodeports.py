@@ -37,7 +37,7 @@ def service(name: str, node_port: int, port: int = 0) -> Object:
 
 
 def two_ports(name: str, node_port: int) -> Object:
-    """A Service that is none of ours, because it has two ports."""
+    """Return a Service with two ports. It isn't ours, because our Services have one."""
     return {**service(name, 1), "spec": {"ports": [{"nodePort": node_port}, {"nodePort": 1}]}}
 
 
@@ -63,7 +63,7 @@ def found(
     current: tuple[str, ...] = (),
     selector: Object | None = None,
 ) -> Proxy | NotReady:
-    """What comes of port *ranges* as ``3000-3002,3005``."""
+    """Return the Proxy with its static endpoints, or the refusal, for port *ranges* such as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
     proxy = proxy_of(live_group({"replicas": replicas}), Observed(Children()))
@@ -78,11 +78,11 @@ def some(result: Proxy | NotReady) -> Proxy:
 
 
 def port_of(made: Proxy) -> int:
-    """The port that the proxies listen at."""
+    """Return the port at which the proxies listen."""
     return int(made.pod.modes["PORT"])
 
 
-def test_each_replica_has_a_service() -> None:
+def test_each_replica_has_a_service_of_type_nodeport() -> None:
     made = some(found(there=(service("foo-0", 3004, 41641),)))
     port = {"name": "static-endpoint-port", "protocol": "UDP", "port": 41641, "targetPort": 41641, "nodePort": 3004}
     metadata = {"namespace": "tailscale", "name": "foo-0-nodeport", "labels": OWNER.labels, **OWNED}
@@ -106,7 +106,9 @@ def test_each_replica_has_a_service() -> None:
         ("3000-3002", (users_service(3000, name="foo-0-nodeport"),), [3001]),
     ],
 )
-def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[Object, ...], ports: list[int]) -> None:
+def test_a_new_service_gets_the_first_free_node_port_and_an_old_one_keeps_its_own(
+    ranges: str, there: tuple[Object, ...], ports: list[int]
+) -> None:
     made = some(found(ranges, len(ports), there))
     assert [each["spec"]["ports"][0]["nodePort"] for each in made.services] == ports
 
@@ -114,7 +116,9 @@ def test_node_ports_are_the_first_free_ones_and_stay(ranges: str, there: tuple[O
 @pytest.mark.parametrize(
     ("ranges", "replicas", "there"), [("3001,3005,3007", 4, ()), ("3000-3002", 3, (service("bar-0", 3000),))]
 )
-def test_too_few_node_ports_are_told(ranges: str, replicas: int, there: tuple[Object, ...]) -> None:
+def test_a_group_reports_that_its_class_has_too_few_node_ports(
+    ranges: str, replicas: int, there: tuple[Object, ...]
+) -> None:
     made = found(ranges, replicas, there)
     assert isinstance(made, NotReady)
     assert "more node ports are needed" in made.message
@@ -129,7 +133,7 @@ AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
 
 
 class Endpoints(NamedTuple):
-    """The endpoints of a replica at some nodes whose config has *current* ones."""
+    """The endpoints that are *found* at *nodes* for a replica whose config has the *current* endpoints."""
 
     nodes: tuple[Object, ...]
     found: tuple[str, ...]
@@ -157,7 +161,7 @@ def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
 
 
 @pytest.mark.parametrize("nodes", [(), (INSIDE,), (A,)])
-def test_without_an_address_nothing_changes_and_the_reason_is_told(nodes: tuple[Object, ...]) -> None:
+def test_a_group_without_an_address_for_its_endpoints_says_why_and_nothing_changes(nodes: tuple[Object, ...]) -> None:
     class_ = live_proxy_class(spec=static({"zone": "y"}), ready=True)
     observed = Observed(running(0), proxy_class=class_, nodes=nodes)
     made = plan_of(live_group({"proxyClass": "prod"}), observed)
@@ -186,7 +190,7 @@ def test_endpoints_are_in_config_environment_and_status() -> None:
     assert status_of(made)["devices"][0]["staticEndpoints"] == [AT[1]]
 
 
-def test_node_ports_go_with_the_static_endpoints() -> None:
+def test_the_services_with_node_ports_are_deleted_when_the_class_has_no_static_endpoints() -> None:
     there = service("foo-0", 3000)
     children = Children(services=[there], secrets=running(0, 1).secrets, pods=running(0, 1).pods)
     assert [each.obj for each in deletions_of(plan_of(live_group(), Observed(children)))] == [there]

@@ -1,4 +1,4 @@
-"""ProxyGroups on a cluster with the operator, and in one that stands still, where a test calls the reconciler."""
+"""ProxyGroups on a cluster with the operator, and on one without controllers where a test calls the reconciler."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ from tsoperator.tailnet.tailnet import device_object
 from tests.operator.reconcilers.proxygroup.groups import live_group
 from tests.support.cluster import kube_client, put, running, until
 from tests.support.groups import Replica, entries, ready_group
-from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group, tailnet
+from tests.support.manifests import DOMAIN, backend, group_egress, proxy_class, proxy_group, tailnet
 from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
 from tests.support.operator import NAMESPACE, World, running_operator
 from tests.support.othertailnet import NAME, other_tailnet
@@ -48,7 +48,7 @@ FOO = proxy_group("foo")
 
 
 async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Replica]:
-    """Wait until *group* says that all its proxies run, none of which needs its auth key, and nothing is left to do."""
+    """Wait until *group* is ready, no config has an auth key any more, and the operator has settled."""
     await world.becomes(lambda: devices(world, group), [f"foo-{number}" for number in range(count)])
     await world.becomes(lambda: world.reason(group, READY), READY)
     await world.settled()
@@ -61,7 +61,7 @@ async def devices(world: World, group: Object = FOO) -> list[str]:
     return [device["hostname"] for device in ((await world.look(group)).get("status") or {}).get("devices", ())]
 
 
-async def test_a_replica_more_and_two_fewer_leave_the_other_devices(world: World) -> None:
+async def test_scaling_a_group_up_and_down_leaves_the_device_of_the_first_replica(world: World) -> None:
     await world.apply(FOO)
     before = await whole(world)
     await world.change(FOO, {"spec": {"replicas": 3}})
@@ -74,7 +74,7 @@ async def test_a_replica_more_and_two_fewer_leave_the_other_devices(world: World
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
+async def test_the_device_of_a_pod_of_a_deleted_group_stays_while_the_pod_exists(world: World) -> None:
     await world.apply(FOO)
     found = await whole(world)
     pod = found[1].pod
@@ -96,7 +96,9 @@ async def message(world: World, kind: str = READY) -> str:
 
 
 @pytest.mark.simulated
-async def test_a_group_goes_soon_although_its_proxies_ignore_sigterm_and_says_what_it_waits_for(world: World) -> None:
+async def test_a_deleted_group_whose_proxies_ignore_sigterm_names_the_pods_and_is_gone_within_40_seconds(
+    world: World,
+) -> None:
     world.sim.kubelet.second, world.sim.kubelet.ignores_sigterm = 1.0, True
     await world.apply(FOO, group_egress("db", "foo"))
     await whole(world)
@@ -127,8 +129,8 @@ async def entry_names(world: World) -> list[str]:
     return sorted(await entries(world, FOO) or ())
 
 
-@pytest.mark.simulated  # on a real API server the burst takes as long as the machine is busy
-async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) -> None:
+@pytest.mark.simulated  # on a real API server a busy machine stretches the burst
+async def test_a_burst_of_new_services_causes_few_writes_of_the_configmap(world: World) -> None:
     await world.apply(FOO)
     await whole(world)
     names = [f"db-{number}" for number in range(60)]
@@ -164,10 +166,10 @@ async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
     await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
 
 
-async def test_a_node_port_that_a_users_service_has_is_left_to_it(world: World) -> None:
+async def test_a_group_does_not_use_the_node_port_of_a_users_service(world: World) -> None:
     classy = proxy_group("foo", proxyClass="prod")
     spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30004}]}
-    await world.apply(obj(SERVICE, Key("default", "web"), {"spec": spec}), static_class(30003, 30005), classy)
+    await world.apply({**backend("web"), "spec": spec}, static_class(30003, 30005), classy)
     await put(world.api, OUTSIDE)
     await whole(world, classy)
     await world.becomes(lambda: static_endpoints(world, classy), [["192.0.2.1:30003"], ["192.0.2.1:30005"]])
@@ -203,7 +205,7 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
 
 
 async def serves_and_ends(world: World, count: int) -> None:
-    """See that a group with so many Pods serves a new Service at once, and that it is gone at once."""
+    """Check that the group's *count* Pods serve a new Service at once, and that its deletion takes effect at once."""
     await world.apply(service := group_egress("new", "foo"))
 
     async def endpoints() -> int:
@@ -218,7 +220,7 @@ async def serves_and_ends(world: World, count: int) -> None:
 
 
 @pytest.mark.simulated
-async def test_a_control_server_that_hangs_does_not_hold_the_services_of_a_group(world: World) -> None:
+async def test_the_services_of_a_group_come_and_go_at_once_while_the_control_server_hangs(world: World) -> None:
     await world.apply(FOO)
     await whole(world)
     world.control.latency = 3600
@@ -232,7 +234,7 @@ async def test_a_control_server_that_hangs_does_not_hold_the_services_of_a_group
 
 
 @pytest.mark.simulated
-async def test_a_tailnet_that_nobody_has_looked_at_does_not_hold_the_services_of_a_group(cluster: World) -> None:
+async def test_the_services_of_a_group_come_and_go_at_once_while_its_tailnet_is_untried(cluster: World) -> None:
     group = proxy_group("foo", tailnet=NAME)
     async with other_tailnet(cluster) as lab:
         async with running_operator(cluster):
@@ -258,7 +260,7 @@ def named(name: str) -> Key:
 
 
 class Hand(NamedTuple):
-    """A cluster without controllers as the operator sees it, and the reconciler."""
+    """A client and a cache of a cluster without controllers, and a reconciler that a test calls."""
 
     client: KubeClient
     cache: Cache
@@ -282,7 +284,7 @@ async def by_hand(*there: Object) -> AsyncIterator[Hand]:
             yield Hand(client, cache, KindReconciler(kind, cache, acting))
 
 
-async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -> None:
+async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> None:
     owned = {"ownerReferences": [owner_reference(PROXYGROUP, "bar", "bar-uid")]}
     secret = whole_secret("foo-7", {}, LABELS)
     secret["metadata"] |= owned
@@ -294,7 +296,7 @@ async def test_a_group_that_leaves_takes_nothing_along_that_another_controls() -
             assert await client.get(resource, named(name))
 
 
-async def test_a_tailnet_and_a_device_concern_the_groups_that_have_them() -> None:
+async def test_a_change_of_a_tailnet_or_a_device_concerns_the_groups_that_have_it() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
         assert [*reconciler.watches[TAILNET](tailnet("lab"))] == [KEY]
@@ -303,7 +305,7 @@ async def test_a_tailnet_and_a_device_concern_the_groups_that_have_them() -> Non
             assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
 
 
-async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world: World) -> None:
+async def test_a_group_with_a_broken_spec_keeps_its_proxies_and_serves_new_services(world: World) -> None:
     classy = proxy_group("foo", proxyClass="prod")
     await world.apply(proxy_class("prod"), classy)
     await whole(world, classy)
@@ -328,5 +330,5 @@ async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -
 
 
 async def minted(world: World) -> int:
-    """Return how many auth keys there were."""
+    """Return the number of auth keys that were minted."""
     return len(world.control.keys)

@@ -136,7 +136,7 @@ def test_a_class_that_moves_the_health_port_ends_the_drain() -> None:
 
 
 def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> Object:
-    """A StatefulSet in the cluster; *changes* are made to the spec of its Pods, where None takes a field away."""
+    """Return a stored StatefulSet. *changes* are made to the spec of its Pods, and None removes a field."""
     pods = {name: value for name, value in (pods_of(statefulset) | changes).items() if value is not None}
     spec = statefulset["spec"]
     made = {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
@@ -152,7 +152,7 @@ def adopted() -> Object:
 
 
 def earlier() -> Object:
-    """A StatefulSet of an earlier version of this operator."""
+    """Return a StatefulSet as an earlier version of this operator made it."""
     made = whole()
     pods_of(made)["terminationGracePeriodSeconds"] = 360
     return stored(to_create(made))

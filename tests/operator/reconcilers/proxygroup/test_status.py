@@ -30,14 +30,14 @@ REPORTS: dict[str, tuple[dict[str, str], str | None, list[Object]]] = {
 
 
 @pytest.mark.parametrize(("state", "uid", "devices"), REPORTS.values(), ids=REPORTS)
-def test_a_device_counts_if_its_pod_reported_its_name(
+def test_the_status_lists_a_device_if_its_current_pod_has_reported_its_name(
     state: dict[str, str], uid: str | None, devices: list[Object]
 ) -> None:
     pods = [] if uid is None else [pod("foo-0", uid)]
     assert running_devices(Children(secrets=secrets(0, **state), pods=pods)) == devices
 
 
-def test_a_device_does_not_count_while_its_pod_is_down_unless_all_are() -> None:
+def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_are() -> None:
     states = [each for ordinal in range(2) for each in secrets(ordinal, **UP)]
     lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
     for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
@@ -77,7 +77,7 @@ def test_the_conditions_name_the_pods_that_end() -> None:
     assert {each["message"] for each in made["conditions"]} == {words}
 
 
-def test_the_rest_of_the_status_stays() -> None:
+def test_other_fields_and_conditions_of_the_status_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
     made = status({**live_group(), "status": old}, Children())

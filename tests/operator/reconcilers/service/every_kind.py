@@ -1,4 +1,4 @@
-"""Services of every kind that has a proxy, and the wait for their proxies."""
+"""Services of every kind that has a proxy, and functions that wait for their proxies."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ KINDS: dict[str, Callable[[str], Object]] = {
     "egress": egress,
     "egress by address": lambda name: egress(name, "100.64.0.9"),
 }
-"""A builder of each kind of Service that has a proxy, by what leads there or where it leads."""
+"""A builder of each kind of Service that has a proxy, by a word for how it is exposed or where it leads."""
 PLAIN = "plain"
 ALL_KINDS = {**KINDS, PLAIN: backend}
 SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values())]
@@ -26,7 +26,7 @@ METERED = proxy_class(metrics={"enable": True})
 
 
 async def whole(world: World, service: Object) -> Proxy | None:
-    """Return the proxy of *service* once it has logged in and the condition says so."""
+    """Return the proxy of *service* if it has logged in and the condition says so, or None."""
     proxy = await world.proxy(service)
     served = await world.reason(service) == "ProxyCreated"
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None

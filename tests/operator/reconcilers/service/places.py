@@ -1,4 +1,4 @@
-"""Builders of what an egress Service has at a ProxyGroup, for the tables of this folder."""
+"""Builders of an egress Service's place at a ProxyGroup, and of the group's objects, for the tables of this folder."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +46,7 @@ ENTRY: Entry = _made
 
 
 def live_group(*, available: bool = True, **spec: Any) -> Object:
-    """Return a ProxyGroup of two, of type egress unless *spec* says otherwise."""
+    """Return a ProxyGroup with two replicas, of type egress unless *spec* says otherwise."""
     shown = set_condition([], [condition(CONDITION_PROXYGROUP_AVAILABLE, available, "Test", "")], "")
     content = {"spec": {"type": "egress", "replicas": 2, **spec}, "status": {"conditions": shown}}
     return obj(PROXYGROUP, Key("", GROUP), content)
@@ -59,7 +59,7 @@ def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
 
 
 def serving(*pods: Object) -> Serving:
-    """Return that *pods* serve the port of `user_service`."""
+    """Return the table which says that *pods* serve the port of `user_service`."""
     return {PORT: pods}
 
 
@@ -72,7 +72,7 @@ def configmap(entries: dict[str, Entry] | None = None, **annotations: str) -> Ob
 
 
 def report(ip4: str = "", ip6: str = "", entry: Entry | None = ENTRY) -> ProxyReport:
-    """Return what a proxy at these addresses reports: *entry*, or nothing if that is None."""
+    """Return the report of a proxy at these addresses, with *entry* or, if that is None, without entries."""
     return ProxyReport(ip4, ip6, {"default-db": entry} if entry else {})
 
 
@@ -80,7 +80,7 @@ POD_IPS = ("10.0.0.1", "10.0.0.2")
 
 
 def group(serving: int = 2, **changes: Any) -> Group:
-    """Return the group of two, of which so many serve the Service, at their IPv4 addresses."""
+    """Return the group with two replicas, of which *serving* report the Service's entry."""
     found: dict[str, Any] = {
         "obj": live_group(),
         "configmap": configmap(),

@@ -1,4 +1,4 @@
-"""A ProxyGroup that a test plays with plain objects, and a Service reconciler that runs on its own beside it."""
+"""A ProxyGroup whose objects and reports a test writes itself, and the reconcilers of Services and records alone."""
 
 import json
 from base64 import b64encode
@@ -49,7 +49,7 @@ VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "C
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CLUSTER_DOMAIN = "k8s.example.org"
 GRACE = 0.3
-"""Seconds for which an old place stays in these tests."""
+"""Seconds for which an old place stays, and a new Pod waits for connections, in these tests."""
 _SETTINGS = {"cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, "newcomer_wait": GRACE}
 
 
@@ -59,7 +59,7 @@ def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
 
 
 async def make_namespaces(world: World, *names: str) -> None:
-    """Make namespaces of users, which are there for good."""
+    """Create namespaces of users. No test deletes them."""
     for name in names:
         with suppress(AlreadyExists):
             await world.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -94,14 +94,14 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
 
 @dataclass(frozen=True, slots=True)
 class PlayedGroup:
-    """A ProxyGroup called *name* with so many *replicas*."""
+    """A ProxyGroup called *name* with a number of *replicas*, and the acts of its proxies."""
 
     world: World
     name: str = "egress"
     replicas: int = 2
 
     async def start(self, type_: str = "egress") -> None:
-        """Make the ProxyGroup, available, with its ConfigMap, Pods and state Secrets."""
+        """Make the ProxyGroup, set its condition to available, and make its ConfigMap, Pods and state Secrets."""
         await self.world.apply(proxy_group(self.name, type=type_, replicas=self.replicas))
         await self.available(True)
         await self.world.apply(self._child(CONFIGMAP.kind, config_name(self.name)))
@@ -121,7 +121,7 @@ class PlayedGroup:
         return await self.world.find(POD, f"{self.name}-{ordinal}") is None
 
     async def available(self, value: bool) -> None:
-        """Say whether a proxy is there."""
+        """Set the ProxyGroup's condition that says whether it has a proxy that runs."""
         live = await self.world.api.get(PROXYGROUP, Key("", self.name))
         shown = condition(CONDITION_PROXYGROUP_AVAILABLE, value, "Test", "")
         status = {"conditions": set_condition([], [shown], "2026-01-02T03:04:05Z")}
@@ -151,13 +151,13 @@ class PlayedGroup:
         return {name: entry for name, entry in found.items() if entry}
 
     async def configure(self, entries: dict[str, Entry] | None = None) -> None:
-        """Write *entries* into the ConfigMap, or those that it should have."""
+        """Write *entries* into the ConfigMap, or without any the entries that it should have."""
         found = await self.entries() if entries is None else entries
         configmap = self._child(CONFIGMAP.kind, config_name(self.name))
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let proxies, all if none is named, report that they serve *entries*, or those that there should be."""
+        """Let the proxies *ordinals*, or all, report that they serve *entries*, or the entries that there should be."""
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {
@@ -173,7 +173,7 @@ class PlayedGroup:
             await self.world.change(secret, {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}})
 
     async def play(self) -> None:
-        """Take in and report entries whenever they change, until cancelled."""
+        """Write and report the entries that there should be whenever they change, until cancelled."""
         told: dict[str, Entry] = {}
         with self.world.store.subscribe() as changes:
             while True:
@@ -184,12 +184,12 @@ class PlayedGroup:
                 await changes.batch()
 
     async def place(self) -> Object | None:
-        """Return the only ClusterIP Service at this group."""
+        """Return the ClusterIP Service at this group, or None unless there is exactly one."""
         found = (await self.world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return found[0] if len(found) == 1 else None
 
     async def endpoints(self) -> dict[str, list[str]]:
-        """Return the addresses in the EndpointSlices at this group, by the name of the slice after its Service's."""
+        """Return the addresses in the EndpointSlices at this group, by the last part of the slice's name."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
             key_of(each).name.rpartition("-")[2]: sorted(

@@ -1,4 +1,4 @@
-"""What a Service asks for: what is to serve it, and which device it leads to."""
+"""The parsed wishes of a Service: whether a group or an own proxy serves it, and which device it leads to."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -38,12 +38,14 @@ from tests.support.objects import FQDN, deleting, egress_service, settings
         (NO_GROUP, CLUSTER_IP, Mode.NOTHING),
     ],
 )
-def test_a_service_is_served_as_it_asks(annotations: Object, spec: Object, mode: Mode) -> None:
+def test_the_annotations_and_the_spec_of_a_service_decide_how_it_is_served(
+    annotations: Object, spec: Object, mode: Mode
+) -> None:
     service = egress_service(annotations, spec=spec)
     assert tuple(parse(each, settings()).mode for each in (service, deleting(service))) == (mode, Mode.NOTHING)
 
 
-def test_the_target_is_as_the_user_wrote_it() -> None:
+def test_the_target_has_the_name_or_address_as_the_user_wrote_it() -> None:
     for annotations, wanted in (
         ({FQDN_KEY: f"{FQDN}."}, Target(f"{FQDN}.", "")),
         ({IP_KEY: "100.64.0.1"}, Target("", "100.64.0.1")),

@@ -1,4 +1,4 @@
-"""Which Services a change of a ProxyGroup's objects concerns, by what a cache shows."""
+"""Which Services a change of a ProxyGroup's objects concerns, according to the cache."""
 
 import json
 from base64 import b64encode
@@ -32,7 +32,7 @@ NOTED = {"metadata": {"annotations": {"a": "b"}}}
 
 @dataclass
 class Watched:
-    """A group, and the changes that a cache shows of it; *shown* are the objects as it showed them last."""
+    """A group, and the changes of its objects in a cache. *shown* has the objects as the test saw them last."""
 
     world: World
     cache: Cache
@@ -69,7 +69,7 @@ def version(obj: Object | None) -> str:
 
 @pytest.fixture
 async def watched(cluster: World) -> AsyncIterator[Watched]:
-    """A group of one with two Services, and with a place of one that has moved away."""
+    """A group with one replica and two Services, and with a place of a third Service that has moved away."""
     group = PlayedGroup(cluster, replicas=1)
     await group.start()
     for key in ALL:
@@ -83,7 +83,7 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
         yield Watched(cluster, cache, GroupChanges(cache), group)
 
 
-async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_changed(watched: Watched) -> None:
+async def test_a_change_of_a_group_concerns_its_services_if_they_depend_on_the_changed_field(watched: Watched) -> None:
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
     await watched.world.api.patch(PROXYGROUP, GROUP, NOTED)
     assert await watched.concerned(PROXYGROUP, "egress") == set()
@@ -96,7 +96,7 @@ async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_ch
         assert await watched.concerned(PROXYGROUP, "egress") == ALL
 
 
-async def test_a_place_concerns_the_services_that_have_or_had_a_port_of_the_proxies_in_common_with_it(
+async def test_a_change_of_a_place_concerns_the_services_that_share_or_shared_a_proxy_port_with_it(
     watched: Watched,
 ) -> None:
     assert await watched.concerned(SERVICE, "ts-db") == ALL
@@ -105,7 +105,7 @@ async def test_a_place_concerns_the_services_that_have_or_had_a_port_of_the_prox
     assert await watched.concerned(SERVICE, "ts-db") == {WEB, MOVED}
 
 
-async def test_a_pod_concerns_the_services_when_it_comes_or_leaves(watched: Watched) -> None:
+async def test_a_pod_concerns_the_services_of_its_group_when_it_appears_or_goes(watched: Watched) -> None:
     assert await watched.concerned(POD, "egress-0") == ALL
     await watched.world.api.patch(POD, POD_KEY, NOTED)
     assert await watched.concerned(POD, "egress-0") == set()
@@ -114,7 +114,7 @@ async def test_a_pod_concerns_the_services_when_it_comes_or_leaves(watched: Watc
 
 
 async def report(watched: Watched, ip: str, *names: str) -> set[Key]:
-    """Let the proxy report these entries, and return which Services that concerns."""
+    """Let the proxy report entries with these *names*, and return the Services that this change concerns."""
     entry = {"tailnetTarget": {"fqdn": TARGET.fqdn}, "ports": []}
     text = json.dumps({"podIPv4": ip, "services": dict.fromkeys(names, entry)})
     data = {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}}
@@ -132,7 +132,7 @@ async def test_a_report_concerns_the_services_whose_entries_it_changes(watched: 
 
 
 async def configure(watched: Watched, left_out: str | None, *names: str) -> set[Key]:
-    """Write these entries into the ConfigMap, and return which Services that concerns."""
+    """Write entries with these *names* into the ConfigMap, and return the Services that this change concerns."""
     text = render_entries(dict.fromkeys(names, ENTRY))
     notes = {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}}
     await watched.world.api.patch(CONFIGMAP, CONFIG, {"metadata": notes, "binaryData": {EGRESS_SERVICES: text}})
@@ -156,7 +156,9 @@ async def test_a_configmap_that_is_made_anew_concerns_the_services_of_all_its_en
     assert await watched.concerned(CONFIGMAP, CONFIG.name) == {DB}
 
 
-async def test_an_entry_that_goes_concerns_its_service_though_that_no_longer_names_the_group(watched: Watched) -> None:
+async def test_a_removed_entry_concerns_its_service_even_if_the_service_no_longer_names_the_group(
+    watched: Watched,
+) -> None:
     service = egress("left-alone", "")
     await watched.world.apply(service)
     await until(lambda: watched.cache.get(SERVICE, key_of(service)))

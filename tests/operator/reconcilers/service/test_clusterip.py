@@ -1,4 +1,4 @@
-"""The ClusterIP Service in front of a ProxyGroup's proxies, and the ports that they listen at."""
+"""The ClusterIP Service in front of a ProxyGroup's proxies, and the ports at which the proxies listen."""
 
 import pytest
 from tsoperator.api.objects import Key, Object
@@ -34,7 +34,7 @@ def made(ports: dict[Wanted, int], target: Target = BY_NAME) -> Object:
     return cluster_ip_service(KEY, place_labels(OWNER, "foo"), target, ports, names)
 
 
-def test_the_service_is_that_of_the_go_operator_and_says_where_it_leads() -> None:
+def test_the_clusterip_service_is_as_the_go_operator_makes_it_and_names_its_target() -> None:
     service = made({SQL: 10437})
     assert service["metadata"] == {
         "namespace": "tailscale",
@@ -62,12 +62,12 @@ def test_the_service_is_that_of_the_go_operator_and_says_where_it_leads() -> Non
     }
 
 
-def test_a_service_for_an_address_has_no_name_to_resolve() -> None:
+def test_the_clusterip_service_for_an_address_has_no_magicdns_name() -> None:
     notes = made({SQL: 10437}, Target("", "100.64.0.9"))["metadata"]["annotations"]
     assert notes == {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.64.0.9"}
 
 
-def test_the_health_port_gives_way_to_the_users_ports() -> None:
+def test_the_health_port_avoids_the_users_ports() -> None:
     for numbers, health in (((9001, 9003), 9002), ((9002,), 9003), ((9002, 9003), 9004), ((80,), 9002)):
         ports = {Wanted("UDP", number): 10000 + number for number in numbers}
         assert made(ports)["spec"]["ports"][-1]["port"] == health
@@ -78,7 +78,7 @@ def test_ports_are_named_as_the_user_names_them_and_are_tcp_by_default() -> None
     assert wanted_ports(service) == {SQL: "tailscale-unnamed", DNS: "dns"}
 
 
-def test_only_the_proxies_ports_count_as_allocated() -> None:
+def test_only_target_ports_in_the_proxies_range_count_as_allocated() -> None:
     ports = [
         {"name": "sql", "port": 5432, "targetPort": 10437},
         {"name": "low", "protocol": "TCP", "port": 1, "targetPort": 9999},
@@ -101,7 +101,7 @@ def test_only_the_proxies_ports_count_as_allocated() -> None:
     ],
     ids=["one more", "one less", "another order", "another protocol", "none"],
 )
-def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(
+def test_an_allocated_port_stays_as_long_as_the_service_has_the_port_for_it(
     ports: list[Object], before: dict[Wanted, int], kept: dict[Wanted, int]
 ) -> None:
     wanted = wanted_ports(with_ports(*ports))
@@ -111,12 +111,12 @@ def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(
     assert {*found.values()} <= {*ALL_PORTS}
 
 
-def test_the_same_question_has_the_same_answer_and_another_service_another_one() -> None:
+def test_allocation_is_deterministic_and_differs_between_services() -> None:
     found = [allocate(uid, [SQL], {}, ()) for uid in ("a", "a", "b")]
     assert found[0] == found[1] != found[2]
 
 
-def test_a_port_that_is_used_is_passed_over_also_at_the_end_of_the_range() -> None:
+def test_allocation_finds_the_only_free_port_anywhere_in_the_range() -> None:
     for free in (FIRST_PORT, FIRST_PORT + 500, FIRST_PORT + PORT_COUNT - 1):
         assert allocate("db-uid", [SQL], {}, set(ALL_PORTS) - {free}) == {SQL: free}
 
@@ -125,17 +125,17 @@ def numbered(count: int) -> list[Wanted]:
     return [Wanted("TCP", number) for number in range(1, count + 1)]
 
 
-def test_the_ports_of_one_service_differ_and_without_enough_free_ones_there_are_none() -> None:
+def test_the_ports_of_one_service_differ_and_it_gets_none_if_too_few_are_free() -> None:
     assert sorted((allocate("db-uid", numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
     for count, used in ((1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])):
         assert allocate("db-uid", numbered(count), {}, {*used}) is None
 
 
-def test_a_new_name_depends_on_the_service_and_its_group() -> None:
+def test_the_name_of_a_new_place_depends_on_the_service_and_its_group() -> None:
     names = {new_name(user_service(uid=uid), group) for uid in ("a", "b") for group in ("egress", "other")}
     assert (len(names), {name[:6] for name in names}) == (4, {"ts-db-"})
 
 
-def test_a_place_is_what_was_made_for_egress() -> None:
+def test_only_a_clusterip_service_for_egress_is_a_place() -> None:
     assert is_place(place(PLACE))
     assert not is_place(egress_service(labels=OWNER.labels))

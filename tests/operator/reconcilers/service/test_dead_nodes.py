@@ -1,4 +1,4 @@
-"""Where the Services of a ProxyGroup lead when the nodes of its Pods die, with the whole operator."""
+"""The Pods to which the Services of a ProxyGroup lead when nodes die, on a cluster with the whole operator."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ READY, AVAILABLE = "TailscaleEgressSvcReady", "ProxyGroupAvailable"
 
 @pytest.fixture
 async def spread(world: World) -> World:
-    """A group of two, one Pod a node, which serves a Service."""
+    """A group with two Pods on two nodes, which serves a Service."""
 
     async def has_node() -> bool:
         return world.sim.store.find(SIM_NODE, "", "node1") is not None

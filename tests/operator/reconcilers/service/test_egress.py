@@ -1,4 +1,4 @@
-"""Which device an egress Service leads to, and how it is pointed at its proxy."""
+"""The device to which an egress Service leads, and the fields that point the Service at its proxy."""
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
@@ -31,19 +31,19 @@ def ask(annotations: Object | None = None, spec: Object | None = None) -> Ask:
         ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.77.77.77"), ""),
     ],
 )
-def test_the_proxy_goes_where_the_annotation_says(annotations: Object, pod: ProxyPod, name: str) -> None:
+def test_the_proxy_leads_to_the_device_that_the_annotation_names(annotations: Object, pod: ProxyPod, name: str) -> None:
     asked = ask(annotations)
     assert (asked.is_egress, egress.pod(asked), asked.magic_dns_name) == (True, pod, name)
 
 
-def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
+def test_an_index_finds_a_service_by_the_name_or_address_of_its_device() -> None:
     both = {FQDN_KEY: f"{FQDN.upper()}.", OLD_IP_KEY: "FD7A:115C:A1E0:0::9"}
     given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, both, both | GROUP, {}]
     found = [{*by_destination(egress_service(annotations))} for annotations in given]
     assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, {FQDN, "db"}, set()]
 
 
-def test_an_address_elsewhere_needs_a_route() -> None:
+def test_a_warning_says_that_an_address_outside_of_the_tailnet_needs_accepted_routes() -> None:
     routed = ask({IP_KEY: "10.1.2.3"})
     assert egress.route_notes(routed, accepts_routes=True) == []
     (note,) = egress.route_notes(routed, accepts_routes=False)
@@ -71,7 +71,7 @@ def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec:
     assert egress.pointed(asked, "", Plan(), NO_REVERTS) == Plan()
 
 
-def test_reverts_are_told_with_what_ends_them() -> None:
+def test_the_words_about_reverts_say_how_to_end_them() -> None:
     told = egress.overwritten(Reverts(("spec.externalName", "spec.type"), "argocd-controller"), PROXY)
     for words in (
         "argocd-controller keeps setting spec.externalName and spec.type back",
@@ -83,7 +83,7 @@ def test_reverts_are_told_with_what_ends_them() -> None:
         assert words in told
 
 
-def test_a_service_that_points_at_its_own_proxy_is_known() -> None:
+def test_the_external_name_tells_whether_a_service_points_at_its_own_proxy() -> None:
     for name, ours in (
         (EXTERNAL_NAME, True),
         ("ts-db-main-x7k2p.tailscale.svc.cluster.local", False),

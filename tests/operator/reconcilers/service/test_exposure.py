@@ -1,4 +1,4 @@
-"""Which Services are exposed, where their proxies lead, and what they show."""
+"""Exposed Services: which they are, where their proxies lead, and the device that their status shows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -58,13 +58,13 @@ def test_a_service_is_exposed_by_its_class_or_its_annotation(annotations: Object
     assert asks == [exposed, exposed or spec == NO_CLASS]
 
 
-def test_funnel_is_served_on_our_load_balancers_only() -> None:
+def test_funnel_works_only_on_load_balancers_of_our_class() -> None:
     asks = [ask({**EXPOSE, **FUNNEL}, spec) for spec in (LOAD_BALANCER, CLUSTER_IP, OF_OTHERS)]
     assert [exposure.pod(each) == served_service() for each in asks] == [True, False, False]
     assert [exposure.serve_config(each) is None for each in asks] == [False, True, True]
 
 
-def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_service() -> None:
+def test_a_port_without_funnel_is_a_violation_if_the_service_is_public_already() -> None:
     asked = ask(FUNNEL, WITH_PORTS)
     assert [len(violations(asked, is_public=public)) for public in (True, False)] == [1, 0]
     assert (exposure.pod(asked) != served_service(), exposure.serve_config(asked)) == (True, None)
@@ -72,7 +72,7 @@ def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_serv
         assert violations(ask(annotations, {**WITH_PORTS, "loadBalancerClass": class_}), is_public=True) == []
 
 
-def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
+def test_a_service_that_still_points_at_its_egress_proxy_is_not_exposed() -> None:
     name = "ts-db-x7k2p.tailscale.svc.cluster.local"
     (message,) = violations(ask(EXPOSE, {**BY_NAME, "externalName": name}))
     assert (name in message, "set spec.type" in message) == (True, True)
@@ -125,7 +125,7 @@ def showing(load_balancer: Any) -> Ask:
     return parse({**egress_service({}, spec=LOAD_BALANCER), "status": {"loadBalancer": load_balancer}}, SETTINGS)
 
 
-def test_a_load_balancer_that_differs_by_the_api_servers_defaults_is_left() -> None:
+def test_a_load_balancer_status_that_differs_only_by_the_api_servers_defaults_stays() -> None:
     defaulted = {"ingress": [{"hostname": NAME}, {"ip": "100.64.0.7", "ipMode": "VIP"}]}
     assert exposure.load_balancer(showing(defaulted), SHOWN) == defaulted
     assert exposure.load_balancer(showing(defaulted), ()) == {}
@@ -133,7 +133,7 @@ def test_a_load_balancer_that_differs_by_the_api_servers_defaults_is_left() -> N
         assert exposure.load_balancer(showing(other), SHOWN) == {"ingress": [*SHOWN]}
 
 
-def test_a_status_is_ours_if_it_shows_our_device() -> None:
+def test_a_load_balancer_status_is_ours_if_it_shows_our_device() -> None:
     others = [{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}]
     found = [exposure.shows(showing({"ingress": each}), DEVICE) for each in (SHOWN[:1], SHOWN[1:], others, [])]
     assert found == [True, True, False, False]

@@ -1,4 +1,4 @@
-"""Funnel on a LoadBalancer Service: which ports it takes, and what the proxy is told to serve."""
+"""Funnel on a LoadBalancer Service: the ports that are allowed, and the proxy's serve config."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -25,7 +25,9 @@ def ask(spec: Object) -> Ask:
         ((443,), "UDP", "443/UDP"),
     ],
 )
-def test_every_other_port_is_named_with_those_that_work(ports: tuple[int, ...], protocol: str, named: str) -> None:
+def test_the_violation_names_each_wrong_port_and_the_ports_that_work(
+    ports: tuple[int, ...], protocol: str, named: str
+) -> None:
     listed = [{"port": port, "protocol": protocol} for port in ports]
     found = funnel_violations(ask({"ports": listed}))
     words = f"Funnel can't serve port {named}: it works on TCP ports 443, 8443 and 10000 only"

@@ -1,4 +1,4 @@
-"""Egress Services that a ProxyGroup serves, on a cluster: the reconciler runs, and the test plays the groups."""
+"""Egress Services that a ProxyGroup serves, on a cluster with the reconciler: the tests write the group's objects."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ DOMAIN = f"{NAMESPACE}.svc.{CLUSTER_DOMAIN}"
 
 @pytest.fixture
 async def group(cluster: World) -> AsyncIterator[PlayedGroup]:
-    """A group of two, beside the reconciler."""
+    """A ProxyGroup with two replicas, on a cluster where the reconciler of Services runs."""
     async with running_services(cluster):
         made = PlayedGroup(cluster)
         await made.start()
@@ -85,8 +85,8 @@ async def served(group: PlayedGroup) -> Object:
     return place
 
 
-@pytest.mark.simulated  # where no kubelet ends a Pod that is deleted
-async def test_a_pod_that_leaves_gets_no_connections_while_it_is_there(group: PlayedGroup) -> None:
+@pytest.mark.simulated  # a deleted Pod stays only on a simulated node without a kubelet
+async def test_a_pod_that_is_being_deleted_gets_no_connections(group: PlayedGroup) -> None:
     await group.world.apply(grouped())
     await served(group)
     group.world.sim.store.silent_nodes.add(NODE_NAME)
@@ -96,9 +96,9 @@ async def test_a_pod_that_leaves_gets_no_connections_while_it_is_there(group: Pl
     await group.world.becomes(lambda: group.world.reason(grouped(), READY), "PartiallyReadyToRouteTraffic")
 
 
-async def test_a_name_leads_to_a_new_place_while_somebody_holds_the_old_one(cluster: World) -> None:
+async def test_a_name_leads_to_the_new_place_while_a_finalizer_of_others_keeps_the_old_place(cluster: World) -> None:
     group, labels = PlayedGroup(cluster), place_labels(Owner("svc", key_of(grouped())), "egress")
-    name = Key(NAMESPACE, "ts-db-x7k2p")  # such as the Go operator gives: the new place has another one
+    name = Key(NAMESPACE, "ts-db-x7k2p")  # a name as the Go operator gives: the new place gets another name
     made = cluster_ip_service(name, labels, Target(FQDN, ""), PORTS, NAMES)
     await cluster.apply(dnsconfig(), grouped(), made)
     async with running_services(cluster):
@@ -114,7 +114,7 @@ async def test_a_name_leads_to_a_new_place_while_somebody_holds_the_old_one(clus
 
 
 @pytest.mark.real_time
-async def test_a_pod_that_takes_anothers_place_gets_connections_a_while_later(cluster: World) -> None:
+async def test_a_pod_that_replaces_another_gets_connections_only_after_the_wait_for_newcomers(cluster: World) -> None:
     group = PlayedGroup(cluster)
     async with running_services(cluster):
         await group.start()
@@ -155,7 +155,7 @@ async def test_a_service_moves_from_group_to_group_to_its_own_proxy_and_back(gro
 
 
 async def moves_to(world: World, group: str | None) -> None:
-    """Let the Service name another group, or none, and wait until it leads there."""
+    """Change the group that the Service names, or remove it, and wait until the Service points at the new place."""
     old = await external_name(world, grouped())
     await world.annotate(grouped(), {"tailscale.com/proxy-group": group})
 
@@ -165,7 +165,9 @@ async def moves_to(world: World, group: str | None) -> None:
     await world.eventually(moved)
 
 
-async def test_a_service_of_a_group_that_is_deleted_says_so_and_comes_back_with_it(group: PlayedGroup) -> None:
+async def test_a_service_says_that_its_group_is_deleted_and_is_served_again_when_the_group_is_back(
+    group: PlayedGroup,
+) -> None:
     world = group.world
     async with running(group.play()):
         await world.apply(grouped())
@@ -240,7 +242,7 @@ def with_ports(*ports: tuple[str, int]) -> Object:
 
 @pytest.fixture
 async def serving(group: PlayedGroup) -> PlayedGroup:
-    """The group, both of whose proxies serve the Service."""
+    """The group, after both of its proxies have begun to serve the Service."""
     await group.world.apply(grouped())
     await group.world.eventually(group.entries)
     await group.configure()
@@ -249,7 +251,9 @@ async def serving(group: PlayedGroup) -> PlayedGroup:
     return group
 
 
-async def test_a_port_that_is_added_joins_when_it_is_reported_while_the_others_work(serving: PlayedGroup) -> None:
+async def test_a_new_port_leads_to_the_proxies_that_report_it_and_the_other_ports_go_on_working(
+    serving: PlayedGroup,
+) -> None:
     world, both = serving.world, sorted([(await serving.addresses(ordinal))[0] for ordinal in range(2)])
     first, checks = (await serving.addresses(0))[:1], "tailscale-health-check"
     with world.store.subscribe(SIM_ENDPOINTSLICE) as changes:
@@ -275,7 +279,9 @@ def port_names(endpoint_slice: Object) -> list[str]:
     return [each["name"] for each in endpoint_slice["ports"]]
 
 
-async def test_endpoints_of_a_port_that_now_leads_elsewhere_go_before_clients_get_there(serving: PlayedGroup) -> None:
+async def test_the_endpoints_of_a_changed_port_are_removed_before_the_clusterip_service_changes(
+    serving: PlayedGroup,
+) -> None:
     world, place = serving.world, await serving.world.eventually(serving.place)
     with world.store.subscribe(SIM_SERVICE, SIM_ENDPOINTSLICE) as changes:
         await world.change(grouped(), with_ports(("port-5432", 5433)))
@@ -288,7 +294,7 @@ async def test_endpoints_of_a_port_that_now_leads_elsewhere_go_before_clients_ge
 
 
 async def proxy_ports(group: PlayedGroup) -> dict[str, int]:
-    """Return the port of the proxies that each entry has, by name."""
+    """Return the proxies' port of each entry, by the entry's name. Each entry has one port."""
     return {name: port.match_port for name, entry in (await group.entries()).items() for port in entry.ports}
 
 
@@ -296,12 +302,12 @@ async def all_ready(world: World, *services: Object) -> bool:
     return {await world.reason(each, READY) for each in services} == {"ReadyToRouteTraffic"}
 
 
-async def test_a_port_that_two_services_have_stays_with_the_older_one(group: PlayedGroup) -> None:
+async def test_a_proxy_port_that_two_services_have_stays_with_the_older_service(group: PlayedGroup) -> None:
     world, older, younger = group.world, group_egress("web", "egress", f"web-{FQDN}"), grouped("db")
     async with running(group.play()):
         await world.apply(older)
         place = await world.eventually(group.place)
-        await asyncio.sleep(1)  # the older one is older by a second
+        await asyncio.sleep(1)  # creation times have seconds
         await world.apply(younger)
         await world.eventually(lambda: all_ready(world, older, younger))
         taken = (await proxy_ports(group))["default-db"]

@@ -1,4 +1,4 @@
-"""What an egress Service needs at its ProxyGroup, and what it says of that."""
+"""The plan for an egress Service at its ProxyGroup: its place, its conditions and its Events."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ NEW = new_name(user_service(), GROUP)
 
 
 def at(*services: Object, **changes: Any) -> Places:
-    """What the Service has: these ClusterIP Services, at the group of two that serves it unless *changes* say more."""
+    """Return the Places of a Service with *services* at a group that serves it, and with *changes* of other fields."""
     found = {"groups": {GROUP: group()}, "ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": 35.0}
     return Places(**{"services": services, **found, **changes})
 
@@ -64,7 +64,7 @@ def planned(service: Object, places: Places) -> Plan:
 
 
 def told(plan: Plan) -> dict[str, tuple[str, str]]:
-    """The status and the beginning of the reason of each condition."""
+    """Return the status and the first part of the reason of each condition, by the condition's type."""
     return {
         each["type"].removeprefix("TailscaleEgressSvc"): (each["status"], each["reason"].partition(":")[0])
         for each in status_of(plan)["conditions"]
@@ -76,7 +76,7 @@ def names(objects: list[Object]) -> list[str]:
 
 
 def seeing(**changes: Any) -> Places:
-    """The place at a group that differs."""
+    """Return the Service's place at a group with *changes*."""
     return at(place(), groups={GROUP: group(**changes)})
 
 
@@ -113,15 +113,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
+def test_the_conditions_say_whether_the_service_is_valid_configured_and_ready(case: Case) -> None:
     plan = planned(case.service, case.places)
     wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
-    assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # it may last
+    assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # this may last
 
 
-def test_the_name_is_noted_at_the_place_unless_the_user_wants_none() -> None:
+def test_the_place_has_an_annotation_with_its_name_unless_the_user_wants_none() -> None:
     target = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN}
     for opt_out, noted in (("false", {}), ("true", {"tailscale.com/magic-dnsname": FQDN})):
         service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
@@ -129,7 +129,7 @@ def test_the_name_is_noted_at_the_place_unless_the_user_wants_none() -> None:
         assert made["metadata"]["annotations"] == target | noted
 
 
-def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
+def test_an_event_says_how_many_proxies_are_ready_until_the_condition_says_so() -> None:
     case = CASES["waiting for the entry"]
     plan = planned(case.service, case.places)
     (note,) = plan.notes
@@ -137,7 +137,7 @@ def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> No
     assert planned({**case.service, "status": plan.status}, case.places).notes == []
     other = {**case.service, "status": {"conditions": [{**OWN_READY, "type": "TailscaleEgressSvcReady"}]}}
     assert planned(other, case.places).notes == [note]
-    assert planned(case.service, seeing(pods=[], reports={})).notes == []  # not known
+    assert planned(case.service, seeing(pods=[], reports={})).notes == []  # without Pods the number is not known
 
 
 LOST = replace(ENTRY, is_lost=True)
@@ -155,7 +155,9 @@ OLD_FQDN = "old.tail1234.ts.net"
         (replace(LOST, fqdn=OLD_FQDN), None, False),
     ],
 )
-def test_a_device_that_no_proxy_finds_is_told(first: Entry | None, second: Entry | None, is_told: bool) -> None:
+def test_an_event_and_the_condition_say_that_no_proxy_finds_the_device(
+    first: Entry | None, second: Entry | None, is_told: bool
+) -> None:
     reports = {"egress-0": report("10.0.0.1", entry=first), "egress-1": report("10.0.0.2", entry=second)}
     plan = planned(AT_PLACE, seeing(reports=reports))
     assert [note.once for note in plan.notes if note.reason == "TargetNotFound"] == [True] * is_told
@@ -163,14 +165,14 @@ def test_a_device_that_no_proxy_finds_is_told(first: Entry | None, second: Entry
     assert (words in status_of(plan)["conditions"][-1]["message"]) is is_told
 
 
-def test_a_missing_group_can_be_created() -> None:
+def test_the_event_about_a_missing_group_says_to_create_it() -> None:
     for found, words in ((None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create")):
         (note,) = planned(AT_PLACE, seeing(obj=found)).notes
         assert f"ProxyGroup 'egress' {words}" in note.message
 
 
-def test_slices_that_are_lost_are_made_again_if_they_have_endpoints() -> None:
-    both = place(ips=BOTH)  # where no Pod has an address of IPv6
+def test_a_lost_slice_with_endpoints_is_created_again_and_a_lost_empty_slice_is_not() -> None:
+    both = place(ips=BOTH)  # no Pod has an IPv6 address
     made = [stored(each) for each in endpoint_slices(both, [], {4: {}, 6: {}})]
     for live, kept in ((made, [f"{PLACE}-ipv6"]), (made[1:], [f"{PLACE}-ipv6"]), (made[:1], []), ([], [])):
         plan = planned(AT_PLACE, at(both, slices=live))
@@ -181,7 +183,7 @@ MORE_PORTS = held(user_service(spec={"ports": [{"port": 5432}, {"port": 53, "pro
 TWO_PORTS = PORTS | {Wanted("UDP", 53): 10001}
 
 
-def test_a_port_that_is_added_takes_no_endpoint_from_the_others_and_leads_nowhere_before_it_is_read() -> None:
+def test_a_new_port_leads_nowhere_until_proxies_report_it_and_other_ports_keep_their_endpoints() -> None:
     plan = planned(MORE_PORTS, at(place(), ports=TWO_PORTS))
     others, service = children_of(plan)
     assert (len(others["endpoints"]), key_of(others).name) == (2, f"{PLACE}-ipv4")
@@ -192,10 +194,10 @@ def test_a_port_that_is_added_takes_no_endpoint_from_the_others_and_leads_nowher
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
-def test_what_is_wrong_changes_nothing_that_runs(name: str) -> None:
+def test_a_service_that_cannot_be_served_keeps_its_place_and_its_finalizer(name: str) -> None:
     case = CASES[name]
     plan = planned(case.service, case.places)
-    assert names(children_of(plan)) == [f"{PLACE}-ipv4"]  # whose endpoints still follow the Pods
+    assert names(children_of(plan)) == [f"{PLACE}-ipv4"]  # the endpoints of this slice still follow the Pods
     assert (plan.hold, plan.release, patches_of(plan), deletions_of(plan)) == ("", "", [], [])
 
 
@@ -206,21 +208,21 @@ def test_the_finalizer_goes_while_the_group_is_missing_and_nothing_runs() -> Non
     assert planned(held(user_service()), own).release == ""
 
 
-def test_a_place_that_says_nothing_of_its_target_keeps_the_endpoints_of_the_entry_that_is_there() -> None:
+def test_a_place_without_annotations_has_the_endpoints_of_the_entry_in_the_configmap() -> None:
     plan = planned(CASES["invalid"].service, at(place(annotations={})))
     assert [len(each["endpoints"]) for each in children_of(plan)] == [2]
 
 
-def test_what_was_configured_is_not_said_of_a_group_that_is_gone() -> None:
+def test_the_condition_about_the_configuration_goes_when_the_group_is_missing() -> None:
     service = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
     assert "Configured" not in told(planned(service, CASES["group missing"].places))
 
 
-def test_without_free_ports_the_service_looks_again() -> None:
+def test_a_service_without_free_ports_is_reconciled_again_after_half_a_minute() -> None:
     assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
 
 
-def test_a_new_service_is_held_and_pointed_by_one_write_before_anything_is_made() -> None:
+def test_one_write_holds_a_new_service_and_points_it_at_its_place_before_the_place_is_made() -> None:
     plan = planned(user_service(), at())
     (patch,) = patches_of(plan)
     assert patch.body == {
@@ -231,7 +233,7 @@ def test_a_new_service_is_held_and_pointed_by_one_write_before_anything_is_made(
     assert (plan.status, plan.hold) == (None, "")
 
 
-def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_leads() -> None:
+def test_a_place_of_the_go_operator_keeps_its_name_and_gets_an_annotation_with_its_target() -> None:
     live = place("ts-db-go", annotations={})
     plan = planned(AT_PLACE, at(live))
     assert names(children_of(plan)) == ["ts-db-go-ipv4", "ts-db-go"]
@@ -240,7 +242,7 @@ def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_lead
     assert len(children_of(plan)[0]["endpoints"]) == 2
 
 
-def test_a_selector_that_somebody_gave_to_a_place_goes() -> None:
+def test_the_operator_removes_a_selector_that_somebody_gave_to_a_place() -> None:
     live = place()
     selecting = {**live, "spec": {**live["spec"], "selector": {"app": "web"}}}
     without = Patch(SERVICE, key_of(live), {"spec": {"selector": None}})
@@ -265,7 +267,7 @@ WAITING = seeing(configmap=configmap({}), serving=0)
         (CASES["left out"].places, 0.0, True),
     ],
 )
-def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
+def test_a_new_service_has_no_status_for_a_second_unless_it_is_served_or_the_group_is_full(
     places: Places, age: float, shown: bool
 ) -> None:
     plan = planned(AT_PLACE, replace(places, ages={FRESH: age}))
@@ -273,12 +275,12 @@ def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
     assert plan.requeue_after == (None if shown else pytest.approx(1 - age))
 
 
-def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
+def test_a_service_counts_as_new_until_its_status_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
     assert (grouped.is_fresh(ask(AT_PLACE)), grouped.is_fresh(ask(shown))) == (True, False)
 
 
-def test_a_port_that_an_older_service_keeps_is_told() -> None:
+def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
     plan = planned(AT_PLACE, at(place(), contested={Wanted("TCP", 5432): Key("default", "web")}))
     (note,) = plan.notes
     assert (note.type, note.reason) == ("Warning", "ProxyPortChanged")
@@ -286,7 +288,7 @@ def test_a_port_that_an_older_service_keeps_is_told() -> None:
     assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
 
 
-def test_reverts_are_told_and_waited_for() -> None:
+def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
     away = held(user_service())
     plan = planned(away, at(place(), reverts=Reverts(["spec.externalName"], "argocd", wait=3.0)))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
@@ -304,13 +306,13 @@ def test_the_condition_says_that_another_writer_leads_clients_away(available: bo
 OWN_READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": ""}
 
 
-def test_the_condition_of_its_own_proxy_goes_with_that() -> None:
+def test_the_condition_of_a_services_own_proxy_goes_with_the_proxy() -> None:
     service = {**AT_PLACE, "status": {"conditions": [OWN_READY]}}
     for own in (None, Place("ts-db-own", serves=True)):
         assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is bool(own)
 
 
-def test_a_failed_write_is_told_unless_what_the_proxies_were_told_still_holds() -> None:
+def test_a_failed_write_is_in_the_condition_unless_the_proxies_have_the_current_configuration() -> None:
     refusal = Refusal("no room", error=ValueError())
     plan = grouped.failed(ask(AT_PLACE), refusal)
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)

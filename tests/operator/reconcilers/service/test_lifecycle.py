@@ -1,4 +1,4 @@
-"""Services of every kind come, go and are tampered with, in any order: nothing leaks and nothing sticks."""
+"""Services of every kind are created, deleted and tampered with, and leave neither leftovers nor stuck objects."""
 
 from contextlib import suppress
 
@@ -27,7 +27,7 @@ from tests.support.manifests import backend, connector, dnsconfig, egress, ingre
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
-pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # six proxies each, and a real API server takes longer
+pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # each test has six proxies, and a real API server is slower
 
 
 async def measured(world: World) -> list[str]:
@@ -49,7 +49,7 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_a_service_that_goes_does_not_take_along_what_is_only_labelled_as_its(
+async def test_the_deletion_of_a_service_leaves_a_child_of_another_that_has_its_labels(
     cluster: World, kind: Resource
 ) -> None:
     await cluster.apply(*SERVICES[:2])
@@ -70,7 +70,7 @@ def pods(proxies: dict[str, Proxy]) -> dict[str, tuple[str, str]]:
     return {name: (proxy.name, proxy.pod_uid) for name, proxy in proxies.items()}
 
 
-async def test_a_secret_that_the_proxy_made_anew_is_the_operators(cluster: World) -> None:
+async def test_the_operator_takes_over_a_secret_that_a_proxy_has_created(cluster: World) -> None:
     await cluster.apply(egress())
     name = child_name("db", uid(await cluster.look(egress())))
     metadata = {"namespace": NAMESPACE, "name": f"{name}-0"}
@@ -82,7 +82,7 @@ async def test_a_secret_that_the_proxy_made_anew_is_the_operators(cluster: World
 PARENTS = [*SERVICES, ingress(), connector()]
 
 
-async def test_without_a_control_server_for_good_all_goes_once_the_secrets_are_deleted(cluster: World) -> None:
+async def test_objects_without_a_control_server_go_once_a_user_deletes_their_secrets(cluster: World) -> None:
     await cluster.apply(backend(), *PARENTS)
     async with running_operator(cluster):
         await cluster.becomes(lambda: secrets_with_device(cluster), len(PARENTS))
@@ -126,13 +126,13 @@ async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World)
 
 
 async def definition_of(world: World, resource: Resource) -> Object:
-    """Return the definition of one of our kinds, to be applied again."""
+    """Return the definition of one of our kinds, in a form that can be applied after its deletion."""
     found = await world.api.get(CRD, Key("", str(resource)))
     return {name: found[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": str(resource)}}
 
 
 @pytest.mark.simulated
-async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world: World) -> None:
+async def test_proxies_run_on_and_can_be_deleted_while_the_definition_of_proxyclasses_is_missing(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
     before = await joined_proxies(world, services)
@@ -150,7 +150,7 @@ async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world
 
 
 async def applied(world: World, obj: Object) -> bool:
-    """Create *obj*; tell whether its kind is served yet."""
+    """Try to create *obj*, and tell whether the API server already serves its kind."""
     with suppress(NotFound):
         await world.apply(obj)
         return True
@@ -158,7 +158,7 @@ async def applied(world: World, obj: Object) -> bool:
 
 
 @pytest.mark.simulated
-async def test_our_definitions_take_their_objects_along_and_these_their_proxies(world: World) -> None:
+async def test_the_deletion_of_our_definitions_deletes_their_objects_and_the_proxies_of_these(world: World) -> None:
     await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
     before = await joined_proxies(world, [egress()])
     await world.eventually(lambda: world.proxy(connector()))

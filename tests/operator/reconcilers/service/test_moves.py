@@ -1,4 +1,4 @@
-"""Where a Service leads while it moves."""
+"""The place to which a Service leads while it moves to another one."""
 
 from dataclasses import replace
 
@@ -38,13 +38,13 @@ OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place(
         ("old", OWN_DOWN, [DEAD], "old", False),
     ],
 )
-def test_clients_are_led_to_a_place_that_serves_the_new_one_first(
+def test_clients_get_to_a_place_that_serves_and_to_the_new_place_if_it_does(
     here: str, new: Place, old: list[Place], leads: str, over: bool
 ) -> None:
     assert (led_to(here, new, old), is_over(here, new, old)) == (leads, over)
 
 
-def test_a_fact_ages_until_it_is_no_longer_so() -> None:
+def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
     timers, db, web = Timers(), Key("default", "db"), Key("default", "web")
     assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}
     assert timers.ages(db, {"a", "b"}, 12.0) == {"a": 2.0, "b": 0.0}

@@ -1,4 +1,4 @@
-"""Several egress Services that lead to one device: who has its name in the cluster's DNS, and what the others say."""
+"""Several egress Services that lead to one device: one has its name in the cluster's DNS, and the others say so."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from tests.support.operator import NAMESPACE, World
 
 OTHER = f"other.{DOMAIN}"
 SOON = 1.0
-"""Seconds within which a name goes over to another Service."""
+"""Seconds within which a name leads to another Service."""
 
 
 def of_group(name: str, *numbers: int, namespace: str = "default") -> Object:
@@ -79,7 +79,7 @@ class Scene:
         await self.world.becomes(addresses, wanted, SOON)
 
     async def says(self, service: Object, words: str, kind: str = VALID) -> None:
-        """Wait until a condition and a Warning Event of *service* have *words*, and see that the condition is True."""
+        """Wait until a Warning Event and a condition of *service* have *words*, and the condition is True."""
 
         async def told() -> bool:
             condition = await self.world.condition(service, kind)
@@ -91,7 +91,7 @@ class Scene:
         await self.world.eventually(told)
 
     async def says_nothing(self, service: Object) -> None:
-        """Wait until the condition of *service* has nothing but its reason."""
+        """Wait until the message of *service*'s condition is only its reason."""
 
         async def message() -> str:
             condition = await self.world.condition(service, VALID)
@@ -114,7 +114,7 @@ async def scene(cluster: World) -> AsyncIterator[Scene]:
 OLDER, YOUNGER = of_group("db", 5432), of_group("cache", 6379, namespace="team")
 
 
-async def test_a_service_with_other_ports_takes_no_name_from_another_says_whose_it_is_and_gets_it_later(
+async def test_a_service_with_other_ports_names_the_holder_of_its_name_and_gets_the_name_afterwards(
     scene: Scene,
 ) -> None:
     await scene.served(OLDER, YOUNGER)
@@ -126,7 +126,7 @@ async def test_a_service_with_other_ports_takes_no_name_from_another_says_whose_
     await scene.says_nothing(YOUNGER)
 
 
-async def test_services_with_the_same_ports_share_a_name_and_part_when_one_of_them_changes_its_ports(
+async def test_services_share_a_name_only_while_they_have_the_same_ports(
     scene: Scene,
 ) -> None:
     same = of_group("too", 5432, namespace="team")
@@ -152,7 +152,7 @@ async def test_services_with_the_same_ports_share_a_name_and_part_when_one_of_th
     ],
     ids=["elsewhere", "not-wanted", "invalid", "invalid-ports"],
 )
-async def test_a_name_that_its_service_gives_up_goes_to_the_next(scene: Scene, patch: Object) -> None:
+async def test_a_name_that_its_service_gives_up_leads_to_the_next_service(scene: Scene, patch: Object) -> None:
     await scene.served(OLDER, YOUNGER)
     await scene.world.change(OLDER, patch)
     await scene.leads_to(YOUNGER)
@@ -167,7 +167,7 @@ async def test_an_older_service_that_asks_for_a_name_later_does_not_take_it_away
     await scene.leads_to(YOUNGER)
 
 
-async def test_a_group_shares_no_name_with_a_proxy_of_its_own_whichever_is_older(scene: Scene) -> None:
+async def test_a_service_at_a_group_and_one_with_its_own_proxy_do_not_share_a_name(scene: Scene) -> None:
     own = egress("own")
     await scene.served(OLDER)
     await scene.world.apply(own)
@@ -183,7 +183,7 @@ async def test_a_group_shares_no_name_with_a_proxy_of_its_own_whichever_is_older
     await scene.world.becomes(addresses, wanted)
 
 
-async def test_a_group_takes_no_name_of_a_device_of_the_cluster(scene: Scene) -> None:
+async def test_a_service_at_a_group_does_not_get_the_name_of_an_exposed_services_device(scene: Scene) -> None:
     exposed = load_balancer("lb", 80, 443)
     await scene.served(OLDER)
     await scene.world.apply(exposed)
@@ -195,7 +195,7 @@ async def test_a_group_takes_no_name_of_a_device_of_the_cluster(scene: Scene) ->
     await scene.leads_to(OLDER, name=device)
 
 
-async def test_a_service_says_whose_its_name_is_once_there_are_names(scene: Scene) -> None:
+async def test_a_service_names_the_holder_of_its_name_only_while_there_is_a_dnsconfig(scene: Scene) -> None:
     await scene.world.delete(dnsconfig())
     await scene.served(OLDER, YOUNGER)
     await scene.says_nothing(YOUNGER)
@@ -208,7 +208,7 @@ REFUSED = {"conditions": [{"type": CONFIGURED, "status": "False", "reason": "", 
 
 
 def asking(created: str) -> Object:
-    """Return a Service that asks for the name, and has it neither noted nor a place."""
+    """Return a Service that asks for the name, has no place, and so doesn't have the name yet."""
     spec = {"ports": [{"port": 5432}]}
     return egress_service(EGRESS | GROUP, namespace="team", spec=spec, creationTimestamp=created)
 
@@ -227,7 +227,7 @@ def asking(created: str) -> Object:
     ],
     ids=["older", "younger", "not-wanted", "exposed", "by-address", "same-ports", "other-ports", "without-a-place"],
 )
-async def test_of_services_that_are_seen_at_once_the_oldest_has_the_name_if_it_can_use_it(
+async def test_the_oldest_of_several_new_services_has_the_name_if_it_can_use_it(
     cluster: World, created: str, other: Object, holds: bool
 ) -> None:
     cache = Cache(sources(NAMESPACE))
@@ -241,7 +241,7 @@ async def test_of_services_that_are_seen_at_once_the_oldest_has_the_name_if_it_c
 
 
 def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
-    """Return what looks like the Service in front of the proxy of *parent*, with the name."""
+    """Return a Service with the labels of the Service in front of *parent*'s proxy, and with the name."""
     noted = {ANNOTATION_MAGIC_DNSNAME: FQDN} | ({} if parent == egress() else {ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"})
     labels = Owner("svc", key_of(parent)).labels
     return {**backend(), "metadata": {"namespace": namespace, "name": "ts-db", "labels": labels, "annotations": noted}}
@@ -252,7 +252,9 @@ def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
     [(egress(), in_front(egress())), (exposed("db"), in_front(exposed("db"))), (exposed("db"), exposed("db"))],
     ids=["holder", "device", "object-of-device"],
 )
-async def test_a_name_is_free_as_soon_as_what_has_it_leaves(cluster: World, parent: Object, leaving: Object) -> None:
+async def test_a_name_is_free_as_soon_as_its_holder_is_being_deleted(
+    cluster: World, parent: Object, leaving: Object
+) -> None:
     cache = Cache(sources(NAMESPACE))
     await cluster.apply(parent, in_front(parent))
     await cluster.change(leaving, HOLD)
@@ -267,7 +269,7 @@ async def test_a_name_is_free_as_soon_as_what_has_it_leaves(cluster: World, pare
         assert view.holder(asking(OLD)) is None
 
 
-async def test_what_looks_like_the_proxy_of_a_device_in_another_namespace_has_no_name(cluster: World) -> None:
+async def test_a_copy_of_a_proxys_service_in_another_namespace_has_no_name(cluster: World) -> None:
     cache, theirs = Cache(sources(NAMESPACE)), exposed("shop")
     await cluster.apply(theirs, in_front(theirs, "default"))
     async with running(cache.follow(cluster.api)):

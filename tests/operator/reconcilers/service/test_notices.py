@@ -1,4 +1,4 @@
-"""What in a Service has no effect, and how its user is told."""
+"""The warnings about parts of a Service that have no effect, in Events and in the condition."""
 
 from dataclasses import replace
 
@@ -65,7 +65,9 @@ NO_GROUP_EFFECT = [f"set spec.{field} of ProxyGroup 'egress'" for field in ("hos
         (EXPOSE, NEARLY_OURS, []),
     ],
 )
-def test_what_has_no_effect_is_told_once(annotations: Object, spec: Object | None, words: list[str]) -> None:
+def test_one_warning_names_each_part_of_a_service_that_has_no_effect(
+    annotations: Object, spec: Object | None, words: list[str]
+) -> None:
     service = egress_service(annotations, spec=spec)
     notes = notices(parse(service, SETTINGS))
     assert [each in note.message for each, note in zip(words, notes, strict=True)] == [True for _ in notes]
@@ -73,7 +75,7 @@ def test_what_has_no_effect_is_told_once(annotations: Object, spec: Object | Non
     assert notices(parse(deleting(service), SETTINGS)) == []
 
 
-def test_a_load_balancer_that_somebody_serves_is_let_be() -> None:
+def test_no_warning_names_a_load_balancer_that_somebody_else_serves() -> None:
     served = {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}
     assert notices(parse({**egress_service({}, spec=NEARLY_OURS), "status": served}, SETTINGS)) == []
 
@@ -93,7 +95,7 @@ BOTH_TOLD = "ready; one has no effect; two neither"
     ],
 )
 @pytest.mark.parametrize(("group", "type_"), [({}, "TailscaleProxyReady"), (GROUP, "TailscaleEgressSvcValid")])
-def test_the_condition_has_what_is_told_and_what_it_has_is_no_event(
+def test_the_condition_has_the_warnings_and_a_warning_that_it_had_before_is_no_event(
     before: str, message: str, reasons: list[str], after: str, group: Object, type_: str
 ) -> None:
     shown = [condition(type_, True, "ProxyCreated", before)] if before else []
@@ -105,7 +107,7 @@ def test_the_condition_has_what_is_told_and_what_it_has_is_no_event(
     assert [each["message"] for each in status_of(plan)["conditions"]] == ["one", after]
 
 
-def test_where_there_is_no_condition_events_are_enough() -> None:
+def test_a_service_without_a_condition_has_the_warnings_only_in_events() -> None:
     for plan in (Plan(), Plan(status={"conditions": [condition("Other", True, "Other", "")]})):
         assert told(plan, parse(egress_service({}), SETTINGS), NOTES) == replace(plan, notes=NOTES)
         assert told(plan, parse(egress_service({}), SETTINGS), []) == plan

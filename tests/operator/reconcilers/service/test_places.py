@@ -1,4 +1,4 @@
-"""What becomes of the places of a Service at ProxyGroups while it moves, and when it goes."""
+"""The plan for the places of a Service at ProxyGroups while the Service moves, and when it is deleted."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ OWN = Place("ts-db-own", serves=True)
 
 
 def slice_of(service: Object, *pods: Object) -> Object:
-    """The live EndpointSlice of a ClusterIP Service, with *pods*."""
+    """Return the live EndpointSlice of a ClusterIP Service, with *pods* as its endpoints."""
     (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
     return stored(made)
 
@@ -60,18 +60,18 @@ GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
 
 
 def pointed_at(name: str, annotations: Object | None = None) -> Object:
-    """The Service that leads to the place called *name*."""
+    """Return the Service, pointed at the place called *name*."""
     return held(user_service(annotations, spec={"externalName": f"{name}.tailscale.svc.{CLUSTER_DOMAIN}"}))
 
 
 def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
-    """The places of a Service that moves to the group."""
+    """Return the places of a Service that moves to the group."""
     found = {"ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, **more}
     return Places(services, slices, GROUPS, ages=ages, **found)
 
 
 def led_by(plan: Plan) -> str:
-    """The name of the place to which *plan* leads the Service, if that is another one."""
+    """Return the name of the place at which *plan* points the Service, or an empty string if it changes nothing."""
     bodies = [step.body for step in plan.steps if isinstance(step, Patch) and "spec" in step.body]
     return bodies[0]["spec"]["externalName"].partition(".")[0] if bodies else ""
 
@@ -105,7 +105,7 @@ GOES = ["ts-db-old-ipv4", "ts-db-old"]
     ],
     ids=["not there yet", "both down", "there", "just through", "a while through", "through", "down again"],
 )
-def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(
+def test_a_service_moves_to_the_new_place_and_its_old_place_is_deleted_a_while_later(
     here: str, slices: list[Object], age: float, leads: str, left: list[str], requeue_after: float | None
 ) -> None:
     places = moving([NEW_PLACE, OLD_PLACE], slices, {"ts-db-old": age} if age else {})
@@ -116,7 +116,7 @@ def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(
     assert plan.hold == FINALIZER
 
 
-def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to() -> None:
+def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it() -> None:
     for here, slices, left in (
         ("ts-db-new", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
         ("placeholder", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
@@ -134,12 +134,12 @@ OWNED = Children(
 
 
 @pytest.mark.parametrize("service", [user_service(), egress_service(EGRESS)], ids=["at a group", "on its own"])
-def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
+def test_an_old_place_without_a_grace_period_stays_until_the_service_points_elsewhere(service: Object) -> None:
     places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False), move_grace=0.0)
     assert gone(planned(service, places, OWNED)) == []
 
 
-def test_its_own_proxy_goes_when_the_group_has_served_for_a_while() -> None:
+def test_a_services_own_proxy_is_deleted_when_the_group_has_served_for_a_while() -> None:
     for age, left in ((9.9, []), (10.0, ["ts-db-own", "ts-db-own-0"])):
         places = moving([NEW_PLACE], [NEW_UP], {"ts-db-own": age}, own=OWN)
         plan = planned(pointed_at("ts-db-new"), places, OWNED)
@@ -176,7 +176,9 @@ def test_a_service_moves_to_a_proxy_of_its_own(
     ],
     ids=["no new Pod", "one waits", "one waits for long", "one is led to", "all are new"],
 )
-def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to: int, requeue_after: float) -> None:
+def test_a_service_is_reconciled_again_when_a_new_pod_may_get_connections(
+    new: dict[str, float], leads_to: int, requeue_after: float
+) -> None:
     slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
     places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
     assert await_newcomers(Plan(requeue_after=20.0), places).requeue_after == requeue_after
@@ -189,7 +191,7 @@ def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None
     assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
 
 
-def test_an_exposed_service_leaves_its_places_at_once() -> None:
+def test_the_places_of_a_service_that_becomes_exposed_are_deleted_at_once() -> None:
     exposed = held(egress_service(EXPOSE, spec=CLUSTER_IP))
     assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == GOES
 
@@ -202,7 +204,7 @@ def test_an_exposed_service_leaves_its_places_at_once() -> None:
         (EGRESS | CLASS, None, "ProxyFailed"),
     ],
 )
-def test_what_cannot_be_served_leaves_all_places_as_they_are(
+def test_the_places_of_a_service_that_cannot_be_served_stay_as_they_are(
     annotations: Object, spec: Object | None, reason: str
 ) -> None:
     plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
@@ -217,7 +219,7 @@ KEYS: dict[str, Keys | Refusal] = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_a_proxy_that_gets_no_key_yet_holds_no_place_at_a_group(keys: Keys | Refusal) -> None:
+def test_the_slices_of_a_group_are_updated_even_while_the_services_own_proxy_gets_no_key(keys: Keys | Refusal) -> None:
     plan = planned(pointed_at("ts-db-old", EGRESS), moving([OLD_PLACE], [], {}), Children(), keys)
     assert names(children_of(plan)) == ["ts-db-old-ipv4"]
     assert plan.error == (keys.pending if isinstance(keys, Keys) else keys.error)
@@ -226,7 +228,7 @@ def test_a_proxy_that_gets_no_key_yet_holds_no_place_at_a_group(keys: Keys | Ref
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
 
 
-def test_what_a_group_showed_goes_with_its_place() -> None:
+def test_the_conditions_about_a_group_go_with_the_place_at_the_group() -> None:
     service = {**pointed_at("ts-db-own", EGRESS), "status": {"conditions": STALE}}
     for services, count in (([OLD_PLACE], 4), ([], 1)):
         plan = planned(service, moving(services, [], {}), OWNED)
@@ -237,7 +239,7 @@ LEAVING = held(user_service({}))
 
 
 @pytest.mark.parametrize("service", [LEAVING, deleting(pointed_at("ts-db-old"))])
-def test_the_finalizer_stays_until_no_place_and_no_entry_is_left(service: Object) -> None:
+def test_the_finalizer_stays_until_all_places_and_entries_of_the_service_are_gone(service: Object) -> None:
     for places, left in (
         (Places([OLD_PLACE], [OLD_UP]), GOES),
         (Places([], [OLD_UP]), ["ts-db-old-ipv4"]),
@@ -249,25 +251,25 @@ def test_the_finalizer_stays_until_no_place_and_no_entry_is_left(service: Object
     assert planned(service, Places()).release == FINALIZER
 
 
-def test_what_a_group_showed_goes_with_the_finalizer() -> None:
+def test_the_conditions_about_a_group_go_with_the_finalizer() -> None:
     service = {**LEAVING, "status": {"conditions": STALE}}
     assert planned(service, Places([OLD_PLACE])).status is None
     assert planned(service, Places()).status == {"conditions": []}
 
 
-def test_a_place_goes_with_the_mark_that_the_go_operator_left_on_it() -> None:
+def test_the_deletion_of_a_place_also_removes_the_go_operators_finalizer() -> None:
     assert removal(Places([OLD_PLACE])) == [Deletion(SERVICE, OLD_PLACE, release=DNS_FINALIZER)]
 
 
-def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> None:
+def test_objects_that_are_being_deleted_are_neither_updated_nor_deleted_again_without_need() -> None:
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
     for kept in (["ts-db-old"], []):
         found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]
-        assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
+        assert names(found) == ["ts-db-old"]  # again, so that a finalizer comes off
     assert upkeep(going) == ()
 
 
-def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_may_change() -> None:
+def test_the_slice_of_a_new_port_goes_when_all_pods_serve_the_port_even_if_only_slices_may_change() -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
     steps = upkeep(moving([NEW_PLACE], [NEW_UP, other], {}))
     assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
@@ -275,6 +277,6 @@ def test_the_slice_of_a_port_goes_when_all_pods_serve_that_also_where_nothing_ma
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
-def test_a_slice_of_no_place_goes_and_so_does_one_that_somebody_else_made(name: str) -> None:
+def test_a_slice_without_a_place_and_a_slice_that_somebody_else_made_are_deleted(name: str) -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": name}}
     assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, other], {}))) == [name]

@@ -1,4 +1,4 @@
-"""What a Service needs that leaves the cluster or is exposed."""
+"""The plan for an egress Service with its own proxy, and for an exposed Service."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ NAME, PROXIES = child_name("db", "db-uid"), "tailscale.svc.cluster.local"
 LEADS = {"type": "ExternalName", "externalName": f"{NAME}.{PROXIES}", "selector": None}
 OURS = parse(egress_service(), SETTINGS).owner
 UP = Observed(Children(), places=Places(own=Place(NAME, serves=True, is_headless=True)))
-"""The proxy of an egress Service serves."""
+"""The state in which the own proxy of an egress Service serves."""
 KEY = Keys({0: "new-authkey"})
 READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
 LB_NAME = "lb.tail1234.ts.net"
@@ -88,7 +88,7 @@ def removed(service: Object, observed: Observed = NOTHING) -> Plan:
 
 
 def logged_in(**data: str) -> Observed:
-    """Return what the reconciler sees of a proxy that has joined the tailnet."""
+    """Return what the reconciler observes of a proxy that has joined the tailnet."""
     return Observed(Children(secrets=[slim_secret(f"{NAME}-0", {**LOGGED_IN, **data}, OURS.labels)]))
 
 
@@ -113,7 +113,7 @@ LB_NOTES = {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4
         (EXPOSE, BY_NAME, {}, "let them use db.example.org"),
     ],
 )
-def test_a_name_in_the_cluster_is_noted_or_told_to_be_missing_where_names_are_served(
+def test_the_proxys_service_has_an_annotation_with_its_name_or_an_event_says_why_there_is_none(
     asked: Object, spec: Object, notes: dict[str, str], words: str
 ) -> None:
     for has_dnsconfig in (False, True):
@@ -161,19 +161,19 @@ HOSTNAME, TAGS = "tailscale.com/hostname", "tailscale.com/tags"
         (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_each_violation_names_the_annotation_and_what_it_takes(
+def test_each_violation_names_the_annotation_and_the_values_that_it_takes(
     asked: Object, spec: Object | None, words: list[str]
 ) -> None:
     found = violations(parse(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org"))))
     assert [each in message for each, message in zip(words, found, strict=True)] == [True for _ in words], found
 
 
-def test_a_default_hostname_that_is_too_long_is_told() -> None:
+def test_a_violation_names_a_default_hostname_that_is_too_long() -> None:
     (message,) = violations(parse(egress_service({}, name="x" * 60), SETTINGS))
     assert f"not 68: set annotation {HOSTNAME} to a shorter one" in message
 
 
-def test_the_annotations_name_the_device_and_tag_it_or_the_operator_does() -> None:
+def test_the_hostname_and_tags_of_a_device_come_from_annotations_or_have_defaults() -> None:
     for asking, hostname, tags in (
         ({HOSTNAME: "", TAGS: "tag:a, tag:b"}, "", ("tag:a", "tag:b")),
         (EGRESS, "default-db", ("tag:default",)),
@@ -182,7 +182,7 @@ def test_the_annotations_name_the_device_and_tag_it_or_the_operator_does() -> No
         assert (asked.hostname, asked.tags) == (hostname, tags)
 
 
-def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
+def test_an_invalid_service_says_so_in_its_condition_and_keeps_its_proxy() -> None:
     plan = planned(egress_service({IP_KEY: "bad", HOSTNAME: ""}))
     condition = condition_of(plan)
     assert (condition["status"], condition["reason"]) == ("False", "ProxyInvalid")
@@ -195,17 +195,19 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     ("found", "kind", "reason"),
     [(None, "Warning", "ProxyFailed"), (live_proxy_class("prod"), "Normal", "ProxyPending")],
 )
-def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, kind: str, reason: str) -> None:
+def test_a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy(
+    found: Object | None, kind: str, reason: str
+) -> None:
     plan = planned(egress_service(EGRESS | CLASS), Observed(Children(), found))
     condition = condition_of(plan)
     assert (condition["status"], condition["reason"], "'prod'" in condition["message"]) == ("False", reason, True)
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
-    changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
+    changing = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
     assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
-def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
+def test_the_proxy_of_a_service_has_the_settings_of_its_ready_class() -> None:
     spec = {"tailscale": {"acceptRoutes": True}, "statefulSet": {"labels": {"team": "db"}}}
     observed = Observed(Children(), live_proxy_class("prod", spec, ready=True))
     made = children_of(planned(egress_service(EGRESS | CLASS), observed, KEY))
@@ -231,7 +233,7 @@ def test_a_service_whose_proxy_is_not_ready_stays_pointed_where_it_is(there: str
         assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
 
 
-def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() -> None:
+def test_a_service_with_our_finalizer_is_pointed_at_its_proxy_after_the_other_steps() -> None:
     service = held(egress_service())
     plan = planned(service, UP, KEY)
     assert (plan.hold, plan.steps[-1]) == (FINALIZER, Patch(SERVICE, Key("default", "db"), {"spec": LEADS}))
@@ -247,7 +249,7 @@ def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() ->
     ],
     ids=["all the time", "has yet to stay", "now and then", "the cache may be behind"],
 )
-def test_a_service_that_is_set_back_says_so_and_waits(
+def test_a_service_says_that_another_writer_reverts_it_and_its_next_write_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
     plan = planned(egress_service(), replace(UP, places=replace(UP.places, reverts=reverts)), KEY)
@@ -261,7 +263,7 @@ def test_a_service_that_is_set_back_says_so_and_waits(
     assert plans.rewritten_to(parse(egress_service(), SETTINGS), plan) == (f"{NAME}.{PROXIES}" if writes else "")
 
 
-def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
+def test_the_external_name_has_the_clusters_domain_and_the_name_of_the_existing_proxy() -> None:
     child = headless(OURS, "db-uid", "ts-db-x7k2p")
     serving = Places(own=Place("ts-db-x7k2p", serves=True, is_headless=True))
     observed, of = Observed(Children([child]), places=serving), settings(cluster_domain="k8s.example.org")
@@ -272,7 +274,7 @@ def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> 
 @pytest.mark.parametrize(
     ("asked", "spec", "shown"), [({}, LOAD_BALANCER, SHOWN), (EXPOSE, CLUSTER_IP, None), (None, None, {})]
 )
-def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
+def test_a_service_says_that_its_proxy_logs_in_anew_and_keeps_its_load_balancer_status(
     asked: Object | None, spec: Object | None, shown: Object | None
 ) -> None:
     plan = planned(egress_service(asked, spec=spec), logged_in(reissue_authkey=""), KEY)
@@ -282,7 +284,7 @@ def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
     assert (status_of(plan).get("loadBalancer"), reasons_of(plan)) == (shown, ["AuthKeyReissued"])
 
 
-def test_a_load_balancer_of_another_class_stops_showing_our_device_and_keeps_what_that_class_shows() -> None:
+def test_a_load_balancer_of_another_class_loses_only_a_status_that_shows_our_device() -> None:
     for shown, left in ((SHOWN, {}), (OTHERS_SHOWN, OTHERS_SHOWN)):
         exposed = with_status(egress_service(EXPOSE, spec=OF_OTHERS), loadBalancer=shown)
         assert status_of(planned(exposed, logged_in()))["loadBalancer"] == left
@@ -302,7 +304,7 @@ def test_a_load_balancer_of_another_class_stops_showing_our_device_and_keeps_wha
         (EXPOSE, {**CLUSTER_IP, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_a_service_with_funnel_says_what_the_policy_needs_or_that_it_has_no_effect(
+def test_an_event_says_what_funnel_needs_in_the_policy_or_that_it_has_no_effect(
     asked: Object, spec: Object, reasons: list[str]
 ) -> None:
     plan = planned(egress_service(asked, spec=spec), keys=KEY)
@@ -313,7 +315,7 @@ def test_a_service_with_funnel_says_what_the_policy_needs_or_that_it_has_no_effe
 
 
 @pytest.mark.parametrize(("asked", "spec"), [(None, None), (EXPOSE, CLUSTER_IP)])
-def test_findings_about_devices_are_told_in_the_condition_and_by_events(
+def test_a_service_reports_findings_about_its_devices_in_its_condition_and_by_events(
     asked: Object | None, spec: Object | None
 ) -> None:
     news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
@@ -322,7 +324,7 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events(
     assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)
 
 
-def test_an_exposed_service_tells_its_name_by_one_event_until_its_condition_or_status_shows_it() -> None:
+def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_status_shows_it() -> None:
     service = egress_service(EXPOSE, spec=CLUSTER_IP)
     plan = planned(service, logged_in())
     assert (condition_of(plan), plan.notes) == ({**READY, "message": REACHED.message}, [REACHED])
@@ -337,7 +339,7 @@ def test_an_exposed_service_tells_its_name_by_one_event_until_its_condition_or_s
 SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}}}
 
 
-def test_a_public_service_that_gets_a_port_without_funnel_stays_public_and_says_so() -> None:
+def test_a_public_service_that_gets_a_port_without_funnel_keeps_its_proxy_and_says_so() -> None:
     service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
     made = wanted(service, Observed(Children(statefulsets=[SERVING])))
     assert isinstance(made, Plan)
@@ -346,7 +348,7 @@ def test_a_public_service_that_gets_a_port_without_funnel_stays_public_and_says_
     assert isinstance(wanted(service, forwarding), Proxy)
 
 
-def test_an_address_of_no_device_is_said_to_need_routes() -> None:
+def test_the_condition_says_that_an_address_of_no_device_needs_accepted_routes() -> None:
     elsewhere, device = Destination("10.1.2.3"), Destination("10.1.2.3", Device("n9", FQDN))
     for accepts, destination, told in (
         (False, None, True),
@@ -363,7 +365,7 @@ def test_an_address_of_no_device_is_said_to_need_routes() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "UnsupportedByControlServer"])
-def test_a_refusal_is_told_and_tried_again(given: str) -> None:
+def test_a_refused_write_is_reported_and_tried_again(given: str) -> None:
     refusal, told = (
         Refusal("the control server refuses the credentials", given, ValueError("401")),
         given or "ProxyFailed",
@@ -388,7 +390,9 @@ UNKNOWN = {"tailscale.com/exposed": "true"}
         (egress_service(UNKNOWN), KEY),
     ],
 )
-def test_what_has_no_effect_is_told_whatever_else_is_said(service: Object, keys: Keys | Refusal) -> None:
+def test_the_condition_has_the_warning_about_an_unknown_annotation_beside_any_other_message(
+    service: Object, keys: Keys | Refusal
+) -> None:
     plan = planned(service, keys=keys)
     (told,) = [note for note in plan.notes if note.reason == "IgnoredAnnotation"]
     assert plan.status is None or condition_of(plan)["message"].endswith(f"; {told.message}")
@@ -405,7 +409,7 @@ def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer(
     assert [(step.release, step.status) for step in steps] == [("", None), (FINALIZER, cleared)]
 
 
-def test_a_service_that_names_no_group_keeps_its_own_proxy() -> None:
+def test_a_service_with_an_empty_name_of_a_group_keeps_its_own_proxy() -> None:
     plan = planned(held(egress_service(EGRESS | NO_GROUP)), logged_in())
     assert ([*plan.steps], plan.release, reasons_of(plan)) == ([], "", ["INVALIDSERVICE"])
 
@@ -416,13 +420,13 @@ ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), st.text(max_size=70) | st.s
 
 
 @given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
-def test_every_service_has_a_plan(annotations: Object, spec: Object) -> None:
+def test_a_service_with_any_annotations_and_spec_has_a_plan(annotations: Object, spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
     plan, made, mode = planned(service), wanted(service), parse(service, SETTINGS).mode
     if mode is Mode.NOTHING:
         assert plan.release
     elif isinstance(made, Plan):
-        grouped = mode is Mode.GROUP  # where nothing runs, the finalizer goes
+        grouped = mode is Mode.GROUP  # nothing runs at a group, and so the finalizer goes
         assert ([*plan.steps], bool(plan.release), made.hold) == ([], grouped, "")
     else:
         assert len(children_of(plan)) == 3

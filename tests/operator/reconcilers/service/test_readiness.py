@@ -1,4 +1,4 @@
-"""What an egress Service says of its ProxyGroup's proxies."""
+"""The conditions of an egress Service about its ProxyGroup's proxies."""
 
 import hashlib
 from typing import NamedTuple
@@ -57,7 +57,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_replica_counts_if_all_addresses_of_the_service_lead_to_it(case: Case) -> None:
+def test_a_replica_counts_as_ready_if_all_addresses_and_ports_of_the_service_lead_to_it(case: Case) -> None:
     told = readiness(case.group, case.serving)
     assert (told["type"], told["status"], told["reason"]) == ("TailscaleEgressSvcReady", case.status, case.reason)
     assert told["message"].startswith(case.message)
@@ -74,7 +74,7 @@ FULL_TEXT = (
 )
 
 
-def test_the_digest_is_that_of_the_go_operator() -> None:
+def test_the_digest_of_the_configuration_is_the_one_that_the_go_operator_computes() -> None:
     for service, text in (
         (user_service(), PLAIN_TEXT),
         (user_service({IP_KEY: "100.64.0.9"} | GROUP, {"ports": [FULL_PORT]}), FULL_TEXT),

@@ -1,4 +1,4 @@
-"""Egress Services and exposed Services on a cluster: the operator runs, and the state of the world is looked at."""
+"""Egress Services and exposed Services on a cluster with a running operator: the tests check the resulting state."""
 
 import json
 from base64 import b64encode
@@ -23,10 +23,10 @@ DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
 LB = load_balancer()
-"""The Service of the tests of exposed ones, if only by its name."""
+"""The exposed Service of these tests, or at least its name."""
 
 
-async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
+async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone(world: World) -> None:
     stranger = backend("copied")
     stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
     await world.apply(stranger, egress())
@@ -52,8 +52,8 @@ async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serve
     assert not await world.writes_when_left_alone()
 
 
-async def test_an_endpoint_that_gets_ready_last_makes_the_service_ready(world: World) -> None:
-    world.control.silent.add("default-db")  # the test reports in the proxy's place
+async def test_an_egress_service_becomes_ready_when_its_endpoint_is_the_last_thing_to_get_ready(world: World) -> None:
+    world.control.silent.add("default-db")  # the test writes the proxy's report itself
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyPending")
     await world.settled()
@@ -81,7 +81,7 @@ async def test_an_egress_service_stays_as_it_is_while_its_pod_is_replaced(world:
 
 
 def rival(world: World) -> AbstractAsyncContextManager[Rival]:
-    """Set the Service back as often as it is changed."""
+    """Run a writer that reverts each change of the Service until the end of the block."""
     return Rival(egress(), {"spec": {"externalName": "placeholder"}}, leads_to_proxy).at_work(world)
 
 
@@ -95,7 +95,7 @@ async def pointed(world: World) -> bool:
     return leads_to_proxy(await world.look(egress()))
 
 
-async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
+async def test_a_service_says_that_a_rival_reverts_it_and_is_right_again_after_the_rival_stops(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with rival(world):
@@ -108,7 +108,7 @@ async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_
 
 
 @pytest.mark.simulated
-async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> None:
+async def test_a_rewrite_is_counted_even_if_the_status_cannot_be_written(world: World) -> None:
     world.sim.faults.fail(Failure(status=409, times=10**9, verb="update", plural="services"))
     await world.apply(egress())
     async with rival(world):
@@ -116,7 +116,7 @@ async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> N
 
 
 @pytest.mark.simulated
-async def test_a_rewrite_that_fails_is_no_rewrite(world: World) -> None:
+async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     world.sim.faults.fail(Failure(status=409, times=AT_ONCE + 1, verb="patch", plural="services"))
@@ -125,7 +125,7 @@ async def test_a_rewrite_that_fails_is_no_rewrite(world: World) -> None:
     assert await world.events(egress()) == {}
 
 
-async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
+async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
@@ -135,7 +135,7 @@ async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: W
 
 
 @pytest.mark.simulated
-async def test_a_rival_is_forgotten_when_the_service_asks_for_nothing(world: World) -> None:
+async def test_the_reverts_of_a_service_are_forgotten_when_it_asks_for_no_proxy(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with rival(world):
@@ -155,7 +155,7 @@ async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cl
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
     spec = {"containers": [{"name": "other", "image": "example.org/other:1"}]}
     blocker = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "tailscale", "name": name}, "spec": spec}
-    await cluster.apply(blocker)  # nobody's: the StatefulSet can't have its own Pod
+    await cluster.apply(blocker)  # this Pod belongs to nobody, and keeps the StatefulSet from making its own
     async with running_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(egress()), "ProxyPending")
         before = await config(cluster, name)
@@ -163,7 +163,9 @@ async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cl
         await cluster.becomes(lambda: config(cluster, name), before | {"Hostname": "orders"})
         await cluster.delete(blocker)
         statefulset = (await cluster.children(STATEFULSET, egress()))[0]
-        await cluster.annotate(statefulset, {"example.org/try-again": "now"})  # or wait until its controller does
+        await cluster.annotate(
+            statefulset, {"example.org/try-again": "now"}
+        )  # or the controller tries again only later
         await cluster.becomes(cluster.device_names, [f"orders.{DOMAIN}"])
         assert ("AuthKey" in before, len(cluster.control.keys)) == (True, 1)
 
@@ -174,7 +176,7 @@ async def config(world: World, name: str) -> Object:
 
 
 @pytest.mark.simulated
-async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: World) -> None:
+async def test_an_auth_key_is_not_used_if_the_service_has_other_tags_by_now(world: World) -> None:
     world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="secrets"))
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
@@ -196,23 +198,23 @@ async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_ag
         await world.change(manifest, {"metadata": manifest["metadata"], "spec": {"ports": spec["ports"]}})
         await world.settled()
 
-    assert (await world.writes_during(apply())).total() <= 1  # the manifest itself
+    assert (await world.writes_during(apply())).total() <= 1  # the change by the manifest itself
     assert (spec["type"], await pointed(world)) == ("ExternalName", True)
 
 
 async def balanced(world: World) -> list[Object]:
-    """Return what the load balancer of the Service shows, without the API server's defaults."""
+    """Return the load balancer's entries in the Service's status, without the API server's defaults."""
     entries = ((await world.look(LB)).get("status") or {}).get("loadBalancer", {}).get("ingress") or []
     return [{name: value for name, value in entry.items() if name != "ipMode"} for entry in entries]
 
 
 def shown(proxy: Proxy, name: str = NAME) -> list[Object]:
-    """Return what the load balancer should show of *proxy*: it forwards IPv4, as the cluster IP is."""
+    """Return the load balancer's entries for *proxy*: its name and IPv4 address, as the cluster IP is IPv4."""
     ips = json.loads(proxy.state["device_ips"])
     return [{"hostname": name}, *({"ip": ip} for ip in ips if ":" not in ip)]
 
 
-async def test_a_status_that_somebody_else_writes_is_put_right(world: World) -> None:
+async def test_the_operator_restores_a_load_balancer_status_that_somebody_else_writes(world: World) -> None:
     await world.apply(LB)
     proxy = await world.joined(LB)
     service = await world.look(LB)
@@ -242,7 +244,7 @@ async def test_the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips(worl
     await world.becomes(world.records, {})
 
 
-async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> None:
+async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_there_is_none(world: World) -> None:
     await world.apply(dnsconfig(), exposed())
     await world.joined(LB)
     await world.becomes(world.records, {NAME: [(await cluster_ips(world))[0]]})
@@ -253,7 +255,7 @@ async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> N
     await world.becomes(world.records, {NAME: ["10.96.77.7"]})
 
 
-async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(world: World) -> None:
+async def test_a_service_says_why_it_has_no_name_in_the_cluster_while_there_is_a_dnsconfig(world: World) -> None:
     await world.apply(load_balancer("lb", 443, funnel="true"))
     await world.joined(LB)
     assert "NoClusterName" not in await world.events(LB)
@@ -270,11 +272,11 @@ async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfi
 
 
 async def says(world: World, words: str) -> bool:
-    """Tell whether the condition of the Service ends with these words."""
+    """Tell whether the condition of the Service ends with *words*."""
     return (await message_of(world)).endswith(f"; {words}")
 
 
-async def test_without_a_class_a_load_balancer_is_ours_by_setting_only(cluster: World) -> None:
+async def test_a_load_balancer_without_a_class_is_ours_only_if_a_setting_says_so(cluster: World) -> None:
     await cluster.apply(load_balancer(class_=None))
     async with running_operator(cluster):
         assert not await cluster.writes_when_left_alone()
@@ -287,13 +289,13 @@ async def test_without_a_class_a_load_balancer_is_ours_by_setting_only(cluster: 
 
 
 async def let_go(world: World) -> bool:
-    """Tell whether nothing of ours is left of or on the Service."""
+    """Tell whether the Service has no children, and neither our finalizer nor our status any more."""
     service = await world.look(LB)
     ours = "finalizers" in service["metadata"] or await world.condition(LB) or await balanced(world)
     return not ours and await world.leftovers(LB) == []
 
 
-async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> None:
+async def test_one_event_says_that_the_value_of_an_annotation_has_no_effect(cluster: World) -> None:
     plain = backend("lb")
     plain["metadata"]["annotations"] = {EXPOSE: "yes"}
     await cluster.apply(plain)
@@ -309,7 +311,7 @@ async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> Non
     assert [each["count"] for each in told_of] == [1]
 
 
-async def test_what_the_condition_says_is_no_event_of_a_later_operator(cluster: World) -> None:
+async def test_an_operator_that_starts_writes_no_event_that_the_condition_has_already(cluster: World) -> None:
     await cluster.apply(exposed(tailnet_fqdn=FQDN, exposed="true"))
     async with running_operator(cluster):
         proxy = await cluster.joined(LB)
@@ -322,17 +324,17 @@ async def test_what_the_condition_says_is_no_event_of_a_later_operator(cluster: 
 
 
 async def message_of(world: World, service: Object = LB) -> str:
-    """Return what the condition of *service* says; empty without one."""
+    """Return the message of the condition of *service*, or an empty string without a condition."""
     condition = await world.condition(service)
     return condition.message if condition else ""
 
 
 async def event(world: World, service: Object, reason: str) -> str:
-    """Return the message of the Event on *service* for that *reason*; empty if there is none."""
+    """Return the message of the Event on *service* with this *reason*, or an empty string without one."""
     return (await world.events(service)).get(reason, "")
 
 
-async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: World) -> None:
+async def test_funnel_is_turned_on_and_off_on_the_same_device_and_leaves_no_trace(world: World) -> None:
     await world.apply(load_balancer("lb", 443))
     first = await world.joined(LB)
     await world.annotate(LB, {FUNNEL: "true"})

@@ -1,4 +1,4 @@
-"""Ports that were allocated a moment ago."""
+"""Reservations: ports of a group's proxies that were allocated so recently that the cache may not show them yet."""
 
 from tsoperator.api.objects import Key
 from tsoperator.reconcilers.service.view import Reservations
@@ -6,7 +6,7 @@ from tsoperator.reconcilers.service.view import Reservations
 DB, WEB = Key("default", "db"), Key("default", "web")
 
 
-def test_a_port_is_reserved_against_others_of_the_group_until_another_is_reserved_or_it_is_freed() -> None:
+def test_other_services_of_a_group_see_the_ports_that_a_service_reserved_last_until_it_frees_them() -> None:
     reservations = Reservations()
     reservations.reserve("egress", DB, [9999])
     reservations.reserve("egress", DB, [10000, 10001])

@@ -1,4 +1,4 @@
-"""Which proxies of a ProxyGroup are in the EndpointSlices of a Service."""
+"""The EndpointSlices of a Service at a ProxyGroup, and the proxies in them."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,7 +24,7 @@ FEWER_PORTS = replace(ENTRY, ports=frozenset())
 
 
 def one(pod: Object, **reports: object) -> Group:
-    """A group whose first Pod is *pod*."""
+    """Return a group whose only Pod is *pod*."""
     return group(pods=[pod], reports={"egress-0": report(**reports)})  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_proxy_serves_what_it_reports_at_its_pods_address(case: Case) -> None:
+def test_a_proxy_serves_an_entry_if_it_reports_it_with_the_address_of_its_pod(case: Case) -> None:
     found = [serving_pods(case.group, "default-db", case.entry, version) for version in (4, 6)]
     assert [len(each.get(PORT, ())) for each in found] == [case.serving4, case.serving6]
 
@@ -129,7 +129,7 @@ SQL, DNS, CHECKS = "tailscale-unnamed", "dns", "tailscale-health-check"
     ],
     ids=["none", "a new port", "read by one", "read by all", "one port each", "an old port read by fewer"],
 )
-def test_each_port_leads_to_the_pods_that_serve_it_and_most_are_in_one_slice(
+def test_each_port_leads_to_the_pods_that_serve_it_and_ports_with_the_same_pods_share_a_slice(
     sql: list[Object], dns: list[Object], led: dict[tuple[str, ...], list[Object]]
 ) -> None:
     made = endpoint_slices(WITH_DNS, WITH_DNS["spec"]["ports"], {4: {PORT: sql, ADDED: dns}})
@@ -142,7 +142,7 @@ def test_each_port_leads_to_the_pods_that_serve_it_and_most_are_in_one_slice(
     assert made[-1]["metadata"]["name"] == f"{PLACE}-ipv4"
 
 
-def test_a_slice_of_its_own_has_another_name_for_other_ports() -> None:
+def test_the_name_of_an_additional_slice_depends_on_its_ports() -> None:
     names = set()
     for target in (10001, 10002):
         ports = [{"name": "dns", "protocol": "UDP", "port": 53, "targetPort": target}]
@@ -158,7 +158,7 @@ def test_a_proxy_serves_the_ports_that_it_reports_and_no_others() -> None:
     assert serving_pods(group(reports=reports), "default-db", wanted, 4) == {PORT: [FIRST], ADDED: [SECOND]}
 
 
-def test_the_families_of_a_service_are_those_of_its_addresses() -> None:
+def test_the_ip_families_of_a_service_are_those_of_its_cluster_ips() -> None:
     specs: list[Object] = [{"clusterIPs": BOTH}, {"clusterIPs": BOTH[1:]}, {"clusterIP": IPS[0]}]
     specs += [{"clusterIP": "None"}, {}]
     assert [families({"spec": spec}) for spec in specs] == [[4, 6], [6], [4], [], []]
@@ -173,7 +173,7 @@ SINGLE, DUAL = place(), place(ips=BOTH)
 UP = slice_of(SINGLE, 4, endpoint(IP4))
 
 
-def test_the_pods_that_get_connections_are_those_in_the_services_slices() -> None:
+def test_the_pods_to_which_a_service_leads_are_read_from_its_slices() -> None:
     service, other = place(), place("other")
     made = endpoint_slices(service, [], {4: serving(pod(0, IP4)), 6: {}})
     made += endpoint_slices(other, [], {4: serving(pod(1, IP4))})

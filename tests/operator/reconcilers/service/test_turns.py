@@ -1,4 +1,4 @@
-"""Services turn from any kind into any other: what they had goes, what they need comes, and nothing leaks."""
+"""A Service that turns from any kind into any other gets what the new kind needs, and keeps nothing of the old."""
 
 import json
 from collections import Counter
@@ -11,18 +11,21 @@ from tsoperator.api.objects import SERVICE, STATEFULSET, Object, annotations, ke
 from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, joined_proxies, whole
 from tests.support.operator import NAMESPACE, World, running_operator
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # a dozen proxies each, and a real API server takes longer
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(240),
+]  # each test has a dozen proxies, and a real API server is slower
 
 
 def becoming(old: Object, new: Object) -> Object:
-    """Return the patch that applying the manifest *new* is to an object that was made from *old*."""
+    """Return the patch that ``kubectl apply`` of *new* makes to an object that was created from *old*."""
     given = dict.fromkeys(annotations(old)) | dict(annotations(new))
     spec = dict.fromkeys(old["spec"]) | {"type": "ClusterIP"} | new["spec"]
     return {"metadata": {"annotations": given}, "spec": spec}
 
 
 async def portrait(world: World, service: Object) -> str:
-    """Return all that the operator has made of *service*, without what differs between two of a kind."""
+    """Return *service* and its children as text, without values that differ between Services of one kind."""
     live = await world.look(service)
     proxy = await whole(world, service)
     found = [obj for kind in (SERVICE, STATEFULSET) for obj in await world.children(kind, service)]
@@ -44,7 +47,7 @@ async def portrait(world: World, service: Object) -> str:
 
 
 def as_child(obj: Object, content: Any) -> list[Any]:
-    """Return what of a child is the same for all parents of one kind: no digest of names, no address."""
+    """Return the fields of a child that are the same for all parents of one kind, so without digest and addresses."""
     metadata = obj["metadata"]
     notes = {name: value for name, value in annotations(obj).items() if name != ANNOTATION_DIGEST}
     if isinstance(content, dict) and content.get("clusterIP") != "None":
@@ -56,7 +59,9 @@ STARTS = [pytest.param(kind, marks=[pytest.mark.thorough] * (kind not in ("egres
 
 
 @pytest.mark.parametrize("start", STARTS)
-async def test_a_service_that_turns_into_any_other_is_as_one_made_afresh(cluster: World, start: str) -> None:
+async def test_a_service_that_turns_into_any_other_kind_is_like_a_new_one_of_that_kind(
+    cluster: World, start: str
+) -> None:
     ends = [kind for kind in ALL_KINDS if kind != start]
     turned = {kind: ALL_KINDS[start](f"turned-{number}") for number, kind in enumerate(ends)}
     afresh = {kind: ALL_KINDS[kind](f"afresh-{number}") for number, kind in enumerate(ends)}
@@ -75,15 +80,15 @@ async def test_a_service_that_turns_into_any_other_is_as_one_made_afresh(cluster
 
 
 def with_proxy(services: dict[str, Object]) -> list[Object]:
-    """Return those of *services*, by kind, that are to have a proxy."""
+    """Return the *services* whose kind has a proxy."""
     return [service for kind, service in services.items() if kind != PLAIN]
 
 
 async def alike(world: World, turned: Object, afresh: Object) -> None:
-    """Wait until both Services have the same, but for what is each one's own."""
+    """Wait until the portraits of both Services are the same."""
 
     async def difference() -> list[str]:
-        """Return the lines that only one of them has."""
+        """Return the lines that only one of the two portraits has."""
         found = [Counter((await portrait(world, service)).splitlines()) for service in (turned, afresh)]
         return [*(found[0] - found[1]), *(found[1] - found[0])]
 

@@ -1,4 +1,4 @@
-"""What the reconciler of Services sees of ProxyGroups in the cache, and which ports it allocates."""
+"""The reconciler's view of a Service's places at ProxyGroups in the cache, and the allocation of ports."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ SQL = Wanted("TCP", 5432)
 
 @dataclass
 class Seen:
-    """A view of a cluster, whose cache follows it."""
+    """A view of the places in a cluster, and the cache from which it reads."""
 
     world: World
     cache: Cache
@@ -43,7 +43,7 @@ class Seen:
     clock: Clock
 
     async def places(self, service: Object, **changes: object) -> Places:
-        """Return the places of *service*, once the cache shows all Services; *changes* are of its metadata."""
+        """Return the places of *service* with *changes* in its metadata, once the cache has caught up."""
         live = await self.world.look(service)
         await self.world.eventually(self._caught_up)
         seen = {**live, "metadata": {**live["metadata"], **changes}}
@@ -57,7 +57,7 @@ class Seen:
 
 @pytest.fixture
 async def seen(cluster: World) -> AsyncIterator[Seen]:
-    """A cluster without a reconciler."""
+    """A view of a cluster on which no reconciler runs."""
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
@@ -78,7 +78,7 @@ ALL_BUT_TWO = placed(Key("default", "big"), {Wanted("UDP", port): port for port 
 OLD, YOUNG = "2016-01-01T00:00:00Z", "2036-01-01T00:00:00Z"
 
 
-async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) -> None:
+async def test_services_for_which_ports_are_allocated_at_the_same_time_get_different_ports(seen: Seen) -> None:
     services = [grouped(name) for name in ("a", "b", "c")]
     await seen.world.apply(ALL_BUT_TWO, *services)
     ports = [(await seen.places(service)).ports for service in services]
@@ -89,7 +89,7 @@ async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) ->
     assert seen.view.starved("egress") == []
 
 
-async def test_ports_of_places_that_the_cache_lacks_are_their_services_for_a_minute(seen: Seen) -> None:
+async def test_ports_of_places_that_the_cache_does_not_show_yet_are_reserved_for_a_minute(seen: Seen) -> None:
     web, db = grouped("web"), grouped("db")
     unseen = stored(placed(key_of(web), {SQL: FREE, Wanted("UDP", 1): FREE + 1}))
     await seen.world.apply(ALL_BUT_TWO, web, db)
@@ -102,7 +102,7 @@ async def test_ports_of_places_that_the_cache_lacks_are_their_services_for_a_min
     assert (await seen.places(db)).ports
 
 
-async def test_a_place_that_the_cache_shows_later_keeps_its_ports_only_as_long_as_it_is_there(seen: Seen) -> None:
+async def test_the_ports_of_a_place_are_free_as_soon_as_the_place_is_deleted(seen: Seen) -> None:
     place, db = placed(Key("default", "web"), {SQL: FREE, Wanted("UDP", 1): FREE + 1}), grouped("db")
     await seen.world.apply(ALL_BUT_TWO, db, place)
     seen.view.take_live([await seen.world.look(place)])
@@ -111,7 +111,7 @@ async def test_a_place_that_the_cache_shows_later_keeps_its_ports_only_as_long_a
     assert (await seen.places(db)).ports
 
 
-async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -> None:
+async def test_an_invalid_service_has_no_ports_that_others_could_use(seen: Seen) -> None:
     invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
     await seen.world.apply(ALL_BUT_TWO, invalid, sound)
     bad = {**invalid["metadata"]["annotations"], "tailscale.com/tailnet-ip": "100.64.0.9"}
@@ -124,13 +124,13 @@ async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -
     assert seen.view.starved("egress") == []
 
 
-async def test_allocated_ports_stay_and_those_that_the_service_gives_up_are_free_for_it(seen: Seen) -> None:
+async def test_a_service_keeps_its_allocated_ports_and_may_reuse_the_ports_that_it_gives_up(seen: Seen) -> None:
     mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
     await seen.world.apply(ALL_BUT_TWO, mine, grouped("db", "egress", 5432, 81))
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
 
 
-async def test_of_two_services_with_one_port_the_younger_one_gets_another(seen: Seen) -> None:
+async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another_one(seen: Seen) -> None:
     http = Wanted("TCP", 80)
     web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
     older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
@@ -165,7 +165,7 @@ async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> N
     assert await left() == [7.0]
 
 
-async def test_the_older_of_two_services_has_the_entry_unless_the_other_has_a_place(seen: Seen) -> None:
+async def test_the_older_of_two_services_has_their_common_entry_unless_only_the_younger_has_a_place(seen: Seen) -> None:
     older, younger = grouped("a-b"), grouped("b")
     younger["metadata"]["namespace"] = "default-a"
     await make_namespaces(seen.world, "default-a")
@@ -179,7 +179,7 @@ async def test_the_older_of_two_services_has_the_entry_unless_the_other_has_a_pl
     assert (await seen.places(younger)).rival is None
 
 
-async def test_what_looks_like_a_place_in_another_namespace_has_no_entry_and_no_port(seen: Seen) -> None:
+async def test_a_copy_of_a_place_in_another_namespace_has_no_entry_and_no_port(seen: Seen) -> None:
     namesake = placed(Key("default-a", "b"), {Wanted("UDP", port): port for port in (*OTHERS, FREE, FREE + 1)})
     namesake["metadata"]["namespace"] = "default-a"
     await make_namespaces(seen.world, "default-a")
@@ -193,7 +193,7 @@ async def test_what_looks_like_a_place_in_another_namespace_has_no_entry_and_no_
 
 
 @pytest.mark.parametrize(("type_", "holding"), [("egress", ["egress"]), ("ingress", [])])
-async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it_out(
+async def test_a_deleted_service_waits_for_groups_that_have_yet_to_remove_its_entry(
     seen: Seen, type_: str, holding: list[str]
 ) -> None:
     group, leaving = PlayedGroup(seen.world, replicas=0), egress(target="")
@@ -223,7 +223,7 @@ JOINED: dict[str, str | Object] = {"device_id": "n1", "device_fqdn": "default-db
         (None, [], None),
     ],
 )
-async def test_its_own_proxy_serves_once_it_has_joined_and_is_ready(
+async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready(
     seen: Seen, device: dict[str, str | Object] | None, addresses: list[str], place: Place | None
 ) -> None:
     family = "IPv6" if any(":" in ip for ip in addresses) else "IPv4"

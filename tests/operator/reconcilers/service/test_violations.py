@@ -1,4 +1,4 @@
-"""What may be wrong with an egress Service that names a ProxyGroup."""
+"""The violations of an egress Service that names a ProxyGroup."""
 
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whether a Tailnet can be used, and what is said of it."""
+"""The plan for a Tailnet: whether it can be used, and its condition and Events."""
 
 from collections.abc import Mapping
 
@@ -60,7 +60,7 @@ def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[st
     assert "make another Tailnet" in found.message
 
 
-def test_a_good_tailnet_is_held_and_ready() -> None:
+def test_a_good_tailnet_gets_our_finalizer_and_is_ready() -> None:
     made = desired.plan(tailnet(), Observed(GOOD, seconds=5))
     assert condition_of(made) == condition("TailnetReady", True, "TailnetValid", "TailnetValid", 7)
     assert made == Plan(hold=FINALIZER, status=made.status, notes=[], requeue_after=5)
@@ -91,7 +91,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 
 @pytest.mark.parametrize("verdict", [GOOD, BAD], ids=["good", "bad"])
-def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: TailnetVerdict) -> None:
+def test_a_deleted_tailnet_stays_while_objects_name_it(verdict: TailnetVerdict) -> None:
     made = desired.plan(deleting(held(tailnet())), Observed(verdict, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
@@ -102,7 +102,7 @@ def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: TailnetVerdict
     assert [note.reason for note in made.notes] == ["TailnetInUse"]
 
 
-def test_a_tailnet_goes_when_nothing_names_it() -> None:
+def test_a_deleted_tailnet_is_released_when_no_object_names_it() -> None:
     going = deleting(held(tailnet()))
     assert [desired.is_idle(going, users) for users in (USERS, [])] == [False, True]
     assert not desired.is_idle(held(tailnet()), [])
@@ -111,11 +111,11 @@ def test_a_tailnet_goes_when_nothing_names_it() -> None:
 
 
 @pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
-def test_an_object_names_its_tailnet_in_its_spec(spec: object, name: str) -> None:
+def test_the_name_of_an_objects_tailnet_is_read_from_its_spec(spec: object, name: str) -> None:
     assert desired.named_tailnet({"spec": spec}) == name
 
 
-def test_a_refusal_to_write_is_told_by_an_event_and_tried_again() -> None:
+def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     error = ValueError("403")
     notes = [Note("Warning", "TailnetInvalid", "no status for you")]
     assert desired.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)

@@ -1,4 +1,4 @@
-"""When the credentials of a Tailnet are proved, and which of them are used then."""
+"""When the operator proves the credentials of a Tailnet, and which credentials it uses afterwards."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -55,7 +55,7 @@ GATE = connector("gate", exitNode=True, tailnet=NAME)
 
 @dataclass
 class Ground:
-    """A cluster with a Tailnet, and an operator's part in it, which a test moves by hand."""
+    """A cluster with a Tailnet, and the reconciler of Tailnets, which a test calls by hand."""
 
     client: KubeClient
     session: aiohttp.ClientSession
@@ -67,7 +67,7 @@ class Ground:
         self.start()
 
     def start(self) -> None:
-        """Begin as an operator does that has just been started."""
+        """Replace the reconciler and what it knows, as if the operator had just been started."""
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
             return TailnetClient(self.session, url, credentials, retry=Retry(tries=1), secret=secret)
@@ -79,14 +79,14 @@ class Ground:
         self.reconciler = KindReconciler(kind, self.cache, acting)
 
     async def reason_after(self, seconds: float = 0) -> str:
-        """Return the reason of the condition after a reconcile so many seconds later."""
+        """Reconcile the Tailnet *seconds* later, and return the reason of its condition."""
         self.clock.now += seconds
         self.wait = (await self.reconciler.reconcile(KEY)).requeue_after
         live = await self.client.get(TAILNET, KEY)
         return str(live["status"]["conditions"][0]["reason"])
 
     async def proved(self) -> KnownTailnet:
-        """Return the tailnet that is used once its credentials have been proved."""
+        """Reconcile the Tailnet, which must become valid, and return the tailnet that the operator uses for it."""
         assert await self.reason_after() == "TailnetValid"
         assert self.used is not None
         return self.used
@@ -99,7 +99,7 @@ class Ground:
         await self.change(self.lab.secret(), {"data": encoded(data)})
 
     async def move_to(self, host: str, **changes: object) -> None:
-        """Let the Tailnet name the same server by this *host*."""
+        """Change the Tailnet's URL so that it names the same server by this *host*."""
         url = self.lab.url.replace("127.0.0.1", host)
         await self.change(self.lab.tailnet(), {"spec": {"loginUrl": url}, **changes})
 
@@ -116,7 +116,7 @@ class Ground:
 
     @property
     def proofs(self) -> int:
-        """How often credentials were tried."""
+        """The number of times that credentials were tried."""
         return self.lab.control.requests["GET", LISTS]
 
 
@@ -150,7 +150,7 @@ async def test_bad_credentials_are_tried_again_after_half_a_minute(ground: Groun
     assert seen == [("InvalidOAuth", 30, 1), ("InvalidOAuth", 1, 1), ("TailnetValid", 86_400, 2)]
 
 
-async def test_a_change_of_the_secret_or_the_tailnet_is_proved_at_once(ground: Ground) -> None:
+async def test_the_credentials_are_proved_at_once_when_the_secret_or_the_tailnet_changes(ground: Ground) -> None:
     await ground.reason_after()
     await ground.change_secret(note="")
     assert (await ground.reason_after(), ground.proofs) == ("TailnetValid", 2)
@@ -160,7 +160,7 @@ async def test_a_change_of_the_secret_or_the_tailnet_is_proved_at_once(ground: G
     assert (await ground.reason_after(), ground.wait) == ("InvalidSecret", None)
 
 
-async def test_the_secrets_of_users_are_kept_without_their_data(ground: Ground) -> None:
+async def test_the_cache_keeps_the_secrets_of_users_without_their_data(ground: Ground) -> None:
     (kept,) = ground.cache.all(SECRET_METADATA)
     metadata = {name: kept["metadata"][name] for name in ("namespace", "name", "uid", "resourceVersion")}
     assert kept == {"apiVersion": kept["apiVersion"], "kind": kept["kind"], "metadata": metadata}
@@ -168,7 +168,7 @@ async def test_the_secrets_of_users_are_kept_without_their_data(ground: Ground) 
     assert ([*watch(kept)], [*watch({"metadata": {"name": "other"}})]) == ([KEY], [])
 
 
-async def test_each_fault_of_a_tailnet_is_told_at_once(ground: Ground) -> None:
+async def test_the_condition_names_each_new_fault_of_a_tailnet_at_once(ground: Ground) -> None:
     told = []
     for url in ("ftp://a", "ftp://a/"):
         await ground.change(ground.lab.tailnet(), {"spec": {"loginUrl": url}})
@@ -178,7 +178,7 @@ async def test_each_fault_of_a_tailnet_is_told_at_once(ground: Ground) -> None:
 
 
 def move(control: Control) -> None:
-    """Let *control* be another tailnet, with none of the devices of this one."""
+    """Turn *control* into the server of another tailnet, without the devices of this one."""
     for device in [*control.devices.values()]:
         control.delete_device(device)
     control.domain = "tail9999.ts.net"
@@ -207,7 +207,9 @@ async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_an_operator_that_starts_uses_only_what_it_can_not_try(ground: Ground, spoil: Spoil, reason: str) -> None:
+async def test_after_a_start_the_operator_uses_unproved_credentials_only_if_it_cannot_try_them(
+    ground: Ground, spoil: Spoil, reason: str
+) -> None:
     await ground.proved()
     spoil(ground.lab.control)
     ground.start()
@@ -217,7 +219,7 @@ async def test_an_operator_that_starts_uses_only_what_it_can_not_try(ground: Gro
     assert ground.tailnets.refusal(NAME)
 
 
-async def test_credentials_that_could_not_be_tried_end_with_the_news_that_they_are_others(ground: Ground) -> None:
+async def test_untried_credentials_are_dropped_when_they_turn_out_to_be_for_another_tailnet(ground: Ground) -> None:
     await ground.proved()
     ground.start()
     ground.lab.control.refuse(count=1)
@@ -227,19 +229,19 @@ async def test_credentials_that_could_not_be_tried_end_with_the_news_that_they_a
     assert ground.used is None
 
 
-async def test_a_tailnet_that_was_never_good_can_be_any(ground: Ground) -> None:
+async def test_a_tailnet_that_never_was_valid_may_have_any_devices(ground: Ground) -> None:
     move(ground.lab.control)
     await ground.proved()
 
 
-async def test_a_server_that_could_not_be_tried_does_not_replace_one_that_was_good(ground: Ground) -> None:
+async def test_an_unreachable_new_server_does_not_replace_the_server_that_was_good(ground: Ground) -> None:
     used = await ground.proved()
     ground.lab.control.refuse(count=99)
     await ground.move_to("localhost")
     assert (await ground.reason_after(), ground.used) == (UNTRIED, used)
 
 
-async def test_devices_that_another_tailnet_shares_prove_nothing(ground: Ground) -> None:
+async def test_devices_that_another_tailnet_shares_do_not_prove_which_tailnet_it_is(ground: Ground) -> None:
     await ground.reason_after()
     ground.start()
     shared = {"id": "9", "nodeId": "n9", "name": "x.tail5678.ts.net"}
@@ -249,7 +251,7 @@ async def test_devices_that_another_tailnet_shares_prove_nothing(ground: Ground)
         assert await ground.reason_after(30) == reason
 
 
-async def test_devices_that_are_deleted_by_hand_are_no_other_tailnet(ground: Ground) -> None:
+async def test_a_tailnet_whose_devices_were_deleted_by_hand_is_still_the_same_tailnet(ground: Ground) -> None:
     await ground.proved()
     move(ground.lab.control)
     assert await ground.reason_after(86_400) == "TailnetValid"
@@ -263,7 +265,9 @@ async def test_the_url_of_the_same_server_may_change(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("is_rotated", "reason"), [(True, "TailnetValid"), (False, "InvalidOAuth")])
-async def test_only_good_credentials_replace_those_in_use(ground: Ground, is_rotated: bool, reason: str) -> None:
+async def test_only_good_credentials_replace_the_credentials_in_use(
+    ground: Ground, is_rotated: bool, reason: str
+) -> None:
     used = await ground.proved()
     if is_rotated:
         ground.lab.control.client_secret = "rotated"
@@ -273,7 +277,7 @@ async def test_only_good_credentials_replace_those_in_use(ground: Ground, is_rot
     assert await used.client.devices()
 
 
-async def test_a_tailnet_that_vanishes_is_forgotten(ground: Ground) -> None:
+async def test_a_tailnet_that_vanishes_without_our_finalizer_is_forgotten(ground: Ground) -> None:
     await ground.reason_after()
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": None}})
     await ground.client.delete(TAILNET, KEY)
@@ -290,7 +294,9 @@ async def has_device(ground: Ground, device: str) -> None:
 
 
 @pytest.mark.parametrize(("host", "reason"), [("127.0.0.1", "TailnetValid"), ("localhost", "TailnetChanged")])
-async def test_at_one_url_headscale_has_one_tailnet(ground: Ground, host: str, reason: str) -> None:
+async def test_headscale_has_one_tailnet_so_that_the_same_url_means_the_same_tailnet(
+    ground: Ground, host: str, reason: str
+) -> None:
     await ground.reason_after()
     ground.lab.control.headscale = True
     move(ground.lab.control)
@@ -300,7 +306,7 @@ async def test_at_one_url_headscale_has_one_tailnet(ground: Ground, host: str, r
     assert await ground.reason_after() == reason
 
 
-async def test_devices_that_are_known_in_another_tailnet_prove_nothing(ground: Ground) -> None:
+async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_which_tailnet_this_is(ground: Ground) -> None:
     await ground.reason_after()
     ground.start()
     client = TailnetClient(ground.session, "https://example.org", lambda: Credentials("", SecretStr("")))
@@ -337,13 +343,15 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
-async def test_a_change_of_a_user_concerns_no_tailnet_that_stays(ground: Ground) -> None:
+async def test_a_change_of_an_object_concerns_its_tailnet_only_if_that_is_being_deleted(ground: Ground) -> None:
     user = ground.cache.get(CONNECTOR, key_of(GATE))
     assert user is not None
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
 
 
-async def test_a_tailnet_that_cannot_be_held_is_refused(sim: ClusterSim, ground: Ground) -> None:
+async def test_a_tailnet_is_refused_if_the_operator_cannot_put_its_finalizer_on_it(
+    sim: ClusterSim, ground: Ground
+) -> None:
     sim.faults.forbid(Ban("tailnets", "", "update"))
     with pytest.raises(Denied):
         await ground.reconciler.reconcile(KEY)

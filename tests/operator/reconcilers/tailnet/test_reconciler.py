@@ -1,4 +1,4 @@
-"""Tailnets on a cluster with a second control server: the operator runs, and the state of the world is looked at."""
+"""Tailnets on a cluster with a running operator and a second control server: the tests check the resulting state."""
 
 from collections.abc import AsyncIterator
 
@@ -20,14 +20,14 @@ JOINED = f"gate-connector.{OTHER_DOMAIN}"
 
 @pytest.fixture
 async def lab(world: World) -> AsyncIterator[OtherTailnet]:
-    """Another tailnet, for which there is no Tailnet yet."""
+    """Another tailnet with its control server, before a Tailnet object describes it."""
     async with other_tailnet(world) as made:
         yield made
 
 
 @pytest.fixture
 async def joined(world: World, lab: OtherTailnet) -> OtherTailnet:
-    """The other tailnet, in which a Connector has a device."""
+    """The other tailnet, after a Connector's device has joined it."""
     await world.apply(lab.secret(), lab.tailnet(), GATE)
     await has_devices(world, lab, JOINED)
     await world.settled()
@@ -55,7 +55,7 @@ async def test_a_connector_joins_the_tailnet_that_it_names(world: World, joined:
 
 
 @pytest.mark.simulated
-async def test_a_tailnet_that_is_gone_is_forgotten_with_its_credentials(cluster: World) -> None:
+async def test_the_operator_forgets_a_deleted_tailnet_and_its_credentials(cluster: World) -> None:
     async with other_tailnet(cluster) as lab, running_operator(cluster) as operator:
         await cluster.apply(lab.secret(), lab.tailnet())
         await cluster.becomes(lambda: cluster.reason(lab.tailnet(), READY), "TailnetValid")
@@ -110,7 +110,7 @@ async def test_headscale_is_another_tailnet_without_tailscale_services(world: Wo
         await has_devices(world, lab)
 
 
-async def test_preflight_tells_of_a_tailnet_on_its_own_object(world: World, lab: OtherTailnet) -> None:
+async def test_preflight_reports_about_a_tailnet_in_an_event_on_the_tailnet(world: World, lab: OtherTailnet) -> None:
     lab.control.scopes = {"auth_keys", "devices:core:read", "services"}
     await world.apply(lab.secret(), lab.tailnet())
     events = await world.eventually(lambda: world.events(lab.tailnet()))

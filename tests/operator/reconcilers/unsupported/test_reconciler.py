@@ -1,4 +1,4 @@
-"""Kinds without a reconciler: `kubectl get` shows that, and on a cluster the operator says it."""
+"""Kinds that the operator doesn't support: `kubectl get` and the condition of such an object say so."""
 
 import pytest
 from tsoperator.api.crds import DEFINITIONS
