@@ -310,6 +310,7 @@ async def test_a_proxy_port_that_two_services_have_stays_with_the_older_service(
         await asyncio.sleep(1)  # creation times have seconds
         await world.apply(younger)
         await world.eventually(lambda: all_ready(world, older, younger))
+        await world.settled()  # a reconcile that is under way would put the port back, as it looked before the edit
         taken = (await proxy_ports(group))["default-db"]
         ports = [{**place["spec"]["ports"][0], "targetPort": taken}, *place["spec"]["ports"][1:]]
         await world.change(place, {"spec": {"ports": ports}})
