@@ -1,8 +1,9 @@
 """The watches of the operator, and the parts and indexes of the watched objects that the cache stores."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.names import LABEL_APP_MANAGER, LABEL_APP_NAME, LABEL_MANAGED, MANAGED, MANAGER, PARENT_RECORDER
 from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
@@ -17,6 +18,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -41,7 +43,7 @@ from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.service import ask, clusterip
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.runtime.cache import Index, Source
+from tsoperator.runtime.cache import Index, Source, without_managed_fields
 from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -51,6 +53,9 @@ from tsoperator.runtime.ownership import (
     by_owner,
     within,
 )
+
+_SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
+"""The functions that make those children slim of which the operator reads little."""
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
@@ -62,6 +67,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
+    recorders = f"{LABEL_APP_MANAGER}={MANAGER},{LABEL_APP_NAME}={PARENT_RECORDER}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     grouped = {
@@ -86,7 +92,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, RECORDER, TAILNET)
             for source in users(resource)
         ),
         *(source for resource in UNSUPPORTED for source in users(resource)),
@@ -103,6 +109,10 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        ),
+        *(
+            Source(Selection(resource, namespace, recorders), owned, _SLIM.get(resource, without_managed_fields))
+            for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET)
         ),
     ]
 

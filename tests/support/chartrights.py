@@ -32,13 +32,13 @@ UNUSED: dict[Right, str] = {
         for namespace, group, plural in (
             ("", "tailscale.com", "dnsconfigs"),
             ("", "tailscale.com", "proxygroups"),
+            ("", "tailscale.com", "recorders"),
             (_OWN, "", "services"),
         )
     },
     **{
         Right(_OWN, group, plural, "delete"): _ENFORCED
         for group, plural in (
-            ("", "serviceaccounts"),
             ("apps", "deployments"),
             (_RBAC, "roles"),
             (_RBAC, "rolebindings"),
@@ -48,7 +48,7 @@ UNUSED: dict[Right, str] = {
         _OWN, "", "configmaps", "delete"
     ): "only more than a megabyte of names fills a second ConfigMap, which may go",
     Right(_OWN, "", "configmaps", "update"): "it replaces one that came while the operator was about to create it",
-    Right(_OWN, "", "secrets", "update"): "it grants this to the proxies of ProxyGroups, and patches itself",
+    Right(_OWN, "", "secrets", "update"): "it grants this to the Pods of ProxyGroups and Recorders, and patches itself",
 }
 """The rights of the chart that no loop test uses, and the reasons for granting them."""
 

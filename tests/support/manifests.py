@@ -10,6 +10,7 @@ from tsoperator.api.objects import (
     INGRESS,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     TAILNET,
@@ -42,6 +43,11 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
     """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
+
+
+def recorder(name: str = "rec", **spec: Any) -> Object:
+    """Return a Recorder with one replica that serves its recordings, unless *spec* says otherwise."""
+    return _object(RECORDER, name, {"enableUI": True, **spec})
 
 
 def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:

@@ -109,17 +109,17 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     checks = {HEALTH_CHECK: "true"} if pod.grouped else {}
     of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app, **checks}
     return [
-        _variable("TS_USERSPACE", "true" if pod.userspace else "false"),
-        _from_field("POD_IP", "status.podIP"),
-        _from_field("POD_NAME", "metadata.name"),
-        _from_field("POD_UID", "metadata.uid"),
-        *([_from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
-        _variable("TS_KUBE_SECRET", "$(POD_NAME)"),
-        _variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        *([_variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
-        _variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
-        *(() if pod.grouped else [_variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
-        *(_variable(name, value) for name, value in of_this_kind.items()),
+        variable("TS_USERSPACE", "true" if pod.userspace else "false"),
+        from_field("POD_IP", "status.podIP"),
+        from_field("POD_NAME", "metadata.name"),
+        from_field("POD_UID", "metadata.uid"),
+        *([from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
+        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        *([variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
+        *(() if pod.grouped else [variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
+        *(variable(name, value) for name, value in of_this_kind.items()),
     ]
 
 
@@ -161,11 +161,11 @@ def _sysctl_script(live: Object | None) -> str:
     return _SCRIPT
 
 
-def _variable(name: str, value: str) -> Object:
+def variable(name: str, value: str) -> Object:
     """Return a variable of a container."""
     return {"name": name, "value": value}
 
 
-def _from_field(name: str, path: str) -> Object:
+def from_field(name: str, path: str) -> Object:
     """Return a variable of a container with the value of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

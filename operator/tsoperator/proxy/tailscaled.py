@@ -3,7 +3,13 @@
 import json
 from dataclasses import dataclass
 
-from tsoperator.api.names import CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR, GROUP_CONFIG_KEY, SERVE_CONFIG_KEY
+from tsoperator.api.names import (
+    AUTH_KEY_FILE,
+    CONFIG_KEY,
+    CONFIG_KEY_WITHOUT_APP_CONNECTOR,
+    GROUP_CONFIG_KEY,
+    SERVE_CONFIG_KEY,
+)
 from tsoperator.api.objects import Object
 
 
@@ -13,7 +19,7 @@ class ProxyConfig:
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
     proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
-    traversal.
+    traversal. A proxy of which *only_key* is true has no file but one with the auth key.
     """
 
     hostname: str
@@ -24,6 +30,7 @@ class ProxyConfig:
     accept_routes: bool = False
     in_group: bool = False
     static_endpoints: tuple[str, ...] = ()
+    only_key: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -32,6 +39,8 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup has one file,
     because images that are too old to read this file can't run in a ProxyGroup.
     """
+    if config.only_key:
+        return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from tsoperator.api.names import (
     ANNOTATION_DIGEST,
     ANNOTATION_MAGIC_DNSNAME,
+    LABEL_APP_INSTANCE,
+    LABEL_APP_MANAGER,
+    LABEL_APP_NAME,
     LABEL_MANAGED,
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
@@ -15,9 +18,11 @@ from tsoperator.api.names import (
     LABEL_PROXY_PARENT_NAMESPACE,
     LABEL_PROXY_TYPE,
     MANAGED,
+    MANAGER,
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
     PROXY_GROUP,
     SECRET_CAPABILITY_VERSION,
@@ -55,8 +60,10 @@ _TITLES = {
     PARENT_INGRESS: "Ingress",
     PARENT_CONNECTOR: "Connector",
     PARENT_PROXYGROUP: "ProxyGroup",
+    PARENT_RECORDER: "Recorder",
 }
 
+_RECORDERS = {LABEL_APP_NAME: PARENT_RECORDER, LABEL_APP_MANAGER: MANAGER}  # on all children of Recorders
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _AFTER_STEM = re.compile(r"-+[a-z0-9]+(-\d+|-metrics)?")
 _STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
@@ -74,7 +81,12 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels on each of its children. Children of a ProxyGroup have no label for its namespace."""
+        """The labels on each of its children.
+
+        Children of a ProxyGroup have no label for its namespace. Children of a Recorder have other labels.
+        """
+        if self.type == PARENT_RECORDER:
+            return {**_RECORDERS, LABEL_APP_INSTANCE: self.key.name}
         found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
@@ -160,11 +172,13 @@ def is_marked(obj: Object) -> bool:
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
+    if _recorder_of(obj) is not None:
+        return True
     return obj["kind"] == SECRET.kind and bool(_STATE & (obj.get("data") or {}).keys())
 
 
 def is_anothers(obj: Object, owner: Owner) -> bool:
-    """Tell whether *obj*, which has a name that a child of the ProxyGroup *owner* needs, belongs to somebody else.
+    """Tell whether *obj*, which has the name of a child of a ProxyGroup or Recorder *owner*, belongs to somebody else.
 
     The owner reference decides. If there is none, the labels decide, by which children of other kinds are found.
     """
@@ -227,8 +241,15 @@ def _labelled_owner(child: Object) -> Owner | None:
     found = labels(child)
     name = found.get(LABEL_PARENT_NAME)
     if found.get(LABEL_MANAGED) != MANAGED or not name:
-        return None
+        return _recorder_of(child)
     type_ = found.get(LABEL_PARENT_TYPE, "")
     # A ProxyGroup has no namespace, so its children don't have the label, whatever somebody may have put there.
     namespace = "" if type_ == PARENT_PROXYGROUP else found.get(LABEL_PARENT_NAMESPACE, "")
     return Owner(type_, Key(namespace, name))
+
+
+def _recorder_of(child: Object) -> Owner | None:
+    """Return the Recorder that the labels of *child* name; None if they name none."""
+    found = labels(child)
+    name = found.get(LABEL_APP_INSTANCE)
+    return Owner(PARENT_RECORDER, Key("", name)) if name and _RECORDERS.items() <= found.items() else None

@@ -142,12 +142,14 @@ class Refusal:
     """A request for an object that the API server or a control server refused.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
-    condition has the usual reason of its kind. *error* is the exception that was raised.
+    condition has the usual reason of its kind. *error* is the exception that was raised. *is_taken* tells that the name
+    of a child is that of somebody else's object.
     """
 
     message: str
     reason: str = ""
     error: Exception | None = None
+    is_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

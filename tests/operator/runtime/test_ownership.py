@@ -172,7 +172,7 @@ def test_an_object_in_the_way_is_named() -> None:
         (Owner("ingress", Key("default", "web")), "Ingress default/web"),
         (Owner("connector", Key("", "router")), "Connector router"),
         (Owner("proxygroup", Key("", "pg")), "ProxyGroup pg"),
-        (Owner("recorder", Key("", "r")), "recorder r"),
+        (Owner("recorder", Key("", "r")), "Recorder r"),
     ],
 )
 def test_a_child_is_called_after_its_parent_in_messages(owner: Owner, named: str) -> None:

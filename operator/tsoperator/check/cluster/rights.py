@@ -40,14 +40,14 @@ USERS: Final = (
 
 EVENTS: Final = (Right("", "events", "create get patch"),)
 
-_OURS: Final = ("connectors", "dnsconfigs", "proxyclasses", "proxygroups", "tailnets")
+_OURS: Final = ("connectors", "dnsconfigs", "proxyclasses", "proxygroups", "recorders", "tailnets")
 
 CLUSTER: Final = (
     Right("networking.k8s.io", "ingressclasses", "list watch"),
     *(Right(_TAILSCALE, plural, "list watch update") for plural in _OURS),
-    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in (*_OURS, "peerrelays", "recorders")),
-    *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups")),
-    *(Right(_TAILSCALE, plural, "list watch") for plural in ("peerrelays", "recorders")),
+    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in (*_OURS, "peerrelays")),
+    *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups", "recorders")),
+    *(Right(_TAILSCALE, plural, "list watch") for plural in ("peerrelays",)),
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
     *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),

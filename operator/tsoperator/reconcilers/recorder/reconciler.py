@@ -1,0 +1,118 @@
+"""Collects the facts about Recorders for `plan`."""
+
+from collections.abc import Iterable
+
+from tsoperator.api.names import AUTH_INFIX, PARENT_RECORDER
+from tsoperator.api.objects import (
+    DEVICE,
+    POD,
+    RECORDER,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SECRET_METADATA,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
+from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.recorder import plan as deciding
+from tsoperator.reconcilers.recorder.ask import account_name, credentials_name, ordinal_in, tailnet_name
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.ownership import BY_OWNER, is_anothers, owned_keys
+from tsoperator.runtime.plan import Plan
+
+
+def recorders(proxies: Proxies) -> Kind[deciding.Observed]:
+    """Return the kind of Recorders, whose reconciler also makes their replicas."""
+    view = _View(proxies)
+    watches = {
+        RECORDER: lambda recorder: (key_of(recorder),),
+        **dict.fromkeys((POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET), view.parent_keys),
+        SECRET_METADATA: view.keys_of_credentials,
+        TAILNET: view.keys_of_tailnet,
+        DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
+    }
+    return proxies.kind(RECORDER, watches, view.look, deciding, gone=view.gone)
+
+
+class _View:
+    """Looks at Recorders, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+        self._cache = proxies.cache
+        self._namespace = proxies.settings.namespace
+
+    def gone(self, key: Key) -> Plan:
+        """Forget the Recorder named *key*. The garbage collector removes what it owned."""
+        self._proxies.forget(deciding.owner(key))
+        return Plan()
+
+    def look(self, recorder: Object) -> deciding.Observed:
+        """Gather the facts about *recorder*."""
+        owner = deciding.owner(key_of(recorder))
+        named = self._named(recorder)
+        children = self._children(owner.key.name, named)
+        return deciding.Observed(
+            children,
+            self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(owner)),
+            named,
+            self._lacks_credentials(recorder),
+            self._proxies.tailnet(tailnet_name(recorder), owner, children),
+        )
+
+    def _named(self, recorder: Object) -> list[Object]:
+        """Return the objects that have the names of children of *recorder*, whoever they belong to."""
+        name, replicas = key_of(recorder).name, (recorder.get("spec") or {}).get("replicas", 1)
+        ordinals = range(min(replicas, 100)) if isinstance(replicas, int) else ()
+        wanted = [
+            (SERVICEACCOUNT, account_name(recorder)),
+            *((resource, name) for resource in (ROLE, ROLEBINDING, STATEFULSET)),
+            *((SECRET, f"{name}{infix}-{ordinal}") for ordinal in ordinals for infix in ("", AUTH_INFIX)),
+        ]
+        found = (self._cache.get(resource, Key(self._namespace, each)) for resource, each in wanted)
+        return [each for each in found if each is not None]
+
+    def _children(self, name: str, named: Iterable[Object]) -> Children:
+        """Return the children of the Recorder called *name*: those that are *named* so, and those of other ordinals."""
+        owner = deciding.owner(Key("", name))
+
+        def ours(resource: Resource) -> list[Object]:
+            found = [*self._cache.indexed(resource, BY_OWNER, str(owner)), *named]
+            return [each for each in found if each["kind"] == resource.kind and not is_anothers(each, owner)]
+
+        numbered = {
+            (ordinal, key_of(each).name): each
+            for each in ours(SECRET)
+            if (ordinal := ordinal_in(name, key_of(each).name)) is not None
+        }
+        pods = [each for each in ours(POD) if ordinal_in(name, key_of(each).name) is not None]
+        return Children(
+            statefulsets=[each for each in ours(STATEFULSET) if key_of(each).name == name],
+            secrets=[secret for _, secret in sorted(numbered.items(), key=lambda item: item[0])],
+            pods=pods,
+            overdue=self._proxies.overdue(pods),
+        )
+
+    def _lacks_credentials(self, recorder: Object) -> bool:
+        """Tell whether *recorder* names a Secret with credentials that isn't there."""
+        name = credentials_name(recorder)
+        key = Key(self._namespace, name)
+        return bool(name) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
+
+    def parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_RECORDER, self._namespace)
+
+    def keys_of_credentials(self, secret: Object) -> Iterable[Key]:
+        name = key_of(secret).name
+        return [key_of(each) for each in self._cache.all(RECORDER) if credentials_name(each) == name]
+
+    def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        name = key_of(tailnet).name
+        return [key_of(each) for each in self._cache.all(RECORDER) if tailnet_name(each) == name]
