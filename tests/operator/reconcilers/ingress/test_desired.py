@@ -97,8 +97,7 @@ def test_an_ingress_of_our_class_is_ours() -> None:
         (GROUP, "tailscale", True),
     ):
         found = live_ingress(annotations, spec={"ingressClassName": class_})
-        assert (desired.is_ours(found, SETTINGS), desired.is_leaving(found, SETTINGS)) == (ours, not ours)
-        assert desired.is_leaving(deleting(found), SETTINGS)
+        assert desired.is_ours(found, SETTINGS) == ours
 
 
 def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:

@@ -1,6 +1,5 @@
 """The plan for a ProxyGroup of type egress: its children, its status and its Events."""
 
-from base64 import b64decode
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.proxy.devices import TailnetView
-from tsoperator.proxy.entries import read_entries, slim_configmap
+from tsoperator.proxy.entries import entries_of, slim_configmap
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
@@ -83,8 +82,7 @@ HEALTH_CHECK = "http://ts-db-x7k2p.tailscale.svc.k8s.example.org:9002/healthz"
 
 def health_checks(written: Object) -> list[str]:
     """Return the URLs of the health checks in the entries that are *written* into an egress ConfigMap."""
-    found = read_entries(b64decode(written["binaryData"]["egress-services"]).decode())
-    return [each.health_check for each in found.values()]
+    return [each.health_check for each in entries_of(slim_configmap({"metadata": {}, **written})).values()]
 
 
 def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_pods() -> None:
