@@ -54,13 +54,16 @@ def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = 
     return [*found, *_wrong_tags(given.get(ANNOTATION_TAGS))]
 
 
-def group_violations(ask: Ask, places: Places) -> list[str]:
-    """Return what is wrong with an egress Service that names a ProxyGroup."""
+def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> list[str]:
+    """Return what is wrong with an egress Service that names a ProxyGroup.
+
+    *suffixes* are the known ones of MagicDNS names.
+    """
     found: list[str] = []
     spec = ask.service["spec"]
     if spec.get("clusterIP") == "None":
         found.append("headless Services are not supported: use a Service of type ExternalName")
-    found += _device_violations(ask, places.suffixes)
+    found += _device_violations(ask, suffixes)
     found += _wrong_tags(annotations(ask.service).get(ANNOTATION_TAGS) or None)
     found += _wrong_ports(ask)
     if spec.get("type") != "ExternalName":

@@ -124,7 +124,7 @@ def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_poin
         ("ts-db-new", [NEW_DOWN], []),
     ):
         places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-        assert abandoned(parse(pointed_at(here), SETTINGS), "ts-db-new", places) == left
+        assert abandoned(here, "ts-db-new", places) == left
 
 
 OWNED = Children(

@@ -252,7 +252,7 @@ def test_a_service_with_our_finalizer_is_pointed_at_its_proxy_after_the_other_st
 def test_a_service_says_that_another_writer_reverts_it_and_its_next_write_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
-    plan = planned(egress_service(), replace(UP, places=replace(UP.places, reverts=reverts)), KEY)
+    plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)
     condition = condition_of(plan)
     assert (condition["reason"], condition["status"]) == (reason, str(reason == "ProxyCreated"))
     assert [(note.type, note.reason) for note in plan.notes] == [("Warning", "ExternalNameOverwritten")] * told
