@@ -21,7 +21,7 @@ from operatorbench.measure import (
 )
 from operatorbench.process import busy_seconds, peak_mb
 from operatorbench.report import document, groups, runs, steady, verdicts, writes
-from tsoperator.proxy.entries import read_entries, read_report
+from tsoperator.proxy.entries import read_report
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
 
@@ -239,10 +239,11 @@ def test_a_simulated_proxy_reports_the_entries_of_its_configmap() -> None:
     target = {"ip": "", "fqdn": "db.tail1234.ts.net"}
     given = {"bench-db": {"healthCheckEndpoint": "http://x", "tailnetTarget": target, "ports": ports}}
     proxy = Proxy("odd", 1)
-    read = read_report(json.dumps(report(proxy, given)))
+    read, told = (read_report(json.dumps(each)) for each in (report(proxy, given), {"services": given}))
     assert read is not None
+    assert told is not None
     assert read.ip4 == proxy.address
-    assert read_entries(json.dumps(given))["bench-db"].forwarded(read.entries["bench-db"])
+    assert told.entries["bench-db"].forwarded(read.entries["bench-db"])
 
 
 def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:

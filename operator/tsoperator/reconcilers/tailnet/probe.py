@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
-from tsoperator.reconcilers.tailnet.desired import Failure, Probe
+from tsoperator.reconcilers.tailnet.plan import Failure, Probe
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, NotSupported, RateLimited, Unavailable, UnexpectedAnswer
 from tsoperator.tsclient.explanations import explain
