@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 
-from tsoperator.reconcilers.tailnet.desired import Probe
+from tsoperator.reconcilers.tailnet.plan import Probe
 from tsoperator.runtime.plan import Refusal
 from tsoperator.tailnet.refusals import explain
 from tsoperator.tsclient.client import TailnetClient

@@ -25,8 +25,8 @@ from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.secret import device_of, login_url_of
-from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import Observed
+from tsoperator.reconcilers.tailnet import plan as plans
+from tsoperator.reconcilers.tailnet.plan import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
@@ -81,7 +81,7 @@ def tailnet_kind(
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),
     }
-    return Kind(TAILNET, watches, view.look, desired.plan, view.refused, view.gone, view.register, view.reported)
+    return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.gone, view.register, view.reported)
 
 
 class _View:
@@ -105,12 +105,12 @@ class _View:
         """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
         if key_of(obj).name not in self._held:
             self._tailnets.refuse(key_of(obj).name, refusal.message)
-        return desired.failed(obj, refusal)
+        return plans.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
         self._held.add(key_of(obj).name)
-        self._register(key_of(obj).name, desired.refusal(plan))
+        self._register(key_of(obj).name, plans.refusal(plan))
 
     def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Forget the Tailnet *obj* if *plan* releases it."""
@@ -128,7 +128,7 @@ class _View:
         self._held.discard(key_of(obj).name)
         found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
-        if desired.is_idle(obj, users):
+        if plans.is_idle(obj, users):
             return Observed()
         judged = await self._judge(obj)
         seconds = max(judged.until - self._clock(), 0.0)
@@ -159,9 +159,9 @@ class _View:
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
         shown = await probe(client)
-        may_be_others = desired.was_good(obj) and self._proved.get(key_of(obj).name) != basis
+        may_be_others = plans.was_good(obj) and self._proved.get(key_of(obj).name) != basis
         ours = dict(self._devices(key_of(obj).name, basis.url)) if may_be_others else {}
-        return self._remembered(basis, desired.refusal_of(shown, ours), client, found)
+        return self._remembered(basis, plans.refusal_of(shown, ours), client, found)
 
     def _remembered(
         self,
@@ -170,7 +170,7 @@ class _View:
         client: TailnetClient | None = None,
         credentials: ClientCredentials | None = None,
     ) -> _Judged:
-        seconds = refusal.requeue_after if refusal and refusal.requeue_after is not None else desired.DAY
+        seconds = refusal.requeue_after if refusal and refusal.requeue_after is not None else plans.DAY
         return _Judged(basis, refusal, self._clock() + seconds, client, credentials)
 
     def _credentials(self, given: Given) -> ClientCredentials:
@@ -190,14 +190,14 @@ class _View:
         if judged is None:
             return
         proved, reason = name in self._proved, judged.refusal.reason if judged.refusal else ""
-        if there is not None and not proved and reason == desired.CHANGED:
+        if there is not None and not proved and reason == plans.CHANGED:
             self._tailnets.unregister(name)
         elif judged.client is not None and judged.credentials is not None:
             good = judged.refusal is None
             if there is not None and there.client.url == judged.client.url:
                 if good:
                     there.client.use(judged.credentials)
-            elif good or (there is None and reason == desired.UNREACHABLE):
+            elif good or (there is None and reason == plans.UNREACHABLE):
                 self._tailnets.register(self._factory.tailnet(name, judged.client))
         self._tailnets.refuse(name, refusal)
 
@@ -211,7 +211,7 @@ class _View:
         """Yield the objects that name the Tailnet called *name*."""
         for resource in USERS:
             for obj in self._cache.all(resource):
-                if desired.named_tailnet(obj) == name:
+                if plans.named_tailnet(obj) == name:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
@@ -224,7 +224,7 @@ class _View:
                 secrets = self._secrets(obj)
                 reported = (device_of(secret, None) for secret in secrets)
                 devices = {device.id: device.fqdn for device in reported if device.id}
-                url, named = next(filter(None, map(login_url_of, secrets)), ""), desired.named_tailnet(obj)
+                url, named = next(filter(None, map(login_url_of, secrets)), ""), plans.named_tailnet(obj)
                 if named != name and devices and self._tailnets.home(named, url, devices) == name:
                     yield obj
 

@@ -7,8 +7,8 @@ import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.nodeports import slim_node, with_static_endpoints
+from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.plan import Refusal
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running

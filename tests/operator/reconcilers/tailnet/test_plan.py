@@ -6,8 +6,8 @@ import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import TAILNET, Key, Object
-from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import Observed, Probe
+from tsoperator.reconcilers.tailnet import plan as plans
+from tsoperator.reconcilers.tailnet.plan import Observed, Probe
 from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.tailnet.credentials import SOON
 
@@ -51,13 +51,13 @@ PROBES: dict[str, tuple[Probe, Mapping[str, str], Refusal | None]] = {
 def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(
     probe: Probe, ours: Mapping[str, str], refusal: Refusal | None
 ) -> None:
-    assert desired.refusal_of(probe, ours) == refusal
+    assert plans.refusal_of(probe, ours) == refusal
 
 
 @pytest.mark.parametrize("listed", [{"x9": ELSEWHERE}, {"x9": SHARED}, {"x9": "headscales"}, {}])
 def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[str, str]) -> None:
     for ours in ({"n1": "n1"}, OURS):
-        found = desired.refusal_of(Probe((), listed), ours)
+        found = plans.refusal_of(Probe((), listed), ours)
         assert found is not None
         assert (found.reason, found.requeue_after) == ("TailnetChanged", SOON)
     assert found is not None
@@ -66,27 +66,27 @@ def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[st
 
 
 def test_a_good_tailnet_gets_our_finalizer_and_is_ready() -> None:
-    made = desired.plan(tailnet(), Observed(seconds=5))
+    made = plans.plan(tailnet(), Observed(seconds=5))
     assert condition_of(made) == condition("TailnetReady", True, "TailnetValid", "TailnetValid", 7)
     assert made == Plan(hold=FINALIZER, status=made.status, notes=[], requeue_after=5)
-    assert desired.refusal(made) == ""
+    assert plans.refusal(made) == ""
 
 
 BAD = Refusal("403: no", "InvalidOAuth")
 
 
 def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
-    made = desired.plan(tailnet(), Observed(BAD, seconds=30))
+    made = plans.plan(tailnet(), Observed(BAD, seconds=30))
     assert made == Plan(status=made.status, notes=[Note("Warning", "InvalidOAuth", "403: no")], requeue_after=30)
-    assert (condition_of(made)["status"], desired.refusal(made)) == ("False", "403: no")
+    assert (condition_of(made)["status"], plans.refusal(made)) == ("False", "403: no")
     told = {**tailnet(), "status": made.status}
-    assert desired.plan(told, Observed(BAD)).notes == []
-    assert desired.plan(told, Observed(Refusal("401", "InvalidOAuth"))).notes != []
+    assert plans.plan(told, Observed(BAD)).notes == []
+    assert plans.plan(told, Observed(Refusal("401", "InvalidOAuth"))).notes != []
 
 
 def test_other_conditions_of_a_tailnet_stay() -> None:
     theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": ""}
-    made = desired.plan({**tailnet(), "status": {"conditions": [theirs], "url": "x"}}, Observed())
+    made = plans.plan({**tailnet(), "status": {"conditions": [theirs], "url": "x"}}, Observed())
     assert made.status is not None
     assert [each["type"] for each in made.status["conditions"]] == ["Theirs", "TailnetReady"]
     assert made.status["url"] == "x"
@@ -97,7 +97,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 @pytest.mark.parametrize("refusal", [None, BAD], ids=["good", "bad"])
 def test_a_deleted_tailnet_stays_while_objects_name_it(refusal: Refusal | None) -> None:
-    made = desired.plan(deleting(held(tailnet())), Observed(refusal, USERS, 9))
+    made = plans.plan(deleting(held(tailnet())), Observed(refusal, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
     assert "Connector gate, ProxyGroup egress" in ready["message"]
@@ -109,18 +109,18 @@ def test_a_deleted_tailnet_stays_while_objects_name_it(refusal: Refusal | None) 
 
 def test_a_deleted_tailnet_is_released_when_no_object_names_it() -> None:
     going = deleting(held(tailnet()))
-    assert [desired.is_idle(going, users) for users in (USERS, [])] == [False, True]
-    assert not desired.is_idle(held(tailnet()), [])
-    made = desired.plan(going, Observed())
-    assert (made, desired.refusal(made)) == (Plan(release=FINALIZER), "")
+    assert [plans.is_idle(going, users) for users in (USERS, [])] == [False, True]
+    assert not plans.is_idle(held(tailnet()), [])
+    made = plans.plan(going, Observed())
+    assert (made, plans.refusal(made)) == (Plan(release=FINALIZER), "")
 
 
 @pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
 def test_the_name_of_an_objects_tailnet_is_read_from_its_spec(spec: object, name: str) -> None:
-    assert desired.named_tailnet({"spec": spec}) == name
+    assert plans.named_tailnet({"spec": spec}) == name
 
 
 def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     error = ValueError("403")
     notes = [Note("Warning", "TailnetInvalid", "no status for you")]
-    assert desired.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)
+    assert plans.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)

@@ -95,11 +95,6 @@ def is_ours(ingress: Object, settings: Settings) -> bool:
     return bool(ingress["spec"].get("ingressClassName") == settings.ingress_class)
 
 
-def is_leaving(ingress: Object, settings: Settings) -> bool:
-    """Tell whether the children of *ingress* have to be removed."""
-    return is_deleting(ingress) or not is_ours(ingress, settings)
-
-
 def class_warning(ingress_class: Object | None, name: str) -> str:
     """Say what is wrong with the IngressClass called *name*; empty if nothing is."""
     if ingress_class is None:
