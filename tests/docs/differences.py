@@ -14,7 +14,7 @@ _INGRESS = "operator/reconcilers/ingress"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
-_COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
+_COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
@@ -64,17 +64,17 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
-        "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
+        "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
     ],
     "Load balancers and other exposed Services have names": [
         f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
         "operator/dns/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
     ],
     "`helm uninstall` leaves": [
-        f"{_CHART} every_kind_is_defined_and_kept_when_the_release_goes",
-        "e2e/test_uninstall.py objects_stay_and_proxies_run_on",
+        f"{_CHART} the_chart_has_every_crd_and_keeps_it_when_the_release_is_uninstalled",
+        "e2e/test_uninstall.py objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled",
     ],
-    "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_are_what_the_chart_renders"],
+    "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
         "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
@@ -86,7 +86,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
         "docs/test_metrics.py every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric",
-        f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
+        f"{_CHART} a_servicemonitor_selects_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
         "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",

@@ -8,7 +8,7 @@ from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -84,7 +84,7 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
         note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
         return replace(_not_made(ask, note, "ProxyInvalid"), steps=kept)
     chosen = chosen_class(ask.service, observed.proxy_class, ask.class_name)
-    if isinstance(chosen, ClassProblem):
+    if isinstance(chosen, Refusal):
         return replace(_waiting_for_class(ask, chosen), steps=kept)
     serve_config = exposure.serve_config(ask) if ask.is_exposed else None
     return Proxy(
@@ -209,11 +209,11 @@ def _unsupported(ask: Ask) -> Plan:
     return _not_made(ask, Note("Warning", "NotSupportedYet", message))
 
 
-def _waiting_for_class(ask: Ask, problem: ClassProblem) -> Plan:
-    if problem.is_passing:
+def _waiting_for_class(ask: Ask, refusal: Refusal) -> Plan:
+    if refusal.is_passing:
         return Plan(whole=False)
-    type_: Literal["Normal", "Warning"] = "Normal" if problem.reason == "ProxyPending" else "Warning"
-    return _not_made(ask, Note(type_, problem.reason, problem.message))
+    type_: Literal["Normal", "Warning"] = "Normal" if refusal.reason == "ProxyPending" else "Warning"
+    return _not_made(ask, Note(type_, refusal.reason, refusal.message))
 
 
 def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:
