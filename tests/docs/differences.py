@@ -120,7 +120,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "When a Service has moved to another group": [
         f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
-        f"{_GROUP}/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+        "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",

@@ -21,18 +21,18 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
-from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
-from tsoperator.reconcilers.service import egress
-from tsoperator.reconcilers.service.ask import Ask
-from tsoperator.reconcilers.service.clusterip import (
+from tsoperator.group.clusterip import (
     PORT_COUNT,
     cluster_ip_service,
     new_name,
     place_labels,
     unselected,
 )
-from tsoperator.reconcilers.service.places import Places, leads_to, move, serving_of, upkeep
-from tsoperator.reconcilers.service.slices import Group, Serving
+from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
+from tsoperator.group.places import Places, leads_to, move, serving_of, upkeep
+from tsoperator.group.slices import Group, Serving
+from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts

@@ -8,6 +8,7 @@ from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
+from tsoperator.group.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
@@ -30,7 +31,6 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.notices import notices, told
-from tsoperator.reconcilers.service.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest

@@ -34,6 +34,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
+from tsoperator.group.places import Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -45,7 +46,6 @@ from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper

@@ -22,6 +22,14 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
+from tsoperator.group.clusterip import (
+    BY_PROXY_PORT,
+    Wanted,
+    allocate,
+    allocated,
+    indexed_port,
+    is_place,
+)
 from tsoperator.group.egress import (
     BY_ENTRY,
     by_serving_group,
@@ -32,22 +40,14 @@ from tsoperator.group.egress import (
     is_egress,
     served_service,
 )
+from tsoperator.group.places import Place, Places
+from tsoperator.group.slices import Group
 from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import egress_report_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, Mode, parse
-from tsoperator.reconcilers.service.clusterip import (
-    BY_PROXY_PORT,
-    Wanted,
-    allocate,
-    allocated,
-    indexed_port,
-    is_place,
-)
-from tsoperator.reconcilers.service.places import Place, Places
-from tsoperator.reconcilers.service.slices import Group
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner

@@ -15,8 +15,8 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import annotations
 from tsoperator.api.rules import dns_label_error, fqdn_error, split_tags, tag_error, target_ip_error
 from tsoperator.group.egress import entry_name
+from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import FUNNEL_PORTS, Ask
-from tsoperator.reconcilers.service.places import Places
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, name_error
 
 _PROTOCOLS: Final = ("TCP", "UDP")

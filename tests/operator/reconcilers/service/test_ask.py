@@ -2,8 +2,8 @@
 
 import pytest
 from tsoperator.api.objects import Object
+from tsoperator.group.clusterip import Target, Wanted
 from tsoperator.reconcilers.service.ask import Mode, parse
-from tsoperator.reconcilers.service.clusterip import Target, Wanted
 
 from tests.operator.reconcilers.service.specs import (
     BY_NAME,

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
+from tsoperator.group.clusterip import Wanted, new_name
+from tsoperator.group.places import Place, Places
+from tsoperator.group.slices import endpoint_slices
 from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.ask import Ask, parse
-from tsoperator.reconcilers.service.clusterip import Wanted, new_name
 from tsoperator.reconcilers.service.grouped import FRESH, configured
-from tsoperator.reconcilers.service.places import Place, Places
-from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
-from tests.operator.reconcilers.service.places import (
+from tests.operator.group.places import (
     BOTH,
     CLUSTER_DOMAIN,
     ENTRY,

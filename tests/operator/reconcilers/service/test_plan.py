@@ -9,13 +9,13 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
+from tsoperator.group.places import Place, Places
 from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import Mode, parse
-from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Note, Patch, Plan, Refusal

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
+from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
-from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
+from tests.operator.group.places import GROUP, group, live_group, user_service
 from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY
 from tests.support.objects import settings
 

@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.reconcilers.service.clusterip import (
+from tsoperator.group.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
     Target,
@@ -15,7 +15,7 @@ from tsoperator.reconcilers.service.clusterip import (
     place_labels,
 )
 
-from tests.operator.reconcilers.service.places import NAMES, OWNER, PLACE, place, user_service
+from tests.operator.group.places import NAMES, OWNER, PLACE, place, user_service
 from tests.support.objects import egress_service
 
 KEY = Key("tailscale", "ts-db-x7k2p")

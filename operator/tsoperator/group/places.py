@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
+from tsoperator.group.clusterip import Wanted
 from tsoperator.group.egress import entry_name, entry_of, served_service
-from tsoperator.proxy.entries import entries_of
-from tsoperator.reconcilers.service.clusterip import Wanted
-from tsoperator.reconcilers.service.slices import (
+from tsoperator.group.slices import (
     VERSIONS,
     Group,
     Serving,
@@ -27,6 +26,7 @@ from tsoperator.reconcilers.service.slices import (
     serving_pods,
     slice_name,
 )
+from tsoperator.proxy.entries import entries_of
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
 
