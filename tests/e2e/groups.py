@@ -4,7 +4,7 @@ import base64
 import json
 
 from tsoperator.api.names import CONDITION_EGRESS_READY, CONDITION_PROXYGROUP_READY, EGRESS_SERVICES, PROXY_GROUP
-from tsoperator.group.egress import config_name
+from tsoperator.group.proxygroup import config_name
 
 from tests.e2e.cluster import Cluster, Object, condition, is_ready
 from tests.e2e.product import NAMESPACE

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
-from tsoperator.group.clusterip import Wanted
 from tsoperator.group.egress import entry_name, entry_of, served_service
+from tsoperator.group.ports import Wanted
+from tsoperator.group.proxygroup import Group
 from tsoperator.group.slices import (
     VERSIONS,
-    Group,
     Serving,
     endpoint_slices,
     families,

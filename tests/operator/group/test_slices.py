@@ -5,15 +5,8 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.group.slices import (
-    Group,
-    endpoint_slices,
-    families,
-    leading_pods,
-    led_pods,
-    serves,
-    serving_pods,
-)
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import endpoint_slices, families, leading_pods, led_pods, serves, serving_pods
 from tsoperator.proxy.entries import Entry, Port
 
 from tests.operator.group.places import BOTH, ENTRY, IPS, PLACE, PORT, group, place, pod, report, serving

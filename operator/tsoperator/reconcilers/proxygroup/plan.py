@@ -12,7 +12,7 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.group.configmap import configmap_steps, entries
-from tsoperator.group.egress import config_name, group_owner
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
 from tsoperator.proxy.classref import UNSET_DEFAULT, accepts_routes, class_called

@@ -23,7 +23,8 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
+from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
+from tsoperator.group.proxygroup import config_name, group_owner, replica_count
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import plan as plans

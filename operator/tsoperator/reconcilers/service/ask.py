@@ -21,7 +21,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import child_base_name, fqdn_error, is_true, split_tags
-from tsoperator.group.clusterip import Target, Wanted
+from tsoperator.group.clusterip import Target
+from tsoperator.group.ports import Wanted
 from tsoperator.proxy.classref import class_name
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings

@@ -21,16 +21,12 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
-from tsoperator.group.clusterip import (
-    PORT_COUNT,
-    cluster_ip_service,
-    new_name,
-    place_labels,
-    unselected,
-)
-from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
+from tsoperator.group.clusterip import cluster_ip_service, new_name, place_labels, unselected
+from tsoperator.group.egress import entry_name, entry_of
 from tsoperator.group.places import Places, leads_to, move, serving_of, upkeep
-from tsoperator.group.slices import Group, Serving
+from tsoperator.group.ports import PORT_COUNT
+from tsoperator.group.proxygroup import Group, is_available, replica_count
+from tsoperator.group.slices import Serving
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.violations import group_violations

@@ -33,8 +33,9 @@ from tsoperator.api.objects import (
     labels,
 )
 from tsoperator.dns.nameserver import elected
-from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
+from tsoperator.group.egress import by_serving_group, entry_name, served_service
 from tsoperator.group.places import Places, abandoned, await_newcomers, leads_to, removal, upkeep
+from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.login import NO_KEYS, Keys

@@ -22,26 +22,11 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.group.clusterip import (
-    BY_PROXY_PORT,
-    Wanted,
-    allocate,
-    allocated,
-    indexed_port,
-    is_place,
-)
-from tsoperator.group.egress import (
-    BY_ENTRY,
-    by_serving_group,
-    config_name,
-    entry_name,
-    group_owner,
-    indexed_entry,
-    is_egress,
-    served_service,
-)
+from tsoperator.group.clusterip import is_place
+from tsoperator.group.egress import BY_ENTRY, by_serving_group, entry_name, indexed_entry, served_service
 from tsoperator.group.places import Place, Places
-from tsoperator.group.slices import Group
+from tsoperator.group.ports import BY_PROXY_PORT, Wanted, allocate, allocated, indexed_port
+from tsoperator.group.proxygroup import Group, config_name, group_owner, is_egress
 from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children

@@ -5,7 +5,7 @@ from typing import Any
 
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
 from tsoperator.group.clusterip import place_labels
-from tsoperator.group.egress import group_owner
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.reconcilers.proxygroup import plan as plans

@@ -2,7 +2,8 @@
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.group.clusterip import Target, Wanted
+from tsoperator.group.clusterip import Target
+from tsoperator.group.ports import Wanted
 from tsoperator.reconcilers.service.ask import Mode, parse
 
 from tests.operator.reconcilers.service.specs import (

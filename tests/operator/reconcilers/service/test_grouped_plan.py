@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
-from tsoperator.group.clusterip import Wanted, new_name
+from tsoperator.group.clusterip import new_name
 from tsoperator.group.places import Place, Places
+from tsoperator.group.ports import Wanted
 from tsoperator.group.slices import endpoint_slices
 from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped

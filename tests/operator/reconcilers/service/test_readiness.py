@@ -4,7 +4,8 @@ import hashlib
 from typing import NamedTuple
 
 import pytest
-from tsoperator.group.slices import Group, Serving
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import Serving
 from tsoperator.proxy.entries import Port
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.grouped import config_digest, configured, not_configured, readiness
