@@ -12,7 +12,7 @@ from clustersim.sim import SimOptions
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Key, Object, has_finalizer
 from tsoperator.app import LEASE_NAME
-from tsoperator.reconcilers.service.clusterip import PORT_COUNT, allocated
+from tsoperator.group.clusterip import PORT_COUNT, allocated
 
 from tests.operator.proxies import served_name
 from tests.support.cluster import until

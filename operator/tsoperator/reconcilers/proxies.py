@@ -65,7 +65,7 @@ Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
 
 
 class Decides(Protocol[Facts_contra]):
-    """The functions that decide about one kind of parents, such as those of a module `desired`."""
+    """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
     def owner(self, key: Key, /) -> Owner:
         """Return the owner of the children of the parent named *key*."""

@@ -52,14 +52,14 @@ MATCHED = {"matchPolicy": "Equivalent", "objectSelector": {}, **CHOSEN}
         (ADMISSIONBINDING, {"matchResources": CHOSEN}, "matchResources", MATCHED),
     ],
 )
-def test_a_spec_is_filled(resource: Resource, spec: Object, path: str, expected: object) -> None:
+def test_a_spec_gets_its_defaults(resource: Resource, spec: Object, path: str, expected: object) -> None:
     value: Any = create(resource, spec=spec)["spec"]
     for part in path.split("."):
         value = value[part]
     assert value == expected
 
 
-def test_a_container_is_filled() -> None:
+def test_a_container_gets_its_defaults() -> None:
     env = [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     filled = container(ports=[{"containerPort": 80}], env=env, readinessProbe={"httpGet": {"port": 80}})
     assert (filled["terminationMessagePolicy"], filled["resources"]) == ("File", {})
@@ -70,12 +70,12 @@ def test_a_container_is_filled() -> None:
 
 
 @pytest.mark.parametrize(("policy", "tags"), [("Always", ["", ":latest"]), ("IfNotPresent", [":1", "@sha256:00"])])
-def test_the_tag_decides_whether_an_image_is_pulled(policy: str, tags: list[str]) -> None:
+def test_the_image_tag_decides_the_default_pull_policy(policy: str, tags: list[str]) -> None:
     filled = [container(image=f"example.org:5000/a{tag}") for tag in tags]
     assert [each["imagePullPolicy"] for each in filled] == [policy] * 2
 
 
-def test_the_data_of_a_secret_is_base64() -> None:
+def test_the_string_data_of_a_secret_is_stored_as_base64_data() -> None:
     secret = create(SECRET, stringData={"a": "1"}, data={"b": "Mg=="})
     assert (secret["type"], secret["data"], "stringData" in secret) == ("Opaque", {"a": "MQ==", "b": "Mg=="}, False)
     with pytest.raises(ApiError, match="cannot be handled as a Secret"):
@@ -83,7 +83,7 @@ def test_the_data_of_a_secret_is_base64() -> None:
 
 
 @pytest.mark.parametrize(("resource", "status"), [(INGRESS, {"loadBalancer": {}}), (STATEFULSET, {"replicas": 0})])
-def test_a_new_object_begins_with_the_servers_status(resource: Resource, status: Object) -> None:
+def test_a_new_object_gets_the_initial_status_of_the_server(resource: Resource, status: Object) -> None:
     assert create(resource, spec={}, status={"mine": True})["status"] == status
 
 

@@ -147,7 +147,8 @@ ODD: list[tuple[Any, Entry | None]] = [
 def test_an_entry_that_cannot_be_read_is_left_out(given: Any, entry: Entry | None) -> None:
     services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
     wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
-    assert entries.read_entries(json.dumps(services)) == wanted
+    stored = configmap(egress_services=encoded(json.dumps(services)))
+    assert entries.entries_of(entries.slim_configmap(stored)) == wanted
     assert entries.read_report(json.dumps({"services": services})) == ProxyReport(entries=wanted)
 
 
@@ -156,7 +157,7 @@ UNREADABLE = ["", "{", "[]", "null", '"text"', "7", "[" * 100_000, "1" * 5000]
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:8])
 def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
-    assert entries.read_entries(text) == {}
+    assert entries.entries_of(entries.slim_configmap(configmap(egress_services=encoded(text)))) == {}
     assert entries.read_report(text) is None
 
 
