@@ -28,7 +28,7 @@ HEALTH: Object = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "ta
 
 
 def service(*ports: Object, **leading: str) -> Object:
-    """Return the ClusterIP Service for a database, which leads to an *fqdn* or an *ip*."""
+    """Return the ClusterIP Service of an egress Service whose target is an *fqdn* or an *ip*."""
     notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)
@@ -56,23 +56,23 @@ LED = {
 
 
 @pytest.mark.parametrize(("given", "entry"), LED.values(), ids=LED)
-def test_a_service_says_where_it_leads(given: Object, entry: Entry | None) -> None:
+def test_the_entry_of_a_service_has_its_target(given: Object, entry: Entry | None) -> None:
     assert egressgroup.entry_of(given, "cluster.local") == entry
 
 
-def test_a_service_has_its_health_url_in_the_domain_of_the_cluster() -> None:
+def test_the_entry_of_a_service_has_a_health_url_in_the_domain_of_the_cluster() -> None:
     made = [egressgroup.health_url(service(TCP, HEALTH, **to), "cluster.example") for to in ({"fqdn": FQDN}, {})]
     assert made == ["http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"] * 2
 
 
-def test_a_child_is_found_by_the_group_that_serves_it() -> None:
+def test_a_child_is_indexed_by_the_group_that_serves_it() -> None:
     others = {"tailscale.com/svc-type": "ingress", "tailscale.com/managed": "false", "tailscale.com/proxy-group": ""}
     given = [LABELS, *({**LABELS, name: value} for name, value in others.items())]
     children = [obj(SERVICE, Key("tailscale", "x"), labels=labels) for labels in given]
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_child_leads_to_the_users_service() -> None:
+def test_a_child_is_mapped_to_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 

@@ -36,11 +36,11 @@ def configmap(**binary_data: str) -> Object:
     return obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), content, managedFields=[{"manager": "tsoperator"}])
 
 
-def test_the_document_is_that_of_the_go_operator() -> None:
+def test_the_document_of_entries_equals_that_of_the_go_operator() -> None:
     assert b64decode(entries.render_entries({"default-db": DATABASE})).decode() == DOCUMENT
 
 
-def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
+def test_the_document_does_not_depend_on_the_order_of_entries_and_ports() -> None:
     ports = [Port("UDP", 10001, 53), Port("TCP", 10003, 53), Port("TCP", 10002, 80)]
     one, other = Entry(FQDN, "", frozenset(ports)), Entry(FQDN, "", frozenset(reversed(ports)))
     rendered = entries.render_entries({"b": one, "a": DATABASE})
@@ -59,13 +59,13 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", [*OTHERS, None])
-def test_a_proxy_forwards_the_ports_that_it_reports_for_the_same_device(other: Entry | None) -> None:
+def test_a_proxy_serves_the_ports_that_it_reports_for_the_same_target(other: Entry | None) -> None:
     assert DATABASE.forwarded(REPORTED) == DATABASE.ports
     assert DATABASE.forwarded(replace(REPORTED, health_check="http://other")) == DATABASE.ports
     assert DATABASE.forwarded(other) == frozenset()
 
 
-def test_a_proxy_that_has_not_read_a_change_forwards_the_ports_that_stay() -> None:
+def test_a_proxy_that_has_not_read_a_change_still_serves_the_unchanged_ports() -> None:
     added, changed = Port("TCP", 10438, 80), Port("TCP", 10437, 80)
     assert replace(DATABASE, ports=DATABASE.ports | {added}).forwarded(REPORTED) == DATABASE.ports
     assert replace(DATABASE, ports=frozenset([added, changed])).forwarded(REPORTED) == frozenset()
@@ -95,7 +95,7 @@ ODD: list[tuple[Any, Entry | None]] = [
 
 
 @pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
-def test_an_entry_that_cannot_be_read_is_left_out(given: Any, entry: Entry | None) -> None:
+def test_an_invalid_entry_is_left_out(given: Any, entry: Entry | None) -> None:
     services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
     wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
     stored = configmap(egress_services=encoded(json.dumps(services)))
@@ -107,7 +107,7 @@ UNREADABLE = ["", "{", "[]", "null", '"text"', "7", "[" * 100_000, "1" * 5000]
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:8])
-def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
+def test_an_invalid_document_has_no_entries(text: str) -> None:
     assert entries.entries_of(entries.slim_configmap(configmap(egress_services=encoded(text)))) == {}
     assert entries.read_report(text) is None
 
@@ -126,7 +126,7 @@ def test_a_proxy_reports_its_addresses(document: Object, report: ProxyReport | N
     assert entries.read_report(json.dumps(document)) == report
 
 
-def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> None:
+def test_the_cache_stores_the_entries_of_a_configmap_in_place_of_their_text() -> None:
     slim = entries.slim_configmap(configmap(egress_services=encoded(DOCUMENT), hep_pings="Ng=="))
     assert entries.entries_of(slim) == {"default-db": DATABASE}
     assert slim["binaryData"] == {"hep-pings": "Ng=="}
@@ -135,12 +135,12 @@ def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> 
 
 
 @pytest.mark.parametrize("value", ["!", "Zm9", encoded(b"\xff"), encoded("{")])
-def test_a_configmap_that_cannot_be_read_has_no_entries(value: str) -> None:
+def test_an_invalid_configmap_has_no_entries(value: str) -> None:
     assert entries.entries_of(entries.slim_configmap(configmap(egress_services=value))) == {}
 
 
 @pytest.mark.parametrize("content", [{}, {"binaryData": None}, {"data": {"records.json": "{}"}}], ids=str)
-def test_another_configmap_is_kept_as_it_is(content: Object) -> None:
+def test_the_cache_stores_other_configmaps_unchanged(content: Object) -> None:
     whole = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), content)
     assert entries.slim_configmap(whole) == whole
     assert entries.entries_of(entries.slim_configmap(whole)) == entries.entries_of(None) == {}
