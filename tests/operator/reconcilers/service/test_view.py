@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
-from tsoperator.group.clusterip import (
+from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.service.ask import parse
+from tsoperator.reconcilers.service.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
     Target,
@@ -15,9 +17,7 @@ from tsoperator.group.clusterip import (
     cluster_ip_service,
     place_labels,
 )
-from tsoperator.group.places import Place, Places
-from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.service.ask import parse
+from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
