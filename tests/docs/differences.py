@@ -18,7 +18,7 @@ _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_fil
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
+        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
         "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_paths_that_are_left_out_and_findings_about_devices",
     ],
@@ -53,7 +53,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
-        "operator/api/test_rules.py the_error_for_a_bad_name_target_address_or_tag_says_why",
+        "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
         f"{_INGRESS}/test_plan.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
@@ -120,7 +120,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "When a Service has moved to another group": [
         f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
-        f"{_GROUP}/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+        "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",

@@ -11,6 +11,7 @@ from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.group.configmap import configmap_steps, entries
 from tsoperator.group.egress import config_name, group_owner
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
@@ -34,7 +35,6 @@ from tsoperator.proxy.workload import (
     unwanted,
 )
 from tsoperator.reconcilers.proxygroup.children import rules
-from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, status
