@@ -104,7 +104,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 def plan(obj: Object, observed: Observed) -> Plan:
     """Return what to do for the Tailnet *obj*."""
     judged = observed.verdict
-    if judged is None:  # the Tailnet is being deleted, and nothing uses it
+    if judged is None:  # the Tailnet is gone, or it is being deleted and nothing uses it
         return Plan(release=FINALIZER)
     if is_deleting(obj):
         judged = TailnetVerdict(IN_USE, _still_used(observed.users, judged))
