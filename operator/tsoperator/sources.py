@@ -33,13 +33,14 @@ from tsoperator.api.objects import (
 from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.group import clusterip
 from tsoperator.group import egress as egressgroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
-from tsoperator.reconcilers.service import ask, clusterip
+from tsoperator.reconcilers.service import ask
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 from tsoperator.runtime.ownership import (

@@ -14,7 +14,18 @@ from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
 from tsoperator.runtime.ownership import in_the_way, is_marked
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Errand, Note, Patch, Plan, Refusal, reports_of
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    Errand,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    reports_of,
+)
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]

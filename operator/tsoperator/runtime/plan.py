@@ -139,15 +139,18 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request for an object that the API server or a control server refused.
+    """The reason why something can't be done for an object, because the operator, a server or the object is not right.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
-    condition has the usual reason of its kind. *error* is the exception that was raised.
+    condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The next
+    look is after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end without anybody's help.
     """
 
     message: str
     reason: str = ""
     error: Exception | None = None
+    requeue_after: float | None = None
+    is_passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ from tsoperator.api.objects import (
         (DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
     ],
 )
-def test_a_kind_is_served_where_the_api_says(resource: Resource, parts: tuple[str, ...], path: str) -> None:
+def test_the_url_path_of_a_kind_is_that_of_the_api(resource: Resource, parts: tuple[str, ...], path: str) -> None:
     assert resource.path(*parts) == path
 
 
-def test_keys_and_kinds_read_as_kubectl_writes_them() -> None:
+def test_the_text_of_a_key_or_a_kind_is_as_in_kubectl() -> None:
     read = [str(each) for each in (Key("default", "a"), Key("", "a"), SERVICE, INGRESS)]
     assert read == ["default/a", "a", "services", "ingresses.networking.k8s.io"]
 

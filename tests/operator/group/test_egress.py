@@ -39,7 +39,7 @@ REPORTED = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]))
 
 
 def service(*ports: Object, **leading: str) -> Object:
-    """Return the ClusterIP Service for a database, which leads to an *fqdn* or an *ip*."""
+    """Return the ClusterIP Service of an egress Service whose target is an *fqdn* or an *ip*."""
     notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)
@@ -76,20 +76,20 @@ LED = {
 
 
 @pytest.mark.parametrize(("given", "entry"), LED.values(), ids=LED)
-def test_a_service_says_where_it_leads(given: Object, entry: Entry | None) -> None:
+def test_the_entry_of_a_service_has_its_target(given: Object, entry: Entry | None) -> None:
     assert egressgroup.entry_of(given, "cluster.local") == entry
 
 
-def test_a_service_has_its_health_url_in_the_domain_of_the_cluster() -> None:
+def test_the_entry_of_a_service_has_a_health_url_in_the_domain_of_the_cluster() -> None:
     made = [egressgroup.health_url(service(TCP, HEALTH, **to), "cluster.example") for to in ({"fqdn": FQDN}, {})]
     assert made == ["http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"] * 2
 
 
-def test_the_document_is_that_of_the_go_operator() -> None:
+def test_the_document_of_entries_equals_that_of_the_go_operator() -> None:
     assert b64decode(entries.render_entries({"default-db": DATABASE})).decode() == DOCUMENT
 
 
-def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
+def test_the_document_does_not_depend_on_the_order_of_entries_and_ports() -> None:
     ports = [Port("UDP", 10001, 53), Port("TCP", 10003, 53), Port("TCP", 10002, 80)]
     one, other = Entry(FQDN, "", frozenset(ports)), Entry(FQDN, "", frozenset(reversed(ports)))
     rendered = entries.render_entries({"b": one, "a": DATABASE})
@@ -108,13 +108,13 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", [*OTHERS, None])
-def test_a_proxy_forwards_the_ports_that_it_reports_for_the_same_device(other: Entry | None) -> None:
+def test_a_proxy_serves_the_ports_that_it_reports_for_the_same_target(other: Entry | None) -> None:
     assert DATABASE.forwarded(REPORTED) == DATABASE.ports
     assert DATABASE.forwarded(replace(REPORTED, health_check="http://other")) == DATABASE.ports
     assert DATABASE.forwarded(other) == frozenset()
 
 
-def test_a_proxy_that_has_not_read_a_change_forwards_the_ports_that_stay() -> None:
+def test_a_proxy_that_has_not_read_a_change_still_serves_the_unchanged_ports() -> None:
     added, changed = Port("TCP", 10438, 80), Port("TCP", 10437, 80)
     assert replace(DATABASE, ports=DATABASE.ports | {added}).forwarded(REPORTED) == DATABASE.ports
     assert replace(DATABASE, ports=frozenset([added, changed])).forwarded(REPORTED) == frozenset()
@@ -144,7 +144,7 @@ ODD: list[tuple[Any, Entry | None]] = [
 
 
 @pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
-def test_an_entry_that_cannot_be_read_is_left_out(given: Any, entry: Entry | None) -> None:
+def test_an_invalid_entry_is_left_out(given: Any, entry: Entry | None) -> None:
     services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
     wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
     stored = configmap(egress_services=encoded(json.dumps(services)))
@@ -156,7 +156,7 @@ UNREADABLE = ["", "{", "[]", "null", '"text"', "7", "[" * 100_000, "1" * 5000]
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:8])
-def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
+def test_an_invalid_document_has_no_entries(text: str) -> None:
     assert entries.entries_of(entries.slim_configmap(configmap(egress_services=encoded(text)))) == {}
     assert entries.read_report(text) is None
 
@@ -175,7 +175,7 @@ def test_a_proxy_reports_its_addresses(document: Object, report: ProxyReport | N
     assert entries.read_report(json.dumps(document)) == report
 
 
-def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> None:
+def test_the_cache_stores_the_entries_of_a_configmap_in_place_of_their_text() -> None:
     slim = entries.slim_configmap(configmap(egress_services=encoded(DOCUMENT), hep_pings="Ng=="))
     assert entries.entries_of(slim) == {"default-db": DATABASE}
     assert slim["binaryData"] == {"hep-pings": "Ng=="}
@@ -184,18 +184,18 @@ def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> 
 
 
 @pytest.mark.parametrize("value", ["!", "Zm9", encoded(b"\xff"), encoded("{")])
-def test_a_configmap_that_cannot_be_read_has_no_entries(value: str) -> None:
+def test_an_invalid_configmap_has_no_entries(value: str) -> None:
     assert entries.entries_of(entries.slim_configmap(configmap(egress_services=value))) == {}
 
 
 @pytest.mark.parametrize("content", [{}, {"binaryData": None}, {"data": {"records.json": "{}"}}], ids=str)
-def test_another_configmap_is_kept_as_it_is(content: Object) -> None:
+def test_the_cache_stores_other_configmaps_unchanged(content: Object) -> None:
     whole = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), content)
     assert entries.slim_configmap(whole) == whole
     assert entries.entries_of(entries.slim_configmap(whole)) == entries.entries_of(None) == {}
 
 
-def test_the_names_are_those_of_the_go_operator() -> None:
+def test_the_names_of_objects_are_those_of_the_go_operator() -> None:
     assert egressgroup.config_name("foo") == "foo-egress-config"
     assert egressgroup.entry_name(Key("default", "db")) == "default-db"
     assert egressgroup.group_owner("foo").labels.items() >= {
@@ -216,30 +216,30 @@ def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
     assert egressgroup.replica_count(group({})) == egressgroup.replica_count(group(None)) == 2
 
 
-def test_a_group_of_type_egress_leads_to_the_tailnet() -> None:
+def test_only_a_group_of_type_egress_is_an_egress_group() -> None:
     assert egressgroup.is_egress(group({"type": "egress"}))
     assert [spec for spec in ({"type": "ingress"}, {}, None, "x") if egressgroup.is_egress(group(spec))] == []
 
 
-def test_a_group_is_available_by_its_condition() -> None:
+def test_the_condition_of_a_group_says_whether_it_is_available() -> None:
     groups = [group({}, ProxyGroupAvailable="True"), group({}, ProxyGroupAvailable="False")]
     assert [egressgroup.is_available(each) for each in groups] == [True, False]
     assert not egressgroup.is_available(group({}, ProxyGroupReady="True"))
     assert not egressgroup.is_available(obj(PROXYGROUP, Key("", "foo")))
 
 
-def test_a_child_is_found_by_the_group_that_serves_it() -> None:
+def test_a_child_is_indexed_by_the_group_that_serves_it() -> None:
     others = {"tailscale.com/svc-type": "ingress", "tailscale.com/managed": "false", "tailscale.com/proxy-group": ""}
     given = [LABELS, *({**LABELS, name: value} for name, value in others.items())]
     children = [obj(SERVICE, Key("tailscale", "x"), labels=labels) for labels in given]
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_child_leads_to_the_users_service() -> None:
+def test_a_child_is_mapped_to_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 
-def test_a_users_service_is_found_by_the_group_that_it_names() -> None:
+def test_a_users_service_is_indexed_by_the_group_that_it_names() -> None:
     users = [
         obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": name}) for name in ("foo", "")
     ]

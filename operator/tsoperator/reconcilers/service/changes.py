@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
+from tsoperator.group.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.group.egress import (
     BY_ENTRY,
     BY_GROUP,
@@ -36,7 +37,6 @@ from tsoperator.group.egress import (
 from tsoperator.proxy.entries import Entry, entries_of
 from tsoperator.proxy.pod import is_down
 from tsoperator.proxy.secret import egress_report_of
-from tsoperator.reconcilers.service.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 

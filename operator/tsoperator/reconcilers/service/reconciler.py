@@ -34,6 +34,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.nameserver import elected
 from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
+from tsoperator.group.places import Places, abandoned, leads_to
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -44,7 +45,6 @@ from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, leads_to
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
@@ -53,6 +53,7 @@ from tsoperator.runtime.plan import Decision, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 Seen = tuple[Ask, plans.Observed]
 """A Service as it asks to be served, and the facts about it."""
@@ -96,7 +97,7 @@ class _View:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
+        self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
         self._names = NamesView(self._cache, self._settings)
         self._had_dnsconfig = False
@@ -134,16 +135,17 @@ class _View:
         self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
+        suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=self._places(ask, children, own_name),
+            places=self._places(ask, children, own_name, suffixes),
+            suffixes=suffixes,
             has_dnsconfig=self._has_dnsconfig(),
             holder=self._names.holder(ask.service),
         )
-        reverts = await self._reverts(ask, own_name, observed.places)
-        return ask, replace(observed, places=replace(observed.places, reverts=reverts))
+        return ask, replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -161,9 +163,9 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, ask: Ask, children: Children, own_name: str) -> Places:
+    def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
         """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
-        found = self._view.of(ask)
+        found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
         if ask.mode is not Mode.GROUP and not found.services:
@@ -171,9 +173,9 @@ class _View:
             return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
-        facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
+        facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
-            facts |= {*abandoned(ask, plans.current_place(ask, own_name, found), found)}
+            facts |= {*abandoned(ask.points_at, plans.current_place(ask, own_name, found), found)}
         return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -181,7 +183,8 @@ class _View:
         if ask.mode is Mode.NOTHING or ask.is_exposed:
             self._rewrites.forget(ask.key)
             return NO_REVERTS
-        name = leads_to(ask, plans.current_place(ask, own_name, places), places)
+        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
+        name = leads_to(ask.points_at, current, places, is_own=is_own)
         version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
         reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:

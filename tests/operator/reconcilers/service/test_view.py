@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
-from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.clusterip import (
+from tsoperator.group.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
     Target,
@@ -17,7 +15,9 @@ from tsoperator.reconcilers.service.clusterip import (
     cluster_ip_service,
     place_labels,
 )
-from tsoperator.reconcilers.service.places import Place, Places
+from tsoperator.group.places import Place, Places
+from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner

@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.reconcilers.service.clusterip import (
+from tsoperator.group.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
     Target,
@@ -13,10 +13,9 @@ from tsoperator.reconcilers.service.clusterip import (
     is_place,
     new_name,
     place_labels,
-    wanted_ports,
 )
 
-from tests.operator.reconcilers.service.places import OWNER, PLACE, place, user_service
+from tests.operator.group.places import NAMES, OWNER, PLACE, place, user_service
 from tests.support.objects import egress_service
 
 KEY = Key("tailscale", "ts-db-x7k2p")
@@ -25,12 +24,8 @@ BY_NAME = Target("db.tail1234.ts.net.", "")
 ALL_PORTS = range(FIRST_PORT, FIRST_PORT + PORT_COUNT)
 
 
-def with_ports(*ports: Object) -> Object:
-    return user_service(spec={"ports": [*ports]})
-
-
 def made(ports: dict[Wanted, int], target: Target = BY_NAME) -> Object:
-    names = wanted_ports(user_service()) if SQL in ports else dict.fromkeys(ports, "a")
+    names = NAMES if SQL in ports else dict.fromkeys(ports, "a")
     return cluster_ip_service(KEY, place_labels(OWNER, "foo"), target, ports, names)
 
 
@@ -73,11 +68,6 @@ def test_the_health_port_avoids_the_users_ports() -> None:
         assert made(ports)["spec"]["ports"][-1]["port"] == health
 
 
-def test_ports_are_named_as_the_user_names_them_and_are_tcp_by_default() -> None:
-    service = with_ports({"port": 5432}, {"port": 53, "protocol": "UDP", "name": "dns"})
-    assert wanted_ports(service) == {SQL: "tailscale-unnamed", DNS: "dns"}
-
-
 def test_only_target_ports_in_the_proxies_range_count_as_allocated() -> None:
     ports = [
         {"name": "sql", "port": 5432, "targetPort": 10437},
@@ -91,23 +81,22 @@ def test_only_target_ports_in_the_proxies_range_count_as_allocated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "before", "kept"),
+    ("wanted", "before", "kept"),
     [
-        ([{"port": 5432}, {"port": 53, "protocol": "UDP"}], {SQL: 10437}, {SQL: 10437}),
-        ([{"port": 5432}], {SQL: 10437, DNS: 10001}, {SQL: 10437}),
-        ([{"port": 53}, {"port": 5432}], {SQL: 10437, DNS_TCP: 10001}, {SQL: 10437, DNS_TCP: 10001}),
-        ([{"port": 53, "protocol": "TCP"}], {DNS: 10001}, {}),
+        ([SQL, DNS], {SQL: 10437}, {SQL: 10437}),
+        ([SQL], {SQL: 10437, DNS: 10001}, {SQL: 10437}),
+        ([DNS_TCP, SQL], {SQL: 10437, DNS_TCP: 10001}, {SQL: 10437, DNS_TCP: 10001}),
+        ([DNS_TCP], {DNS: 10001}, {}),
         ([], {SQL: 10437}, {}),
     ],
     ids=["one more", "one less", "another order", "another protocol", "none"],
 )
 def test_an_allocated_port_stays_as_long_as_the_service_has_the_port_for_it(
-    ports: list[Object], before: dict[Wanted, int], kept: dict[Wanted, int]
+    wanted: list[Wanted], before: dict[Wanted, int], kept: dict[Wanted, int]
 ) -> None:
-    wanted = wanted_ports(with_ports(*ports))
     found = allocate("db-uid", wanted, before, ()) or {}
     assert list(found.items())[: len(kept)] == list(kept.items())
-    assert found.keys() == wanted.keys()
+    assert found.keys() == {*wanted}
     assert {*found.values()} <= {*ALL_PORTS}
 
 

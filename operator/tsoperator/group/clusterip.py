@@ -28,8 +28,6 @@ from tsoperator.runtime.plan import Patch
 FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000
 """The proxies of a ProxyGroup listen at so many ports for all of their Services, from `FIRST_PORT` on."""
-UNNAMED: Final = "tailscale-unnamed"
-"""The name of a port that has none in the user's Service."""
 BY_PROXY_PORT: Final = "proxy-port"
 """The index of ClusterIP Services by the ports of the proxies that they have; its values are of `indexed_port`."""
 
@@ -46,14 +44,6 @@ class Target(NamedTuple):
 
     fqdn: str
     ip: str
-
-
-def wanted_ports(service: Object) -> dict[Wanted, str]:
-    """Return the names of the ports of a user's *service*, in their order."""
-    return {
-        Wanted(each.get("protocol", "TCP"), each["port"]): each.get("name") or UNNAMED
-        for each in service["spec"].get("ports") or ()
-    }
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
