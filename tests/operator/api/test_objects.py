@@ -46,11 +46,13 @@ def test_every_kind_is_found_from_its_objects() -> None:
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
 
-def test_only_the_operators_own_kinds_crds_ingress_classes_and_nodes_have_no_namespace() -> None:
+def test_only_the_operators_own_kinds_and_some_of_kubernetes_have_no_namespace() -> None:
     found = [kind for kind in RESOURCES.values() if not kind.namespaced]
     own = {"Connector", "DNSConfig", "PeerRelay", "ProxyClass", "ProxyGroup", "Recorder", "Tailnet"}
     assert {kind.kind for kind in found if kind.group == "tailscale.com"} == own
-    assert {kind.kind for kind in found} - own == {"CustomResourceDefinition", "IngressClass", "Node"}
+    others = {"CustomResourceDefinition", "IngressClass", "Node"}
+    others |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert {kind.kind for kind in found} - own == others
 
 
 def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> None:
