@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeVar
 
-from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
+from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PEERRELAY, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONNECTOR,
     INGRESS,
+    PEERRELAY,
     POD,
     PROXYCLASS,
     SECRET,
@@ -48,7 +49,12 @@ from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
 
-_PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
+_PARENTS = {
+    SERVICE: PARENT_SERVICE,
+    INGRESS: PARENT_INGRESS,
+    CONNECTOR: PARENT_CONNECTOR,
+    PEERRELAY: PARENT_PEERRELAY,
+}
 
 
 class HasChildren(Protocol):
@@ -116,7 +122,7 @@ class Proxies:
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
-            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
+            return [obj for obj in labelled if is_named_after(obj, owner)]
 
         pods = found(POD)
         return Children(
@@ -291,6 +297,10 @@ class Proxies:
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         return replace(found, due=left)
+
+    def left_behind(self, resource: Resource, owner: Owner) -> Plan:
+        """Return the plan for what *owner*, an object of *resource* that is gone, left behind."""
+        return plan_orphan(self.orphan(resource, owner))
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PROXYGROUP
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONNECTOR,
     PEERRELAY,
@@ -41,7 +41,11 @@ from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds that can name a Tailnet."""
 
-_OWNERS: Final = {CONNECTOR.kind: PARENT_CONNECTOR, PROXYGROUP.kind: PARENT_PROXYGROUP}
+_OWNERS: Final = {
+    CONNECTOR.kind: PARENT_CONNECTOR,
+    PROXYGROUP.kind: PARENT_PROXYGROUP,
+    PEERRELAY.kind: PARENT_PEERRELAY,
+}
 
 
 class _Basis(NamedTuple):
