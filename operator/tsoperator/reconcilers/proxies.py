@@ -212,31 +212,38 @@ class Proxies:
         look: Callable[[Object], Observed],
         decides: Decides[Observed],
         *,
-        gone: Callable[[Key], Plan] | None = None,
+        left: Callable[[Owner], Orphan] | None = None,
         said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
-    ) -> Kind[Observed]:
+    ) -> Kind[Observed | Orphan]:
         """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
 
-        *said* is called after each report. The other arguments are those of Kind.
+        *look* gathers the facts about an object that is there. *left* returns what an owner that is gone left behind;
+        by default, its proxy. *said* is called after each report. The other arguments are those of Kind.
         """
+        orphan = left or partial(self.orphan, resource)
 
-        def facts(obj: Object) -> Observed:
-            self.found(decides.owner(key_of(obj)))
+        def facts(key: Key, obj: Object) -> Observed | Orphan:
+            if not obj:
+                return orphan(decides.owner(key))
+            self.found(decides.owner(key))
             return look(obj)
 
-        def decision(obj: Object, observed: Observed) -> Decision:
+        def decision(obj: Object, observed: Observed | Orphan) -> Decision:
+            if isinstance(observed, Orphan):
+                return plan_orphan(observed)
             wanted = decides.wanted(obj, observed, self.settings)
             then = partial(decides.plan, obj, wanted, observed, self.settings)
             return then(NO_KEYS) if isinstance(wanted, Plan) else self.question(obj, wanted, observed.children, then)
 
-        def reported(obj: Object, observed: Observed, plan: Plan) -> None:
-            self.reported(decides.owner(key_of(obj)), plan)
-            said(obj, observed)
+        def refused(observed: Observed | Orphan, obj: Object, refusal: Refusal) -> Plan:
+            return Plan() if isinstance(observed, Orphan) else decides.failed(observed, obj, refusal)
 
-        def orphan(key: Key) -> Plan:
-            return self.left_behind(resource, decides.owner(key))
+        def reported(obj: Object, observed: Observed | Orphan, plan: Plan) -> None:
+            if not isinstance(observed, Orphan):
+                self.reported(decides.owner(key_of(obj)), plan)
+                said(obj, observed)
 
-        return Kind(resource, watches, facts, decision, decides.failed, gone or orphan, reported=reported)
+        return Kind(resource, watches, facts, decision, refused, reported=reported)
 
     def question(
         self, parent: Object, wanted: Proxy, children: Children, then: Callable[[Keys | Refusal], Plan]

@@ -17,13 +17,14 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.reconcilers.connector import plan as plans
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
 
 
-def connectors(proxies: Proxies) -> Kind[plans.Observed]:
+def connectors(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 

@@ -23,6 +23,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
@@ -49,7 +50,7 @@ def by_backend(ingress: Object) -> Iterable[str]:
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[plans.Observed]:
+) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.

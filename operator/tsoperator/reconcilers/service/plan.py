@@ -13,6 +13,7 @@ from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import Orphan, plan_orphan
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.statefulset import serves
 from tsoperator.proxy.tailscaled import ProxyConfig
@@ -63,6 +64,30 @@ class Observed:
     reverts: Reverts = NO_REVERTS
     has_dnsconfig: bool = False
     holder: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The *places* and the proxy that a Service left behind when it vanished without waiting for our finalizer.
+
+    The Service may still be there if the operator doesn't watch its namespace. Then *is_seen* is False.
+    """
+
+    places: Places
+    proxy: Orphan
+    is_seen: bool
+
+
+def plan_left(left: Left) -> Plan:
+    """Return the next step of removing what was made for a Service that is gone.
+
+    What it has at ProxyGroups goes at once, because nothing is lost by that. But if the Service may be there, its
+    clients are led to the Pods that take the place of others.
+    """
+    places, proxy = left.places, plan_orphan(left.proxy)
+    there = Plan(steps=removal(places)) if left.is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
+    again = earliest(there.requeue_after, proxy.requeue_after)
+    return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
 
 def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
