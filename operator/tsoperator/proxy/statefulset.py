@@ -14,7 +14,8 @@ from tsoperator.proxy.proxypod import ProxyPod
 from tsoperator.proxy.replica import Replica
 from tsoperator.settings import Settings
 
-_CONFIGS: Final = "/etc/tsconfig"
+CONFIGS: Final = "/etc/tsconfig"
+"""The folder in which each Pod mounts the configs of all replicas."""
 CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The prefix of the name of the volume with a replica's config; the ordinal follows."""
 _RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
@@ -117,7 +118,7 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
         variable("TS_KUBE_SECRET", "$(POD_NAME)"),
         variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
         *([variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
-        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
         *(() if pod.grouped else [variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
         *(variable(name, value) for name, value in of_this_kind.items()),
     ]
@@ -128,7 +129,7 @@ def configs(replicas: Sequence[Replica]) -> list[Volume]:
     return [
         Volume(
             f"{CONFIG_VOLUME}{each.ordinal}",
-            f"{_CONFIGS}/{each.state_secret.name}",
+            f"{CONFIGS}/{each.state_secret.name}",
             {"secret": {"secretName": each.config_secret.name}},
         )
         for each in replicas

@@ -8,6 +8,8 @@ from tsoperator.api.names import (
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     GROUP_CONFIG_KEY,
+    RELAY_CONFIG_KEY,
+    RELAY_PORT,
     SERVE_CONFIG_KEY,
 )
 from tsoperator.api.objects import Object
@@ -19,7 +21,8 @@ class ProxyConfig:
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
     proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
-    traversal. A proxy of which *only_key* is true has no file but one with the auth key.
+    traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*. A proxy of which *only_key*
+    is true has no file but one with the auth key.
     """
 
     hostname: str
@@ -29,6 +32,7 @@ class ProxyConfig:
     app_connector: bool = False
     accept_routes: bool = False
     in_group: bool = False
+    relay: bool = False
     static_endpoints: tuple[str, ...] = ()
     only_key: bool = False
 
@@ -36,8 +40,8 @@ class ProxyConfig:
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of the proxy's Secret by key.
 
-    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup has one file,
-    because images that are too old to read this file can't run in a ProxyGroup.
+    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
+    have one file, because images that are too old to read this file can't be one.
     """
     if config.only_key:
         return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file
@@ -49,6 +53,11 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
         if config.static_endpoints:
             head["StaticEndpoints"] = list(config.static_endpoints)
         return {GROUP_CONFIG_KEY: _compact(head)}
+    if config.relay:
+        head["RelayServerPort"] = RELAY_PORT
+        if config.static_endpoints:
+            head["RelayServerStaticEndpoints"] = list(config.static_endpoints)
+        return {RELAY_CONFIG_KEY: _compact(head)}
     if config.routes is not None:
         head["AdvertiseRoutes"] = list(config.routes)
     app_connector = {"Advertise": config.app_connector}

@@ -19,16 +19,16 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.recorder import plan as deciding
+from tsoperator.reconcilers.recorder import plan as plans
 from tsoperator.reconcilers.recorder.ask import account_name, credentials_name, ordinal_in, tailnet_name
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.ownership import BY_OWNER, is_anothers, owned_keys
-from tsoperator.runtime.plan import Plan
+from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
 
 
-def recorders(proxies: Proxies) -> Kind[deciding.Observed]:
+def recorders(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Recorders, whose reconciler also makes their replicas."""
     view = _View(proxies)
     watches = {
@@ -38,7 +38,7 @@ def recorders(proxies: Proxies) -> Kind[deciding.Observed]:
         TAILNET: view.keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
     }
-    return proxies.kind(RECORDER, watches, view.look, deciding, gone=view.gone)
+    return proxies.kind(RECORDER, watches, view.look, plans, left=view.left)
 
 
 class _View:
@@ -49,17 +49,17 @@ class _View:
         self._cache = proxies.cache
         self._namespace = proxies.settings.namespace
 
-    def gone(self, key: Key) -> Plan:
-        """Forget the Recorder named *key*. The garbage collector removes what it owned."""
-        self._proxies.forget(deciding.owner(key))
-        return Plan()
+    def left(self, owner: Owner) -> Orphan:
+        """Forget a Recorder that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
+        self._proxies.forget(owner)
+        return Orphan(owner, Children())
 
-    def look(self, recorder: Object) -> deciding.Observed:
+    def look(self, recorder: Object) -> plans.Observed:
         """Gather the facts about *recorder*."""
-        owner = deciding.owner(key_of(recorder))
+        owner = plans.owner(key_of(recorder))
         named = self._named(recorder)
         children = self._children(owner.key.name, named)
-        return deciding.Observed(
+        return plans.Observed(
             children,
             self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(owner)),
             named,
@@ -81,7 +81,7 @@ class _View:
 
     def _children(self, name: str, named: Iterable[Object]) -> Children:
         """Return the children of the Recorder called *name*: those that are *named* so, and those of other ordinals."""
-        owner = deciding.owner(Key("", name))
+        owner = plans.owner(Key("", name))
 
         def ours(resource: Resource) -> list[Object]:
             found = [*self._cache.indexed(resource, BY_OWNER, str(owner)), *named]
