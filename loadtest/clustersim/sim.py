@@ -18,7 +18,7 @@ from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.kubelet import Kubelet
 from clustersim.loadbalancers import LoadBalancers
-from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
+from clustersim.objects import CRD, RESOURCES, Resource
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
@@ -30,7 +30,7 @@ from clustersim.traffic import Request, Traffic
 class SimOptions:
     """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
 
-    *absent* are the plurals of custom kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
+    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
     so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
     order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
     none. Use this for more objects than the simulated controllers and kubelet can handle.
@@ -123,7 +123,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         service_families=options.service_families,
         clock=now,
     )
-    kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
+    kinds = Kinds(kind for kind in RESOURCES if kind.plural not in options.absent)
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)
     faults, traffic, rights = Faults(store), Traffic(), Rights()

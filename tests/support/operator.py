@@ -405,7 +405,7 @@ def _may_be_ours(change: Change) -> bool:
 
 
 def _meant(obj: Object) -> list[object]:
-    """Return the parts of a workload that the operator may change: its spec, and some of its metadata."""
+    """Return the parts of a workload that the operator may change: its spec and some of its metadata."""
     return [obj["spec"], *(obj["metadata"].get(name) for name in ("labels", "annotations", "finalizers"))]
 
 
@@ -485,7 +485,7 @@ def _http_proxy(url: str) -> Iterator[None]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Tell whether *pod* is ready and stays."""
+    """Tell whether *pod* is ready and isn't being deleted."""
     conditions: Iterable[Object] = (pod.get("status") or {}).get("conditions") or ()
     ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]

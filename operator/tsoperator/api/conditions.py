@@ -45,8 +45,3 @@ def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: s
         changed = old.get("status") != new["status"]
         merged[new["type"]] = {**new, "lastTransitionTime": now if changed else old.get("lastTransitionTime", now)}
     return list(merged.values())
-
-
-def remove_condition(conditions: Sequence[Object], type_: str) -> list[Object]:
-    """Return *conditions* without the one of *type_*."""
-    return [existing for existing in conditions if existing["type"] != type_]

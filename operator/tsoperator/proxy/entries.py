@@ -11,8 +11,6 @@ from tsoperator.api.names import EGRESS_SERVICES
 from tsoperator.api.objects import Object
 
 _ENTRIES = "egressEntries"
-
-
 _BROKEN = "egressBroken"
 
 
@@ -88,11 +86,6 @@ def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
 def is_broken(configmap: Object | None) -> bool:
     """Tell whether a *slim* egress ConfigMap contains anything that can't be read as entries."""
     return configmap is not None and bool(configmap.get(_BROKEN))
-
-
-def read_entries(text: str) -> dict[str, Entry]:
-    """Return the readable entries in a document for the proxies, by name."""
-    return _readable(_mapping(text))
 
 
 def read_report(text: str) -> ProxyReport | None:

@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from tsoperator.api.conditions import condition, remove_condition, set_condition
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.objects import Object
 
 THEN = "2026-01-01T00:00:00Z"
@@ -51,8 +51,3 @@ def test_conditions_keep_their_order_and_new_types_come_last() -> None:
     before = set_condition([], [condition("B", True, "Yes", ""), condition("A", True, "Yes", "")], THEN)
     after = set_condition(before, [condition("C", True, "Yes", ""), condition("A", False, "No", "")], NOW)
     assert [(each["type"], each["status"]) for each in after] == [("B", "True"), ("A", "False"), ("C", "True")]
-
-
-def test_a_removed_condition_leaves_the_others() -> None:
-    other = condition("Other", True, "Yes", "")
-    assert remove_condition([ready(True), other], "Ready") == [other]

@@ -1,4 +1,4 @@
-"""Collects the facts about Ingresses for `desired`."""
+"""Collects the facts about Ingresses for `plan`."""
 
 import logging
 import time
@@ -23,10 +23,11 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
-from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.certificate import Missed, ObservedCertificate
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
@@ -49,7 +50,7 @@ def by_backend(ingress: Object) -> Iterable[str]:
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[desired.Observed]:
+) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
@@ -63,7 +64,7 @@ def ingresses(
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         DNSCONFIG: view.keys_of_dnsconfig,
     }
-    return proxies.kind(INGRESS, watches, view.look, desired, said=view.said)
+    return proxies.kind(INGRESS, watches, view.look, plans, said=view.said)
 
 
 class _View:
@@ -79,7 +80,7 @@ class _View:
         self._named = False  # True if the DNSConfig gave all Ingresses names when it last changed
         self._cache.listen(INGRESS, self._end)
 
-    def said(self, ingress: Object, observed: desired.Observed) -> None:
+    def said(self, ingress: Object, observed: plans.Observed) -> None:
         """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
         if observed.certificate is None or observed.certificate.certificate.is_there:
             self._missed.forget(key_of(ingress))
@@ -88,10 +89,10 @@ class _View:
         if old is not None and new is None:
             self._missed.forget(key_of(old))
 
-    def look(self, ingress: Object) -> desired.Observed:
+    def look(self, ingress: Object) -> plans.Observed:
         """Gather the facts about *ingress*."""
-        key, owner = key_of(ingress), desired.owner(key_of(ingress))
-        if desired.is_ours(ingress, self._settings):
+        key, owner = key_of(ingress), plans.owner(key_of(ingress))
+        if plans.is_ours(ingress, self._settings):
             self._warn_of_class()
         services = {
             name: service
@@ -99,7 +100,7 @@ class _View:
             if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
         }
         children = self._proxies.children(owner)
-        return desired.Observed(
+        return plans.Observed(
             children,
             services,
             self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
@@ -132,7 +133,7 @@ class _View:
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
         name = self._settings.ingress_class
-        warning = desired.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
+        warning = plans.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
         if warning and warning != self._class_warning:
             log.warning("%s", warning)
         self._class_warning = warning
@@ -149,7 +150,7 @@ class _View:
         return [
             key_of(ingress)
             for ingress in self._cache.all(INGRESS)
-            if desired.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
+            if plans.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
     def _names_ingresses(self) -> bool:
@@ -160,7 +161,7 @@ class _View:
         named, self._named = self._named, self._names_ingresses()
         if named == self._named:
             return ()
-        return [key_of(each) for each in self._cache.all(INGRESS) if desired.is_ours(each, self._settings)]
+        return [key_of(each) for each in self._cache.all(INGRESS) if plans.is_ours(each, self._settings)]
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)
