@@ -16,6 +16,7 @@ from clustersim import kubelet, objects
 from clustersim.control import Control
 from clustersim.furniture import COREDNS, chart
 from clustersim.health import HealthProxy
+from clustersim.loadbalancers import LoadBalancers
 from clustersim.merge import merge_patch
 from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
@@ -38,10 +39,11 @@ PATIENCE = 45.0
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
-    objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
-    objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
-    objects.EVENT, objects.NODE,
+    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PEERRELAY, objects.PROXYCLASS,
+    objects.PROXYGROUP, objects.PROXYGROUPPOLICY, objects.RECORDER, objects.TAILNET,
+    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
+    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
+    objects.NODE,
 )  # fmt: skip
 """The kinds of objects that tests or the operator create or read."""
 
@@ -159,16 +161,26 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
         tailnets = Tailnets(control)
-        nodes = kubelet.Kubelet(mirror, tailnets)
+        nodes, balancers = kubelet.Kubelet(mirror, tailnets), LoadBalancers(mirror)
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
         programs.append(tasks.create_task(mirror.send(client)))
         await _start(client, mirror)
-        programs.append(tasks.create_task(nodes.run()))
+        programs += [tasks.create_task(nodes.run()), tasks.create_task(balancers.run())]
         health = HealthProxy(mirror, nodes.ask)
         async with control.serve() as control_url, health.serve() as health_url:
             with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
                 yield World(
-                    client, mirror, control, control_url, content, log.requests, tailnets, health_url, QUIET, PATIENCE
+                    client,
+                    mirror,
+                    control,
+                    control_url,
+                    content,
+                    log.requests,
+                    tailnets,
+                    health_url,
+                    balancers,
+                    QUIET,
+                    PATIENCE,
                 )
                 log.requests()
                 assert not log.denied
