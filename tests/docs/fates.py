@@ -71,6 +71,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service stock -o jsonpath=…": WALK,
     "kubectl get connector": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
+    "kubectl get recorder": WALK,
+    "kubectl get recorder sessions -o jsonpath=…": WALK,
     "kubectl get dnsconfig": WALK,
     "kubectl get proxyclass": WALK,
     "kubectl get ingress web": WALK,

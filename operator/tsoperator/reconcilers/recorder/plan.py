@@ -132,7 +132,7 @@ def _planned(obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Se
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(observed, obj, keys)
+        return failed(obj, observed, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     recorder = Recorder.model_validate(obj)
@@ -164,7 +164,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return replace(step, status={**(obj.get("status") or {}), "conditions": waits})
 
 
-def failed(observed: Observed, obj: Object, refusal: Refusal) -> Plan:
+def failed(obj: Object, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on the Recorder *obj* why a step failed, and tries again."""
     if refusal.is_taken:
         return replace(_taken_plan(obj, refusal.message), error=refusal.error)

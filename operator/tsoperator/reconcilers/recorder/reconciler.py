@@ -19,16 +19,16 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
 from tsoperator.reconcilers.recorder import plan as plans
 from tsoperator.reconcilers.recorder.ask import account_name, credentials_name, ordinal_in, tailnet_name
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
+from tsoperator.runtime.plan import Plan
 
 
-def recorders(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
+def recorders(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
     """Return the kind of Recorders, whose reconciler also makes their replicas."""
     view = _View(proxies)
     watches = {
@@ -38,7 +38,7 @@ def recorders(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
         TAILNET: view.keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
     }
-    return proxies.kind(RECORDER, watches, view.look, plans, left=view.left)
+    return proxies.kind(RECORDER, watches, unparsed, view.look, plans, left=view.left)
 
 
 class _View:
@@ -49,10 +49,10 @@ class _View:
         self._cache = proxies.cache
         self._namespace = proxies.settings.namespace
 
-    def left(self, owner: Owner) -> Orphan:
+    def left(self, owner: Owner) -> Plan:
         """Forget a Recorder that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
         self._proxies.forget(owner)
-        return Orphan(owner, Children())
+        return Plan()
 
     def look(self, recorder: Object) -> plans.Observed:
         """Gather the facts about *recorder*."""

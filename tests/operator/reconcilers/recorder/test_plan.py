@@ -192,16 +192,16 @@ def test_a_recorder_names_the_object_of_another_that_has_the_name_of_a_child(str
 
 def test_a_recorder_is_refused_the_name_of_an_object_that_nobody_of_ours_made() -> None:
     error = ValueError("409")
-    told = plans.failed(NOTHING, live_recorder(), Refusal("ServiceAccount x is in the way", "", error, is_taken=True))
+    told = plans.failed(live_recorder(), NOTHING, Refusal("ServiceAccount x is in the way", "", error, is_taken=True))
     assert ready(told) == ("False", "RecorderInvalid", "ServiceAccount x is in the way")
     assert (told.error, reasons_of(told)) == (error, ["RecorderInvalid"])
 
 
 def test_a_failed_step_is_reported_and_tried_again() -> None:
     error = ValueError("no")
-    told = plans.failed(NOTHING, live_recorder(), Refusal("no", "", error))
+    told = plans.failed(live_recorder(), NOTHING, Refusal("no", "", error))
     assert (ready(told), told.error) == (("False", "RecorderCreationFailed", "no"), error)
-    named = plans.failed(NOTHING, live_recorder(), Refusal("no", "UnsupportedByControlServer", error))
+    named = plans.failed(live_recorder(), NOTHING, Refusal("no", "UnsupportedByControlServer", error))
     assert ready(named)[1] == "UnsupportedByControlServer"
     assert ready(plan_of(live_recorder(), keys=Refusal("no key", "", error)))[1:] == (
         "RecorderCreationFailed",
@@ -382,7 +382,7 @@ def test_a_deleted_recorder_waits_for_its_pods() -> None:
 
 def test_a_refused_deletion_of_a_device_names_the_tailnet_as_the_reason() -> None:
     obj = deleting(held(live_recorder({**UI, "tailnet": "other"})))
-    told = plans.failed(Observed(Children(), tailnet=UNUSABLE), obj, Refusal("gone"))
+    told = plans.failed(obj, Observed(Children(), tailnet=UNUSABLE), Refusal("gone"))
     assert ready(told)[1] == "RecorderTailnetUnavailable"
 
 
