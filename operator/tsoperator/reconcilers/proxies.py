@@ -3,16 +3,18 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol, TypeVar
+from inspect import isawaitable
+from typing import Generic, Protocol, TypeVar
 
-from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
+from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PEERRELAY, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONNECTOR,
     INGRESS,
+    PEERRELAY,
     POD,
     PROXYCLASS,
     SECRET,
@@ -48,7 +50,12 @@ from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
 
-_PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
+_PARENTS = {
+    SERVICE: PARENT_SERVICE,
+    INGRESS: PARENT_INGRESS,
+    CONNECTOR: PARENT_CONNECTOR,
+    PEERRELAY: PARENT_PEERRELAY,
+}
 
 
 class HasChildren(Protocol):
@@ -60,30 +67,51 @@ class HasChildren(Protocol):
         ...
 
 
+Ask = TypeVar("Ask")
 Observed = TypeVar("Observed", bound=HasChildren)
-Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
+Ask_contra = TypeVar("Ask_contra", contravariant=True)
+Observed_contra = TypeVar("Observed_contra", bound=HasChildren, contravariant=True)
 
 
-class Decides(Protocol[Facts_contra]):
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[Ask, Observed]):
+    """A parent, parsed, and the facts on which its plan depends besides it."""
+
+    ask: Ask
+    observed: Observed
+
+
+class Decides(Protocol[Ask_contra, Observed_contra]):
     """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
     def owner(self, key: Key, /) -> Owner:
         """Return the owner of the children of the parent named *key*."""
         ...
 
-    def wanted(self, parent: Object, observed: Facts_contra, settings: Settings, /) -> Proxy | Plan:
-        """Return the proxy that *parent* should have, or a plan if *parent* needs none or can't have one."""
+    def wanted(self, ask: Ask_contra, observed: Observed_contra, settings: Settings, /) -> Proxy | Plan:
+        """Return the proxy that a parent should have, or a plan if it needs none or can't have one."""
         ...
 
     def plan(
-        self, parent: Object, wanted: Proxy | Plan, observed: Facts_contra, settings: Settings, keys: Keys | Refusal, /
+        self,
+        ask: Ask_contra,
+        wanted: Proxy | Plan,
+        observed: Observed_contra,
+        settings: Settings,
+        keys: Keys | Refusal,
+        /,
     ) -> Plan:
-        """Return the plan for *parent*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+        """Return the plan for a parent; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
         ...
 
-    def failed(self, observed: Facts_contra, parent: Object, refusal: Refusal, /) -> Plan:
-        """Return the plan that reports a refusal on *parent*."""
+    def failed(self, ask: Ask_contra, observed: Observed_contra, refusal: Refusal, /) -> Plan:
+        """Return the plan that reports a refusal on a parent."""
         ...
+
+
+def unparsed(obj: Object, _settings: Settings) -> Object:
+    """Return *obj* as it is, for kinds that aren't parsed."""
+    return obj
 
 
 class Proxies:
@@ -116,7 +144,7 @@ class Proxies:
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
-            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
+            return [obj for obj in labelled if is_named_after(obj, owner)]
 
         pods = found(POD)
         return Children(
@@ -203,40 +231,48 @@ class Proxies:
         self,
         resource: Resource,
         watches: Mapping[Resource, Mapper],
-        look: Callable[[Object], Observed],
-        decides: Decides[Observed],
+        parse: Callable[[Object, Settings], Ask],
+        look: Callable[[Ask], Observed | Awaitable[Observed]],
+        decides: Decides[Ask, Observed],
         *,
-        gone: Callable[[Key], Plan] | None = None,
-        said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
-    ) -> Kind[Observed]:
+        left: Callable[[Owner], Plan] | None = None,
+    ) -> Kind[Seen[Ask, Observed] | Plan]:
         """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
 
-        *said* is called after each report. The other arguments are those of Kind.
+        *parse* parses an object that is there, and *look* gathers the facts about it. *left* returns the plan that
+        removes what an owner that is gone left behind; by default, this is its proxy.
         """
 
-        def facts(obj: Object) -> Observed:
-            self.found(decides.owner(key_of(obj)))
-            return look(obj)
+        def orphan(owner: Owner) -> Plan:
+            return plan_orphan(self.orphan(resource, owner))
 
-        def decision(obj: Object, observed: Observed) -> Decision:
-            wanted = decides.wanted(obj, observed, self.settings)
-            then = partial(decides.plan, obj, wanted, observed, self.settings)
-            return then(NO_KEYS) if isinstance(wanted, Plan) else self.question(obj, wanted, observed.children, then)
+        async def seen(key: Key, obj: Object) -> Seen[Ask, Observed] | Plan:
+            if not obj:
+                return (left or orphan)(decides.owner(key))
+            self.found(decides.owner(key))
+            ask = parse(obj, self.settings)
+            looked = look(ask)
+            return Seen(ask, await looked if isawaitable(looked) else looked)
 
-        def reported(obj: Object, observed: Observed, plan: Plan) -> None:
-            self.reported(decides.owner(key_of(obj)), plan)
-            said(obj, observed)
+        def decision(obj: Object, seen: Seen[Ask, Observed] | Plan) -> Decision:
+            if isinstance(seen, Plan):
+                return seen
+            wanted = decides.wanted(seen.ask, seen.observed, self.settings)
+            then = partial(decides.plan, seen.ask, wanted, seen.observed, self.settings)
+            if isinstance(wanted, Plan):
+                return then(NO_KEYS)
+            return Question(partial(self.auth_keys, obj, wanted, seen.observed.children), then)
 
-        def orphan(key: Key) -> Plan:
-            return plan_orphan(self.orphan(resource, decides.owner(key)))
+        def refused(seen: Seen[Ask, Observed] | Plan, obj: Object, refusal: Refusal) -> Plan:
+            if isinstance(seen, Plan):
+                return Plan()
+            return decides.failed(parse(obj, self.settings), seen.observed, refusal)  # the status may be newer now
 
-        return Kind(resource, watches, facts, decision, decides.failed, gone or orphan, reported=reported)
+        def reported(obj: Object, seen: Seen[Ask, Observed] | Plan, plan: Plan) -> None:
+            if not isinstance(seen, Plan):
+                self.reported(decides.owner(key_of(obj)), plan)
 
-    def question(
-        self, parent: Object, wanted: Proxy, children: Children, then: Callable[[Keys | Refusal], Plan]
-    ) -> Question:
-        """Return the decision that asks for the auth keys of a *wanted* proxy of *parent* first."""
-        return Question(partial(self.auth_keys, parent, wanted, children), then)
+        return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def found(self, owner: Owner) -> None:
         """Note that *owner* exists, so its proxy is no orphan."""
@@ -284,6 +320,10 @@ class Proxies:
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         return replace(found, due=left)
+
+    def left_behind(self, resource: Resource, owner: Owner) -> Plan:
+        """Return the plan for what *owner*, an object of *resource* that is gone, left behind."""
+        return plan_orphan(self.orphan(resource, owner))
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""

@@ -3,7 +3,18 @@
 from typing import Any
 
 import pytest
-from clustersim.objects import DEPLOYMENT, ENDPOINTSLICE, INGRESS, POD, SECRET, STATEFULSET, Object, Resource
+from clustersim.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    INGRESS,
+    POD,
+    SECRET,
+    STATEFULSET,
+    Object,
+    Resource,
+)
 from clustersim.store import ApiError, Store
 
 
@@ -19,6 +30,9 @@ def container(**fields: object) -> Object:
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 MOUNTED = {"name": "a", "secret": {"secretName": "b"}}
+ALL = {"scope": "*"}
+CHOSEN: Object = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
+MATCHED = {"matchPolicy": "Equivalent", "objectSelector": {}, **CHOSEN}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +47,12 @@ MOUNTED = {"name": "a", "secret": {"secretName": "b"}}
         (DEPLOYMENT, {"strategy": {"type": "Recreate"}}, "strategy", {"type": "Recreate"}),
         (POD, {"serviceAccountName": "proxies"}, "serviceAccount", "proxies"),
         (POD, {"volumes": [MOUNTED]}, "volumes", [{"name": "a", "secret": {"secretName": "b", "defaultMode": 420}}]),
+        (ADMISSIONPOLICY, {"matchConstraints": {"resourceRules": [{}]}}, "matchConstraints.resourceRules", [ALL]),
+        (ADMISSIONPOLICY, {}, "failurePolicy", "Fail"),
+        (ADMISSIONBINDING, {"matchResources": CHOSEN}, "matchResources", MATCHED),
     ],
 )
-def test_a_workload_gets_its_defaults(resource: Resource, spec: Object, path: str, expected: object) -> None:
+def test_a_spec_gets_its_defaults(resource: Resource, spec: Object, path: str, expected: object) -> None:
     value: Any = create(resource, spec=spec)["spec"]
     for part in path.split("."):
         value = value[part]

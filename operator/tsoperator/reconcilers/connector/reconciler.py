@@ -18,12 +18,13 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.reconcilers.connector import plan as plans
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
+from tsoperator.runtime.plan import Plan
 
 
-def connectors(proxies: Proxies) -> Kind[plans.Observed]:
+def connectors(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 
@@ -54,4 +55,4 @@ def connectors(proxies: Proxies) -> Kind[plans.Observed]:
         TAILNET: keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
-    return proxies.kind(CONNECTOR, watches, look, plans)
+    return proxies.kind(CONNECTOR, watches, unparsed, look, plans)

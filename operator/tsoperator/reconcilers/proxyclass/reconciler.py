@@ -15,13 +15,13 @@ from tsoperator.runtime.plan import Plan, Refusal
 def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
     """Return the kind of ProxyClasses. It only reports whether a class can be used; other kinds make the proxies."""
 
-    def look(_obj: Object) -> plans.Observed:
+    def look(_key: Key, _obj: Object) -> plans.Observed:
         crd = cache.get(CRD, Key("", str(SERVICEMONITOR)))
         serves_monitors = crd is not None and not is_deleting(crd)
         return plans.Observed(cache.all(PROXYCLASS), serves_monitors, node_ports.range, node_ports.asked)
 
     def plan(obj: Object, observed: plans.Observed) -> Plan:
-        return plans.plan(obj, ProxyClass.parse(obj), observed)
+        return plans.plan(obj, ProxyClass.parse(obj), observed) if obj else Plan()
 
     def refused(_observed: plans.Observed, obj: Object, refusal: Refusal) -> Plan:
         return plans.failed(obj, refusal)

@@ -11,7 +11,8 @@ from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.group.egress import config_name, group_owner
+from tsoperator.group.configmap import configmap_steps, entries
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
 from tsoperator.proxy.classref import UNSET_DEFAULT, accepts_routes, class_called
@@ -34,7 +35,6 @@ from tsoperator.proxy.workload import (
     unwanted,
 )
 from tsoperator.reconcilers.proxygroup.children import rules
-from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, status
@@ -215,7 +215,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
-def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
+def failed(group: Object, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on *group* why a step failed, and tries again."""
     if is_other(group):
         return unsupported.failed(group, refusal)

@@ -3,7 +3,7 @@
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
-from tsoperator.group.egress import replica_count
+from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.pod import in_service
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoints_of

@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
+from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_SERVICE, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
+from tsoperator.group.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
@@ -30,11 +31,13 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.notices import notices, told
-from tsoperator.reconcilers.service.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime import unsupported
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
@@ -48,6 +51,7 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Observed:
     """The facts on which a Service's plan depends besides the Service.
 
+    *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
     *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
     that has the name of the device in the cluster's DNS, if the Service can't use it.
     """
@@ -56,8 +60,22 @@ class Observed:
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
     places: Places = NOWHERE
+    suffixes: Suffixes = NO_SUFFIXES
+    reverts: Reverts = NO_REVERTS
     has_dnsconfig: bool = False
     holder: Claim | None = None
+
+
+def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
+    """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
+
+    *proxy* is the plan for its own proxy. Its *places* go at once, because nothing is lost by that. But if the operator
+    doesn't watch the namespace of the Service, the Service may still be there; then it *is_seen* is False, and the
+    places stay and lead to the Pods that take the place of others.
+    """
+    there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
+    again = earliest(there.requeue_after, proxy.requeue_after)
+    return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
 
 def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
@@ -75,7 +93,7 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if ask.mode is Mode.UNSUPPORTED:
         return replace(_unsupported(ask), steps=kept)
     is_public = any(map(serves, observed.children.statefulsets))
-    if wrong := violations(ask, observed.places.suffixes, is_public=is_public):
+    if wrong := violations(ask, observed.suffixes, is_public=is_public):
         note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
         return replace(_not_made(ask, note, "ProxyInvalid"), steps=kept)
     chosen = chosen_class(ask.service, observed.proxy_class, ask.class_name)
@@ -116,7 +134,7 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     """Return the plan for a Service that should have the proxy *wanted*."""
     kept = upkeep(observed.places)
     if isinstance(keys, Refusal):
-        return replace(failed(ask, keys), steps=kept)
+        return replace(failed(ask, observed, keys), steps=kept)
     if awaits_keys(keys, observed.children):
         return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
@@ -126,7 +144,7 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     if ask.is_exposed:
         shown = _exposed(ask, made, pending, observed)
     else:
-        name = leads_to(ask, wanted.key.name, observed.places)
+        name = leads_to(ask.points_at, wanted.key.name, observed.places, is_own=True)
         starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
         ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
         shown = _pointed(ask, wanted, name, made, ready, observed)
@@ -138,10 +156,10 @@ def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, o
 
     What it has at ProxyGroups goes. *ready* is the condition if no other writer reverts the Service.
     """
-    reverts = observed.places.reverts
+    reverts = observed.reverts
     if reverts.settles:
         ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, leads_to))
-    slices, gone, wait = move(ask, proxy.key.name, observed.places)
+    slices, gone, wait = move(ask.points_at, proxy.key.name, observed.places)
     steps, again = [*map(Child, slices), *gone, *made.steps], earliest(made.requeue_after, wait)
     moved = replace(
         made, steps=steps, requeue_after=again, status=_status(ask, ready, observed.places) | {"loadBalancer": {}}
@@ -180,7 +198,7 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:
     """Return the plan for a Service of a ProxyGroup; its own proxy is removed when clients no longer need it."""
-    made = grouped.plan(ask, observed.places, is_named=observed.holder is None)
+    made = grouped.plan(ask, observed.places, observed.suffixes, observed.reverts, is_named=observed.holder is None)
     if observed.places.ports is not None:
         made = told(made, ask, _taken(ask, observed))
     own = observed.places.own
@@ -249,7 +267,12 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     return step if left == ask.status else replace(step, status=left)
 
 
-def failed(ask: Ask, refusal: Refusal) -> Plan:
+def owner(key: Key) -> Owner:
+    """Return the owner of the children of the Service named *key*."""
+    return Owner(PARENT_SERVICE, key)
+
+
+def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that says on a Service why nothing could be made for it, and tries again."""
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)

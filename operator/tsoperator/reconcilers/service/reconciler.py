@@ -33,52 +33,37 @@ from tsoperator.api.objects import (
     labels,
 )
 from tsoperator.dns.nameserver import elected
-from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
+from tsoperator.group.egress import by_serving_group, entry_name, served_service
+from tsoperator.group.places import Places, abandoned, leads_to
+from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Decision, Plan, Refusal, earliest
+from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
-
-Seen = tuple[Ask, plans.Observed]
-"""A Service as it asks to be served, and the facts about it."""
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 
-def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic) -> Kind[Seen]:
+def services(
+    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
+) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
-    view, settings = _View(proxies, client, clock), proxies.settings
-
-    def decision(service: Object, seen: Seen) -> Decision:
-        ask, observed = seen
-        wanted = plans.wanted(ask, observed, settings)
-
-        def then(keys: Keys | Refusal) -> Plan:
-            return plans.plan(ask, wanted, observed, settings, keys)
-
-        return then(NO_KEYS) if isinstance(wanted, Plan) else proxies.question(service, wanted, observed.children, then)
-
-    def refused(_seen: Seen, service: Object, refusal: Refusal) -> Plan:
-        return plans.failed(parse(service, settings), refusal)
-
-    def reported(_service: Object, seen: Seen, plan: Plan) -> None:
-        proxies.reported(seen[0].owner, plan)
-
-    return Kind(SERVICE, view.watches, view.look, decision, refused, view.gone, view.rewritten, reported)
+    view = _View(proxies, client, clock)
+    kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
+    return replace(kind, acted=view.rewritten)
 
 
 class _View:
@@ -92,7 +77,7 @@ class _View:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
+        self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
         self._names = NamesView(self._cache, self._settings)
         self._had_dnsconfig = False
@@ -112,30 +97,28 @@ class _View:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    def rewritten(self, _service: Object, seen: Seen, plan: Plan) -> None:
-        """Remember that *plan* has pointed a Service at its proxy, if it has."""
-        ask, _ = seen
-        if name := plans.rewritten_to(ask, plan):
-            self._rewrites.rewritten(ask.key, ask.service["metadata"]["resourceVersion"], _goal(ask, name))
+    def rewritten(self, service: Object, seen: Seen[Ask, plans.Observed] | Plan, plan: Plan) -> None:
+        """Remember that *plan* has pointed *service* at its proxy, if it has."""
+        if isinstance(seen, Seen) and (name := plans.rewritten_to(seen.ask, plan)):
+            self._rewrites.rewritten(seen.ask.key, service["metadata"]["resourceVersion"], _goal(seen.ask, name))
 
-    async def look(self, service: Object) -> Seen:
-        """Parse *service*, and gather the facts about it."""
-        ask = self._parse(service)
+    async def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a Service."""
         if ask.mode is Mode.GROUP:
             await self._read_places()
-        self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
+        suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=self._places(ask, children, own_name),
+            places=self._places(ask, children, own_name, suffixes),
+            suffixes=suffixes,
             has_dnsconfig=self._has_dnsconfig(),
             holder=self._names.holder(ask.service),
         )
-        reverts = await self._reverts(ask, own_name, observed.places)
-        return ask, replace(observed, places=replace(observed.places, reverts=reverts))
+        return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -153,9 +136,9 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, ask: Ask, children: Children, own_name: str) -> Places:
+    def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
         """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
-        found = self._view.of(ask)
+        found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
         if ask.mode is not Mode.GROUP and not found.services:
@@ -163,9 +146,9 @@ class _View:
             return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
-        facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
+        facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
-            facts |= {*abandoned(ask, plans.current_place(ask, own_name, found), found)}
+            facts |= {*abandoned(ask.points_at, plans.current_place(ask, own_name, found), found)}
         return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -173,7 +156,8 @@ class _View:
         if ask.mode is Mode.NOTHING or ask.is_exposed:
             self._rewrites.forget(ask.key)
             return NO_REVERTS
-        name = leads_to(ask, plans.current_place(ask, own_name, places), places)
+        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
+        name = leads_to(ask.points_at, current, places, is_own=is_own)
         version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
         reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
@@ -183,23 +167,14 @@ class _View:
         self._rewrites.remember_writer(ask.key, who)
         return replace(reverts, who=who)
 
-    def gone(self, key: Key) -> Plan:
-        """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
-
-        What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
-        the Service may be there. Then its clients are led to the Pods that take the place of others.
-        """
-        owner = Owner(PARENT_SERVICE, key)
-        self._rewrites.forget(key)
-        self._view.forget(key)
-        self._timers.ages(key, (), self._clock())
-        places, proxy = self._view.made_for(owner), plan_orphan(self._proxies.orphan(SERVICE, owner))
-        if self._cache.sees(SERVICE, key.namespace):
-            there = Plan(steps=removal(places))
-        else:
-            there = await_newcomers(Plan(steps=upkeep(places)), places)
-        again = earliest(there.requeue_after, proxy.requeue_after)
-        return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
+    def left(self, owner: Owner) -> Plan:
+        """Forget a Service that is gone, and return the next step of removing what it left behind."""
+        self._rewrites.forget(owner.key)
+        self._view.forget(owner.key)
+        self._timers.ages(owner.key, (), self._clock())
+        is_seen = self._cache.sees(SERVICE, owner.key.namespace)
+        proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
+        return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name

@@ -92,7 +92,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 
 def plan(obj: Object, observed: Observed) -> Plan:
     """Return what to do for the Tailnet *obj*."""
-    if is_idle(obj, observed.users):
+    if not obj or is_idle(obj, observed.users):
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
     reason, message = (refused.reason, refused.message) if refused else (VALID, VALID)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PROXYGROUP
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONNECTOR,
     PEERRELAY,
@@ -41,7 +41,11 @@ from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds that can name a Tailnet."""
 
-_OWNERS: Final = {CONNECTOR.kind: PARENT_CONNECTOR, PROXYGROUP.kind: PARENT_PROXYGROUP}
+_OWNERS: Final = {
+    CONNECTOR.kind: PARENT_CONNECTOR,
+    PROXYGROUP.kind: PARENT_PROXYGROUP,
+    PEERRELAY.kind: PARENT_PEERRELAY,
+}
 
 
 class _Basis(NamedTuple):
@@ -81,7 +85,7 @@ def tailnet_kind(
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),
     }
-    return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.gone, view.register, view.reported)
+    return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.register, view.reported)
 
 
 class _View:
@@ -96,11 +100,6 @@ class _View:
         self._proved: dict[str, _Basis] = {}  # the basis of the last good judgement
         self._held: set[str] = set()  # the Tailnets that had our finalizer after the last look
 
-    def gone(self, key: Key) -> Plan:
-        """Forget the Tailnet named *key*."""
-        self._forget(key.name)
-        return Plan()
-
     def refused(self, _observed: Observed, obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
         if key_of(obj).name not in self._held:
@@ -109,12 +108,13 @@ class _View:
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
-        self._held.add(key_of(obj).name)
-        self._register(key_of(obj).name, plans.refusal(plan))
+        if obj:
+            self._held.add(key_of(obj).name)
+            self._register(key_of(obj).name, plans.refusal(plan))
 
     def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Forget the Tailnet *obj* if *plan* releases it."""
-        if plan.release:
+        if obj and plan.release:
             self._forget(key_of(obj).name)
 
     def _forget(self, name: str) -> None:
@@ -123,10 +123,13 @@ class _View:
         self._held.discard(name)
         self._tailnets.unregister(name)
 
-    async def look(self, obj: Object) -> Observed:
-        """Gather the facts about the Tailnet *obj*; try its credentials if it is time."""
-        self._held.discard(key_of(obj).name)
-        found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
+    async def look(self, key: Key, obj: Object) -> Observed:
+        """Gather the facts about the Tailnet *obj*; try its credentials if it is time. Forget one that is gone."""
+        if not obj:
+            self._forget(key.name)
+            return Observed()
+        self._held.discard(key.name)
+        found = [*self._users(key.name), *(self._inhabitants(key.name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
         if plans.is_idle(obj, users):
             return Observed()

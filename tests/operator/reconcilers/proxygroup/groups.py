@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
-from tsoperator.group.egress import group_owner
+from tsoperator.group.clusterip import place_labels
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.reconcilers.proxygroup import plan as plans
 from tsoperator.reconcilers.proxygroup.plan import Observed
-from tsoperator.reconcilers.service.clusterip import place_labels
 from tsoperator.runtime.ownership import Owner, owner_reference
 from tsoperator.runtime.plan import Plan
 from tsoperator.settings import Settings

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.service.places import Place, is_over, led_to
+from tsoperator.group.places import Place, is_over, led_to
 from tsoperator.reconcilers.service.view import Timers
 
 UP, DOWN = Place("new", serves=True), Place("new", serves=False)
