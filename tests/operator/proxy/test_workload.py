@@ -217,7 +217,7 @@ def left(owners: Sequence[Object] = (), overdue: float | None = None) -> Childre
 
 
 OF_SET: list[Object] = [{"kind": "StatefulSet", "name": NAME}]
-REST = [
+REST: list[Step] = [
     Deletion(SERVICE, service(), release="tailscale.com/dns-records-reconciler"),
     DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
     Deletion(SECRET, running().secrets[0], unchanged=True),
@@ -427,7 +427,7 @@ def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
 def test_a_login_has_the_devices_of_all_replicas_and_names_those_in_need_of_a_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
-    assert (login.in_need, login.devices) == ({1, 3}, {0: "n0"})
+    assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})
     assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", several(4).replicas)
 
 

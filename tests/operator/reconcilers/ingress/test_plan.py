@@ -124,11 +124,7 @@ def with_class(class_: Object | None) -> Observed:
     return Observed(Children(), WEB, class_)
 
 
-def misspelt(**metadata: object) -> Object:
-    return live_ingress(spec={"ingressClassName": "tailscael"}, **metadata)
-
-
-CURRENTLY = logged_in(CURRENT)
+CURRENTLY, MISSPELT = logged_in(CURRENT), live_ingress(spec={"ingressClassName": "tailscael"})
 NO_BACKEND = ["InvalidIngressBackend", "NoValidBackends"]
 AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
 BAD_TAGS = {"tailscale.com/tags": "db,x"}
@@ -156,8 +152,8 @@ UNSERVED = {
     "group": Case(live_ingress(GROUP), ["NotSupportedYet"], "to give it a proxy of its own, remove the annotation"),
     "group, no backend": Case(live_ingress(GROUP, spec=MISSING), ["NotSupportedYet", *NO_BACKEND], "", CURRENTLY),
     "group, no class": Case(live_ingress(GROUP | CLASS), ["NotSupportedYet", "ProxyFailed"], "", CURRENTLY, AGAIN),
-    "misspelt": Case(misspelt(), ["IgnoredIngressClass"]),
-    "of a like class": Case(misspelt(), observed=replace(NEW, class_exists=True)),
+    "misspelt": Case(MISSPELT, ["IgnoredIngressClass"]),
+    "of a like class": Case(MISSPELT, observed=replace(NEW, class_exists=True)),
     "hostname, bad host": Case(live_ingress(SHOP, host="-web"), ["InvalidHostname", "IgnoredAnnotation"]),
     "hostname, no backend": Case(live_ingress(SHOP, spec=MISSING), ["IgnoredAnnotation", *NO_BACKEND], OF_SERVICES),
     "hostname, no class": Case(
@@ -343,7 +339,7 @@ def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
     [
         (held(live_ingress(GROUP)), NEW, ["NotSupportedYet"]),
         (deleting(held(live_ingress(GROUP))), logged_in(DEVICE), []),
-        (held(misspelt()), NEW, ["IgnoredIngressClass"]),
+        (held(MISSPELT), NEW, ["IgnoredIngressClass"]),
         (deleting(held(live_ingress())), UNSEEN, []),
     ],
     ids=["group", "deleted with a group", "misspelt class", "deleted with unread Services"],

@@ -151,8 +151,8 @@ def test_the_message_about_several_errors_lists_each_of_them_once() -> None:
 
 
 def test_a_class_asks_for_service_monitors_only_if_it_enables_them() -> None:
-    others = [{"metrics": {"enable": True, "serviceMonitor": {"enable": False}}}, {"metrics": {"enable": True}}]
-    specs: list[Object] = [MONITORED, *others, {}, {"metrics": {}}]
+    off: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": False}}}
+    specs: list[Object] = [MONITORED, off, {"metrics": {"enable": True}}, {}, {"metrics": {}}]
     asks = [plans.asks_for_monitors(live_proxy_class(spec=spec)) for spec in specs]
     assert asks == [True, False, False, False, False]
 
