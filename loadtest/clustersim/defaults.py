@@ -5,6 +5,8 @@ from typing import Any
 
 from clustersim.errors import bad_request
 from clustersim.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
     DEPLOYMENT,
     ENDPOINTSLICE,
     INGRESS,
@@ -63,6 +65,11 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
         _fill_secret(obj)
     elif resource == ENDPOINTSLICE:
         _fill_endpointslice(obj)
+    elif resource == ADMISSIONPOLICY:
+        _default(obj["spec"], {"failurePolicy": "Fail"})
+        _fill_matched(obj["spec"].setdefault("matchConstraints", {}))
+    elif resource == ADMISSIONBINDING and obj["spec"].get("matchResources"):
+        _fill_matched(obj["spec"]["matchResources"])
     if old is None and resource.status and resource != NODE:
         _reset_status(resource, obj)
 
@@ -164,3 +171,10 @@ def _fill_endpointslice(obj: Object) -> None:
         obj.setdefault(field, None)  # the API server stores null instead of an empty list here
     for port in _each(obj, "ports"):
         _default(port, {"name": "", "protocol": "TCP"})
+
+
+def _fill_matched(matched: Object) -> None:
+    """Fill in the objects that an admission policy or its binding is about."""
+    _default(matched, {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}})
+    for rule in (*_each(matched, "resourceRules"), *_each(matched, "excludeResourceRules")):
+        _default(rule, {"scope": "*"})

@@ -53,6 +53,22 @@ INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressCla
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+ADMISSIONPOLICY = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+    status=True,
+)
+"""A rule for requests. The simulated API server stores it, and lets every request pass."""
+ADMISSIONBINDING = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 CRD = Resource(
     "apiextensions.k8s.io",
     "v1",
@@ -85,7 +101,7 @@ SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "Ser
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (
     CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DAEMONSET, DEPLOYMENT, REPLICASET,
-    STATEFULSET, ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD,
+    STATEFULSET, ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, ADMISSIONPOLICY, ADMISSIONBINDING, CRD,
 )  # fmt: skip
 RESOURCES = BUILTIN_RESOURCES + CUSTOM_RESOURCES
 

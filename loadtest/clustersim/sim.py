@@ -17,7 +17,8 @@ from clustersim.furniture import definition, furnish
 from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.kubelet import Kubelet
-from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
+from clustersim.loadbalancers import LoadBalancers
+from clustersim.objects import CRD, RESOURCES, Resource
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
@@ -29,7 +30,7 @@ from clustersim.traffic import Request, Traffic
 class SimOptions:
     """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
 
-    *absent* are the plurals of custom kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
+    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
     so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
     order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
     none. Use this for more objects than the simulated controllers and kubelet can handle.
@@ -55,8 +56,8 @@ class ClusterSim:
     """A running cluster: its addresses, its objects and its faults.
 
     Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
-    *kubelet*, nodes are added, die and come back. The *rights* are those of the kubeconfig's user. *now* returns the
-    time of the API server, which goes on with the clock of the event loop.
+    *kubelet*, nodes are added, die and come back. The *balancers* are those of the cloud. The *rights* are those of the
+    kubeconfig's user. *now* returns the time of the API server, which goes on with the clock of the event loop.
     """
 
     api_url: str
@@ -69,6 +70,7 @@ class ClusterSim:
     tailnets: Tailnets
     health_proxy_url: str
     kubelet: Kubelet
+    balancers: LoadBalancers
     rights: Rights
     now: Callable[[], datetime]
 
@@ -121,13 +123,13 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         service_families=options.service_families,
         clock=now,
     )
-    kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
+    kinds = Kinds(kind for kind in RESOURCES if kind.plural not in options.absent)
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)
     faults, traffic, rights = Faults(store), Traffic(), Rights()
     server = ApiServer(store, kinds, faults, traffic, rights, options.bookmark_interval)
     tailnets = Tailnets(control)
-    nodes = Kubelet(store, tailnets, options.families)
+    nodes, balancers = Kubelet(store, tailnets, options.families), LoadBalancers(store)
     async with (
         HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
@@ -138,8 +140,21 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         if options.controllers:
             programs.append(tasks.create_task(workloads.run(store)))
             programs.append(tasks.create_task(nodes.run()))
+            programs.append(tasks.create_task(balancers.run()))
         yield ClusterSim(
-            api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url, nodes, rights, now
+            api_url=api_url,
+            control_url=control_url,
+            store=store,
+            control=control,
+            faults=faults,
+            traffic=traffic,
+            kinds=kinds,
+            tailnets=tailnets,
+            health_proxy_url=health_proxy_url,
+            kubelet=nodes,
+            balancers=balancers,
+            rights=rights,
+            now=now,
         )
         for program in programs:
             program.cancel()

@@ -20,7 +20,8 @@ from tsoperator.api.names import (
     SERVICE_TYPE_EGRESS,
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SECRET, SERVICE, Key, Object
-from tsoperator.group.egress import config_name, entry_name, is_available, served_service
+from tsoperator.group.egress import entry_name, served_service
+from tsoperator.group.proxygroup import config_name, is_available
 from tsoperator.kube.watch import Selection
 
 from operatorbench.cluster import SERVICES, Cluster

@@ -34,12 +34,13 @@ from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.group import egress as egressgroup
+from tsoperator.group import ports, proxygroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
-from tsoperator.reconcilers.service import ask, clusterip
+from tsoperator.reconcilers.service import ask
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source
 from tsoperator.runtime.ownership import (
@@ -68,11 +69,11 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
-    allocated = {clusterip.BY_PROXY_PORT: within(namespace, clusterip.by_proxy_port), BY_NODE_PORT: by_node_port}
+    allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port), BY_NODE_PORT: by_node_port}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         ask.BY_DESTINATION: ask.by_destination,
-        egressgroup.BY_GROUP: egressgroup.by_group,
+        proxygroup.BY_GROUP: proxygroup.by_group,
         egressgroup.BY_ENTRY: egressgroup.by_entry,
     }
 

@@ -25,7 +25,10 @@ _SEVERAL = ("", "operatorConfig", "proxyConfig")
 
 
 def written(schema: Schema) -> Schema:
-    """Return *schema* so that every object that lists its properties refuses others, and suggests the right names."""
+    """Return *schema* with suggestions of the right name for unknown properties.
+
+    Every object that lists its properties gets them.
+    """
     definitions = {name: _opened(found) for name, found in schema["definitions"].items() if name != _NEAREST}
     plain: Schema = _opened({**schema, "definitions": definitions})
     known: dict[str, list[str]] = {}
@@ -74,7 +77,7 @@ def _given_as(paths: list[str]) -> Schema:
 
 
 def _opened(node: Any) -> Any:
-    """Return a schema without the parts that this program has written."""
+    """Return a schema without the parts that an earlier run of this program has added."""
     if not _lists_properties(node):
         return {key: _opened(value) for key, value in node.items()} if isinstance(node, dict) else node
     kept = {key: node[key] for key in node.keys() - {"additionalProperties", "patternProperties", "allOf"}}

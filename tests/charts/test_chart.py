@@ -25,7 +25,7 @@ def test_the_chart_passes_helms_lint(helm: Path) -> None:
     assert "0 chart(s) failed" in run([helm, "lint", "--strict", CHART])
 
 
-def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) -> None:
+def test_the_chart_has_every_crd_and_keeps_it_when_the_release_is_uninstalled(render: Render) -> None:
     crds = [obj for obj in render(*CREDENTIALS, crds=True) if obj["kind"] == "CustomResourceDefinition"]
     files = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (CHART / "files" / "crds").iterdir()]
     assert {crd["metadata"]["name"]: crd["spec"] for crd in crds} == {
@@ -56,7 +56,7 @@ DIGEST = f"sha256:{'0' * 64}"
         ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
     ],
 )
-def test_our_image_is_named_by_its_keys_and_never_by_those_of_the_go_operators_image(
+def test_our_values_name_our_image_and_the_values_of_the_go_operators_image_have_no_effect(
     render: Render, tmp_path: Path, given: str, image: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -186,7 +186,7 @@ def test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images(
     assert nameserver["value"] == f"registry.example.org/tsnameserver:{__version__}"
 
 
-def test_the_rights_of_another_operators_proxies_stay_when_the_release_goes(render: Render) -> None:
+def test_the_rights_of_another_operators_proxies_stay_when_the_release_is_uninstalled(render: Render) -> None:
     given, usual = (
         render(*CREDENTIALS, f"apiServerProxyConfig.allowImpersonation={word}") for word in ("true", "false")
     )
@@ -195,13 +195,13 @@ def test_the_rights_of_another_operators_proxies_stay_when_the_release_goes(rend
     assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in added)
 
 
-def test_a_disruption_budget_has_one_of_its_two_limits_and_can_be_left_out(render: Render) -> None:
+def test_a_disruption_budget_has_one_of_its_two_limits_and_is_optional(render: Render) -> None:
     given = render(*CREDENTIALS, "operatorConfig.podDisruptionBudget.maxUnavailable=2")
     assert the("PodDisruptionBudget", given)["spec"].keys() == {"maxUnavailable", "selector"}
     assert not named(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
 
 
-def test_a_service_monitor_leads_to_the_metrics_of_both_programs(render: Render) -> None:
+def test_a_servicemonitor_selects_the_metrics_of_both_programs(render: Render) -> None:
     objects = render(*CREDENTIALS, "metrics.serviceMonitor.enabled=true", "metrics.service=false")
     monitor = the("ServiceMonitor", objects)["spec"]
     services = [obj for obj in objects if obj["kind"] == "Service"]
@@ -245,7 +245,7 @@ def is_test(obj: Object) -> bool:
 
 
 @pytest.mark.parametrize("given", [(), ("metrics.service=false",), (f"fullnameOverride={'a' * 62}",)])
-def test_the_test_of_the_chart_asks_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
+def test_the_test_of_the_chart_queries_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
     objects = render(*CREDENTIALS, *given, tests=True)
     asked = next(each for each in the("Pod", objects)["spec"]["containers"][0]["args"] if "--operator=" in each)
     name, _, port = asked.removeprefix("--operator=").partition(":")
@@ -266,7 +266,7 @@ def test_the_test_of_the_chart_asks_all_pods_of_the_operator(render: Render, giv
         ((f"fullnameOverride={'a' * 62}-b",), "tails", "a" * 62, "a" * 62),
     ],
 )
-def test_names_of_objects_follow_the_values(
+def test_the_values_decide_the_names_of_objects(
     render: Render, sets: tuple[str, ...], release: str, name: str, cluster_name: str
 ) -> None:
     objects = render(*CREDENTIALS, *sets, release=release)
@@ -308,7 +308,7 @@ def watching(*namespaces: str) -> str:
         (["default"], ["default", "tailscale"], []),
     ],
 )
-def test_roles_in_the_watched_namespaces_and_our_own_take_the_place_of_the_clusterrole(
+def test_with_watched_namespaces_the_operator_has_roles_in_them_in_place_of_the_clusterrole(
     render: Render, namespaces: list[str], with_users: list[str], with_events: list[str]
 ) -> None:
     objects, everywhere = render(*CREDENTIALS, watching(*namespaces)), render(*CREDENTIALS)
@@ -329,7 +329,7 @@ def test_roles_in_the_watched_namespaces_and_our_own_take_the_place_of_the_clust
 
 
 @pytest.mark.parametrize("named", [(), ("fullnameOverride=mine",)], ids=["by default", "overridden"])
-def test_each_role_is_bound_to_the_operator_and_no_two_have_one_name(render: Render, named: tuple[str, ...]) -> None:
+def test_each_role_is_bound_to_the_operator_and_all_role_names_differ(render: Render, named: tuple[str, ...]) -> None:
     objects = render(*CREDENTIALS, watching("team-a", "team-b"), *named)
     made = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects]
     assert len(made) == len({*made})
@@ -373,19 +373,19 @@ def test_the_operator_may_ask_for_tokens_of_its_own_serviceaccount_only(render: 
     assert the("Deployment", objects)["spec"]["template"]["spec"]["serviceAccountName"] == name
 
 
-def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
+def test_the_static_manifests_equal_the_output_of_the_chart(helm: Path) -> None:
     rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--skip-tests"])
     assert golden.MANIFESTS.read_text() == rendered, "run: make manifests"
 
 
-def test_the_manifest_of_the_rights_for_the_clusters_dns_is_the_rendered_one(helm: Path) -> None:
+def test_the_manifest_of_the_rights_for_the_clusters_dns_equals_the_output_of_the_chart(helm: Path) -> None:
     asked = ["--set", "operatorConfig.manageClusterDNS=true", "--show-only", "templates/rbac-cluster-dns.yaml"]
     rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *asked], timeout=60)
     assert golden.MANIFESTS.with_name("cluster-dns.yaml").read_text() == rendered, "run: make manifests"
 
 
 @pytest.mark.parametrize("values", golden.VALUES, ids=lambda values: values.stem)
-def test_the_main_combinations_render_as_written_down(helm: Path, values: Path) -> None:
+def test_the_main_combinations_of_values_render_the_golden_files(helm: Path, values: Path) -> None:
     before, after = golden.written(values).read_text().splitlines(), golden.rendered(helm, values).splitlines()
     changes = list(difflib.unified_diff(before, after, "written down", "rendered", lineterm=""))
     if changes:

@@ -88,7 +88,10 @@ def moved(definition: Object) -> Object:
 
 
 async def judged(api: KubeClient, resource: Resource, spec: Object) -> tuple[Object, str]:
-    """Return the spec as the API server completes it, and the reason if it refuses it. It stores nothing."""
+    """Return the spec with the API server's defaults, and the reason if the API server refuses it.
+
+    Nothing is stored.
+    """
     metadata = {"generateName": "case-"} | ({"namespace": "default"} if resource.namespaced else {})
     made = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
     try:

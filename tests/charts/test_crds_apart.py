@@ -88,7 +88,7 @@ def test_an_upgrade_that_would_make_the_crds_the_releases_own_is_refused_and_cha
     assert "k8s-operator" in moving.kubectl(*WHERE, "get", "deployment", "operator", "--output=yaml")
 
 
-def test_crds_can_stay_apart_from_the_release(moving: Bed) -> None:
+def test_crds_can_stay_outside_of_the_release(moving: Bed) -> None:
     upgrade(moving, *documented("--set installCRDs=false").split())
     assert not is_ours(definition(moving))
     (apply,) = (words for words in pages.commands(MIGRATION) if words[:2] == ["kubectl", "apply"])
@@ -100,7 +100,7 @@ def test_crds_can_stay_apart_from_the_release(moving: Bed) -> None:
     assert kept(moving)
 
 
-def test_crds_can_be_given_to_the_release_and_stay_when_the_release_is_rolled_back(moving: Bed) -> None:
+def test_the_release_can_take_over_the_crds_and_a_rollback_keeps_them(moving: Bed) -> None:
     upgrade(moving, *documented("--set installCRDs=true --take-ownership").split())
     found = definition(moving)
     assert is_ours(found)

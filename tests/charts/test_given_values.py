@@ -44,11 +44,11 @@ def test_an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_su
     assert place in str(refused.value) or "additional properties 'xyzzy' not allowed" in str(refused.value)
 
 
-def test_the_schema_in_the_chart_is_as_its_generator_writes_it() -> None:
+def test_the_schema_in_the_chart_equals_the_output_of_its_generator() -> None:
     assert nearest.SCHEMA.read_text() == nearest.as_text(nearest.written(SCHEMA))
 
 
-def test_no_known_name_is_taken_for_a_misspelling() -> None:
+def test_no_known_name_counts_as_a_misspelling() -> None:
     known = {path.rpartition(".")[2] for path, _ in nearest.places(SCHEMA)}
     patterns = SCHEMA["definitions"]["nearest"]["patternProperties"]
     assert not [(name, pattern) for name in known for pattern in patterns if re.search(pattern, name)]
@@ -76,14 +76,14 @@ NUMBERS = [
     for path, schema in nearest.places(SCHEMA)
     if "number" in [*schema.get("type", ()), *(schema.get("additionalProperties") or {}).get("type", ())]
 ]
-"""The paths of all values that are used as text and may be given as numbers."""
+"""The paths of all values that are rendered as text and may be given as numbers."""
 
 SEEN = (
     *CREDENTIALS,
     *(f"metrics.{each}.enabled=true" for each in ("dashboard", "serviceMonitor", "prometheusRule")),
     *("operatorConfig.extraEnv[0].name=A", "operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
 )
-"""The `--set` flags with which the chart renders every value in NUMBERS."""
+"""The `--set` flags with which the chart renders every value of NUMBERS."""
 
 
 @pytest.mark.parametrize("path", NUMBERS)
@@ -108,12 +108,12 @@ def test_a_number_in_a_file_of_values_is_rendered_as_text(
 
 
 @pytest.mark.parametrize("name", ["podLabels", "podAnnotations", "annotations", "nodeSelector"])
-def test_true_is_rendered_as_text_where_kubernetes_wants_text(render: Render, name: str) -> None:
+def test_true_is_rendered_as_text_where_kubernetes_requires_text(render: Render, name: str) -> None:
     objects = render(*CREDENTIALS, f"operatorConfig.{name}.key=true")
     assert "true" in leaves(the("Deployment", objects))
 
 
-def test_a_named_configmap_of_the_clusters_dns_is_in_the_operators_rights_and_in_its_variable(render: Render) -> None:
+def test_the_name_of_the_clusters_dns_configmap_is_in_the_operators_rights_and_in_its_variable(render: Render) -> None:
     objects = render(*CREDENTIALS, "operatorConfig.manageClusterDNS=true", "operatorConfig.clusterDNSConfigMap=7")
     assert {"name": "OPERATOR_CLUSTER_DNS_CONFIGMAP", "value": "7"} in container(objects)["env"]
     rules = [rule for obj in objects for rule in obj.get("rules", ()) if "7" in rule.get("resourceNames", ())]
@@ -179,7 +179,7 @@ def test_wrong_values_are_refused_with_words_that_say_what_to_do(render: Render,
     ],
     ids=["parts", "images", "null", "empty", "blank"],
 )
-def test_a_value_that_is_missing_is_as_in_our_file_of_values(render: Render, given: tuple[str, ...]) -> None:
+def test_a_missing_value_has_the_default_of_our_values_file(render: Render, given: tuple[str, ...]) -> None:
     ours, found = (container(render(*CREDENTIALS, *sets)) for sets in ((), given))
     environment = [{each["name"]: each.get("value") for each in made["env"]} for made in (ours, found)]
     names = ("OPERATOR_NAMESERVER_IMAGE", "PROXY_IMAGE", "APISERVER_PROXY", "OPERATOR_LOG_FORMAT")

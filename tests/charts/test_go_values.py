@@ -35,7 +35,7 @@ def test_our_chart_renders_the_same_with_the_values_file_of_a_go_chart_as_with_i
         ("ingressClass.enabled=false",),
     ],
 )
-def test_an_upgrade_that_reuses_the_values_of_a_go_chart_needs_none_of_our_values(
+def test_an_upgrade_with_reused_values_of_a_go_chart_needs_none_of_our_values(
     render: Render, go_values: Path, tmp_path: Path, sets: tuple[str, ...]
 ) -> None:
     chart = with_values_of(go_values, tmp_path)

@@ -16,7 +16,7 @@ notes: |
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of our chart that renders its notes as a manifest, too."""
+    """A copy of our chart that also renders its notes as a manifest."""
     chart = tmp_path_factory.mktemp("noted") / "chart"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "notes.yaml").write_text(NOTES)
@@ -40,7 +40,7 @@ UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # `--set` flags, value
 
 
 @pytest.mark.parametrize(("sets", "unused", "because"), UNUSED)
-def test_the_notes_warn_of_credentials_that_have_no_effect(
+def test_the_notes_warn_about_credentials_without_effect(
     render: Render, noted: Path, sets: tuple[str, ...], unused: list[str], because: str
 ) -> None:
     (notes,) = (obj["notes"] for obj in render(*sets, chart=noted) if "notes" in obj)

@@ -48,7 +48,7 @@ def render(helm: Path) -> Render:
 
 @pytest.fixture(scope="module")
 def admitting(spaced_bed: Bed) -> Bed:
-    """An API server with the operator's namespace, and with the namespaces that it is to watch."""
+    """An API server with the operator's namespace and the namespaces that the operator is to watch."""
     watched = {name for values in VALUES.values() for name in watched_by(values)}
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in watched]
     spaced_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
@@ -94,9 +94,7 @@ def test_rendered_manifests_are_accepted_by_an_api_server(admitting: Bed, render
 
 
 @every_example
-def test_the_operator_takes_the_environment_that_the_chart_gives_it(
-    render: Render, values: str, tmp_path: Path
-) -> None:
+def test_the_operator_accepts_the_environment_from_the_chart(render: Render, values: str, tmp_path: Path) -> None:
     settings = read_settings(*pod_of(render(values), tmp_path))
     given = yaml.safe_load(values)
     config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": []} | given["operatorConfig"]
@@ -121,13 +119,13 @@ def example(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["oauth", "existing-secret", "secret-volume", "headscale"])
-def test_an_oauth_client_is_read_from_its_volume(render: Render, name: str, tmp_path: Path) -> None:
+def test_the_operator_reads_an_oauth_client_from_its_volume(render: Render, name: str, tmp_path: Path) -> None:
     settings = read_settings(*pod_of(render(example(name)), tmp_path))
     assert settings.client_id_file == tmp_path / "oauth" / "client_id"
     assert settings.client_secret_file == tmp_path / "oauth" / "client_secret"
 
 
-def test_workload_identity_takes_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
+def test_workload_identity_uses_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
     settings = read_settings(*pod_of(render(example("workload-identity")), tmp_path))
     assert settings.client_id == "TAbc123CNTRL-kAbc123CNTRL"
     assert tmp_path in settings.identity_token.parents

@@ -28,12 +28,12 @@ def test_every_file_with_a_stub_domain_has_each_placeholder_once() -> None:
     assert counts == dict.fromkeys(counts, 1)
 
 
-def test_the_corefiles_block_forwards_the_zone() -> None:
+def test_the_block_for_the_corefile_forwards_the_zone() -> None:
     lines = DATA["stub-domain.conf"].splitlines(keepends=True)
     assert "".join(line for line in lines if not line.startswith("#")) == BLOCK
 
 
-def test_the_custom_configmap_holds_the_same_block_under_a_key_that_is_imported() -> None:
+def test_the_custom_configmap_has_the_same_block_under_a_key_that_coredns_imports() -> None:
     assert yaml.safe_load(DATA["coredns-custom.yaml"]) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -42,7 +42,7 @@ def test_the_custom_configmap_holds_the_same_block_under_a_key_that_is_imported(
     }
 
 
-def test_the_kube_dns_patch_says_the_zone_and_the_address_in_json_within_json() -> None:
+def test_the_kube_dns_patch_has_the_zone_and_the_address_in_nested_json() -> None:
     patch = json.loads(DATA["kube-dns-patch.json"])
     assert patch.keys() == {"data"}
     assert json.loads(patch["data"]["stubDomains"]) == {"TAILNET_DOMAIN": ["NAMESERVER_IP"]}

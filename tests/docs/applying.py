@@ -34,7 +34,7 @@ def applied(path: Path) -> list[Object]:
 
 
 def asks(obj: Object) -> bool:
-    """Tell whether *obj* asks the operator for something."""
+    """Tell whether *obj* is for the operator."""
     spec = obj.get("spec", {})
     classes = (spec.get("loadBalancerClass"), spec.get("ingressClassName"))
     given = any(name.startswith("tailscale.com/") and name != PROXY_CLASS for name in annotations(obj))

@@ -14,13 +14,13 @@ _INGRESS = "operator/reconcilers/ingress"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
-_COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
+_COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
+        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
         "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
-        f"{_INGRESS}/test_desired.py events_report_paths_that_are_left_out_and_findings_about_devices",
+        f"{_INGRESS}/test_plan.py events_report_paths_that_are_left_out_and_findings_about_devices",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
@@ -35,8 +35,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
-        f"{_CONNECTOR}/test_desired.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
-        f"{_GROUP}/test_desired.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
+        f"{_CONNECTOR}/test_plan.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
+        f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
         "operator/contract/test_children.py a_child_that_is_deleted_comes_back_under_its_name",
@@ -53,40 +53,40 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
-        "operator/api/test_rules.py the_error_for_a_bad_name_target_address_or_tag_says_why",
+        "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
-        f"{_INGRESS}/test_desired.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
-        f"{_INGRESS}/test_desired.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
+        f"{_INGRESS}/test_plan.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
+        f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
-        f"{_CONNECTOR}/test_desired.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
+        f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
-        "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
+        "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
     ],
     "Load balancers and other exposed Services have names": [
         f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
         "operator/dns/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
     ],
     "`helm uninstall` leaves": [
-        f"{_CHART} every_kind_is_defined_and_kept_when_the_release_goes",
-        "e2e/test_uninstall.py objects_stay_and_proxies_run_on",
+        f"{_CHART} the_chart_has_every_crd_and_keeps_it_when_the_release_is_uninstalled",
+        "e2e/test_uninstall.py objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled",
     ],
-    "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_are_what_the_chart_renders"],
+    "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
         "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
-        f"{_CONNECTOR}/test_desired.py a_connector_reports_that_its_class_does_not_exist",
+        f"{_CONNECTOR}/test_plan.py a_connector_reports_that_its_class_does_not_exist",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
         "docs/test_metrics.py every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric",
-        f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
+        f"{_CHART} a_servicemonitor_selects_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
         "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
@@ -120,7 +120,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "When a Service has moved to another group": [
         f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
-        f"{_GROUP}/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+        "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
@@ -131,7 +131,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
-        f"{_GROUP}/test_desired.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
+        f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "A Tailnet is tried again": [
         "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",

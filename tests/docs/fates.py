@@ -1,6 +1,6 @@
-"""The test that runs each command in the documentation, or the reason why no test runs it.
+"""The test that runs each documented command, or the reason why no test does.
 
-A test runs a command here if it runs the same words, or the same with the names of its own cluster. A command is on one
+A test runs a command if it runs the same words, or the same words with names of its own cluster. A command is on one
 line, with single spaces and without comments. A very long command may end in ``…``.
 """
 
@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from typing import Final
 
 WALK: Final = "tests/docs/test_walk.py::test_the_commands_of_a_page_work_on_a_cluster"
-"""Takes its commands from the pages, with this table."""
+"""The commands that test_walk runs on the manifests of their page. It takes them from the pages."""
 BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real_cluster"
-"""Takes its commands from this table: those that need Pods with logs, and an operator in a Pod."""
+"""The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
 _DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
-_IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_say_which_program_it_contains"
+_IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
-_UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_run_on"
+_UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled"
 _LET_GO = "tests/e2e/test_uninstall.py::test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documented"
 _OVERLAY = (
     "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
 )
 _REUSED = "tests/charts/test_chart.py::test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images"
-_BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script"
+_BACK = "tests/e2e/test_upgrade.py::test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clusters_dns"
-_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
+_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
-_PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_what_the_tailnet_lacks"
+_PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
 
 RUN_BY: Final[Mapping[str, str]] = {

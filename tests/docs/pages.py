@@ -74,7 +74,7 @@ def blocks(path: Path) -> Iterator[str]:
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """Yield the words of each command in a page's shell blocks, without comments."""
+    """Yield each command in a page's shell blocks as a list of words, without comments."""
     for kind, body in fences(path):
         if kind == "sh":
             lines = (shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines())

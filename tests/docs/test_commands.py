@@ -38,7 +38,7 @@ def test_pages_have_commands_only_in_shell_blocks(page: Path) -> None:
     assert [line for body in others for line in body.splitlines() if PROGRAMS.match(line)] == []
 
 
-def test_commands_of_several_lines_are_read_as_one(tmp_path: Path) -> None:
+def test_a_command_over_several_lines_is_one_command(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```sh\n# why\nmake a    # b\nkubectl \\\n  get 'x\n  y' | sh\nkubectl apply -f - <<END\na: 1\nEND\n```\n"
@@ -51,7 +51,7 @@ def test_commands_of_several_lines_are_read_as_one(tmp_path: Path) -> None:
         list(shell(page))
 
 
-def test_an_output_is_the_block_right_below_its_commands(tmp_path: Path) -> None:
+def test_an_output_is_the_block_directly_below_its_commands(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     others = "```sh\npwd\n```\nwords\n```\n/\n```\n```sh\nid\n```\n```yaml\na: 1\n```\n"
     page.write_text(f"```sh\nls\n```\n\n```\nfile\n```\n\n{others}")

@@ -1,4 +1,4 @@
-"""The modules, paths and functions exist that the pages for developers name."""
+"""The names of modules, paths and functions on the pages for developers exist."""
 
 import re
 from functools import cache

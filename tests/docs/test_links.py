@@ -30,7 +30,7 @@ def cited(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     assert missing(page) == []
 
 
@@ -40,7 +40,7 @@ def test_the_check_finds_links_without_a_target(tmp_path: Path) -> None:
     assert missing(page) == ["other.md", "#c"]
 
 
-def test_every_page_that_a_file_cites_is_there() -> None:
+def test_every_cited_page_exists() -> None:
     """A citation is the path of the page, or the end of that path."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = filter(None, check_output(command, cwd=ROOT, text=True, timeout=30).split("\0"))

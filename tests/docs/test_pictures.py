@@ -24,7 +24,7 @@ def test_every_picture_is_drawn_from_its_text_and_is_up_to_date() -> None:
     assert main(["--check"]) == 0
 
 
-def test_a_picture_is_shown_by_a_page() -> None:
+def test_every_picture_is_on_a_page() -> None:
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page.read_text())}
     assert {path.with_suffix(".svg") for path in SOURCES} - shown == set()
 
@@ -84,13 +84,13 @@ def test_a_label_stands_beside_its_line(arrow: str, place: tuple[str, str, str])
         (f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
     ],
 )
-def test_a_text_that_can_not_be_drawn_is_refused(text: str, words: str) -> None:
+def test_a_text_that_cannot_be_drawn_is_refused(text: str, words: str) -> None:
     with pytest.raises(PictureError, match=words):
         read(text)
 
 
 @pytest.mark.parametrize(("arrow", "tips"), [("a -> b", ["end"]), ("a <-> b", ["start", "end"])])
-def test_an_arrow_has_its_tips(arrow: str, tips: list[str]) -> None:
+def test_an_arrow_has_its_heads(arrow: str, tips: list[str]) -> None:
     (line,) = drawn(f"{TWO}arrow {arrow}\n", "path[@class='line arrow']")
     assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
 

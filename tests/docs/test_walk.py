@@ -47,7 +47,7 @@ BEFORE: Mapping[str, Sequence[Object]] = {
     "docs/proxygroup.md": [egress()],
     "docs/troubleshooting.md": [egress()],
 }
-"""Objects that a page takes for granted without saying to apply them."""
+"""Objects that must exist before a page's commands, although the page doesn't say to apply them."""
 CLUSTER_DNS = """
 apiVersion: v1
 kind: ConfigMap
@@ -79,7 +79,7 @@ kubectl delete --ignore-not-found clusterrolebinding oidc-discovery
 
 
 def walked(page: Path) -> list[str]:
-    """Return the commands of *page* that run here, each once."""
+    """Return the commands of *page* that run here, without repetitions."""
     commands = {normalised(command): command for command in shell(page)}
     return [command for line, command in commands.items() if fate_of(line) == WALK]
 
@@ -107,7 +107,7 @@ async def script(command: str, folder: Path, kubeconfig: Path) -> str:
 
 
 def promised(page: Path) -> set[str]:
-    """Return the lines that *page* shows as the output of commands that run here."""
+    """Return the output lines that *page* shows for commands that run here."""
     shown = (text for block, text in outputs(page) if {fate_of(normalised(each)) for each in whole(block)} == {WALK})
     return lines("".join(shown))
 

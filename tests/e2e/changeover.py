@@ -31,7 +31,7 @@ _BESIDE = (
 
 
 class Write(NamedTuple):
-    """One write of an operator, by the API server's clock."""
+    """A write by an operator, with the API server's time of it."""
 
     at: datetime
     ours: bool
@@ -51,7 +51,7 @@ class Changeover:
     ended: Mapping[str, datetime | None] = field(default_factory=dict)
     """The end of each Pod of our operator, rounded down to a second. None if the Pod hasn't ended."""
     ended_go: Mapping[str, datetime | None] = field(default_factory=dict)
-    """The end of each Pod of the Go operator, likewise."""
+    """The end of each Pod of the Go operator, rounded down to a second. None if the Pod hasn't ended."""
 
     @property
     def silence(self) -> float:
@@ -66,7 +66,7 @@ class Changeover:
 
     @property
     def told(self) -> set[tuple[str, ...]]:
-        """The different answers of the nameserver: rcode and addresses."""
+        """The different answers of the nameserver, each with its rcode and addresses."""
         return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
 
     def first_write(self, *, ours: bool) -> datetime:

@@ -28,6 +28,6 @@ def check(cluster: Cluster) -> Check:
 
 
 def is_well(cluster: Cluster) -> bool:
-    """Return True if `tsoperator check` finds no fault. Raises AssertionError with the faults otherwise."""
+    """Return True if `tsoperator check` finds no fault. Otherwise raise AssertionError with the faults."""
     assert check(cluster) == Check(0, {})
     return True

@@ -39,7 +39,7 @@ class Cluster:
         self.bed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(objs))
 
     def get(self, resource: str, name: str, namespace: str = "") -> Object | None:
-        """Return one object, None if it isn't there."""
+        """Return an object, or None if it doesn't exist."""
         words = ["get", resource, name, "--ignore-not-found", "-o", "json", *_within(namespace)]
         text = self.bed.kubectl(*words)
         found: Object | None = json.loads(text) if text.strip() else None
@@ -134,7 +134,7 @@ class Cluster:
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
 
     def scale_operator(self, replicas: int) -> None:
-        """Scale the operator's Deployment to so many *replicas*, and wait until they are there."""
+        """Scale the operator's Deployment to *replicas*, and wait until so many are ready."""
         self.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
         if replicas:
             wait_ready(self.bed)
@@ -187,7 +187,7 @@ def pod_ip(pod: Object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a DNS server said: the status, and the data of the records in the answer section."""
+    """The answer of a DNS server: its status, and the data of the records in its answer section."""
 
     rcode: str
     data: Sequence[str] = ()
@@ -200,7 +200,7 @@ def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answ
 
 
 def parse_dig(text: str) -> Answer:
-    """Read what dig prints with +noall +comments +answer."""
+    """Parse the output of dig with +noall +comments +answer."""
     rcode, data = "", []
     for line in text.splitlines():
         if "status: " in line:

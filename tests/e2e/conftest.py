@@ -45,9 +45,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Sort tests that leave the cluster busy to the end, and after them the tests that judge the whole session.
+    """Sort the tests: those that leave the cluster busy come later, and those that judge the whole session come last.
 
-    Remove tests that need the whole session if only a part of it runs. Missing `full` tests don't matter for that.
+    If only a part of the session runs, remove the tests that need the whole session. The choice of `full` tests
+    doesn't count as a part.
     """
     items.sort(key=lambda item: (_has("verdict", item), _has("last", item)))
     collected = list(items)
@@ -107,7 +108,7 @@ def cluster(bed: Bed, images: ProductImages) -> Cluster:
 
 @pytest.fixture(scope="session")
 def nameserver(cluster: Cluster) -> str:
-    """The address of the nameserver of a DNSConfig, which the cluster's DNS asks for names of the tailnet."""
+    """The address of the nameserver of a DNSConfig. The cluster's DNS forwards names of the tailnet to it."""
     dnsconfig = yaml.safe_load(_DNSCONFIG.read_text())
     cluster.apply(dnsconfig)
 
@@ -164,7 +165,10 @@ def outside(bed: Bed) -> Peer:
 
 @pytest.fixture(scope="session")
 def second(bed: Bed) -> Peer:
-    """The device outside the cluster in the second tailnet, which has its first OAuth client again."""
+    """The device outside the cluster in the second tailnet.
+
+    That tailnet's control server accepts its first OAuth client.
+    """
     replace_client(bed.machines["wan"], SECOND)
     return bed.peers()[1]
 
@@ -179,7 +183,7 @@ def acme_root(bed: Bed) -> Path:
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
-    """A function that prints a measured figure, whether the test passes or fails."""
+    """A function that prints a measured figure, even if the test passes."""
 
     def write(figure: object) -> None:
         with capsys.disabled():

@@ -1,4 +1,4 @@
-"""The processes of containers, as this machine knows them."""
+"""The processes of containers, seen from this machine."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""Watches one name of one DNS server, some hundred questions a second, and notes every change of the answer, and every
-question that has none.
+"""Asks a DNS server for one name some hundred times a second, and notes changed and missing answers.
 
-Run with ``python -m`` inside the network that reaches the server; `Probe` does that.
+Run it with ``python -m`` inside the network that reaches the server; `Probe` does that.
 """
 
 import argparse
@@ -81,7 +80,10 @@ class Probe:
         ]
 
     def wait_for(self, wanted: Callable[[Seen], bool], seconds: float, after: float = 0) -> Seen:
-        """Return the first *wanted* answer that came at *after* or later. Raises AssertionError without one in time."""
+        """Return the first *wanted* answer that was given at *after* or later.
+
+        Raises AssertionError if none is given in time.
+        """
         found: list[Seen] = []
 
         def look() -> bool:
@@ -104,7 +106,7 @@ def ask(server: str, name: str, patience: float) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Ask until ended."""
+    """Ask until the process is ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", help="the server's address")
     parser.add_argument("name", help="the name to ask for")

@@ -1,6 +1,7 @@
-"""Connects as Tailscale's Funnel does for a client on the Internet: into a device's peer API, and by TLS to its name.
+"""Connects to a device in the way in which Tailscale's Funnel does it for a client on the Internet.
 
-Run as a script on the machine `peer`: it uses the standard library alone. Prints the page's body.
+The connection goes into the device's peer API, and then by TLS to its name. Run the module as a script on the machine
+`peer`: it uses the standard library alone. It prints the body of the page.
 """
 
 import argparse
@@ -14,7 +15,7 @@ PATIENCE = 5.0  # seconds
 
 
 def through_socks(proxy: tuple[str, int], address: tuple[str, int]) -> socket.socket:
-    """Connect to an IPv4 *address* by way of a SOCKS5 *proxy* (RFC 1928). Raises OSError."""
+    """Connect to an IPv4 *address* through a SOCKS5 *proxy* (RFC 1928). Raises OSError."""
     connection = socket.create_connection(proxy, PATIENCE)
     connection.sendall(b"\x05\x01\x00")
     connection.recv(2)
@@ -26,7 +27,7 @@ def through_socks(proxy: tuple[str, int], address: tuple[str, int]) -> socket.so
 
 
 def enter(connection: socket.socket, target: str) -> None:
-    """Ask a device's peer API to take the connection over for *target*, a name and a port. Raises ConnectionError."""
+    """Ask a device's peer API to forward the connection to *target*, a name and a port. Raises ConnectionError."""
     head = f"Host: peer\r\nTailscale-Ingress-Src: {CLIENT}\r\nTailscale-Ingress-Target: {target}\r\n"
     connection.sendall(f"POST /v0/ingress HTTP/1.1\r\n{head}\r\n".encode())
     answer = b""
@@ -46,7 +47,7 @@ def page(connection: socket.socket, name: str, root: str) -> str:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Fetch the page that the command line names, and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("proxy", help="SOCKS5 proxy into the tailnet, ADDRESS:PORT")
     parser.add_argument("peer_api", help="the device's peer API, ADDRESS:PORT")

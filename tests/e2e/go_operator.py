@@ -1,4 +1,4 @@
-"""The Go operator as its users have it: its chart as it is released, and its images."""
+"""The Go operator as its users install it: its released chart, and its images."""
 
 import json
 import shutil
@@ -21,9 +21,9 @@ _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
 @cache
 def deployed_from(version: str = "") -> Path:
-    """Return the folder of its Go module that has chart and CRDs; the module is fetched where it isn't there.
+    """Return the folder of the Go operator's module with its chart and CRDs.
 
-    It is the version that the testbed builds, or another *version*.
+    The module is downloaded if necessary. Without *version*, it is the version that the testbed builds.
     """
     name = f"tailscale.com@v{version}" if version else "tailscale.com"
     module = run(["go", "mod", "download", "-json", name], cwd=named("tailscale").folder, timeout=120)
@@ -31,7 +31,7 @@ def deployed_from(version: str = "") -> Path:
 
 
 def released_chart(folder: Path) -> Path:
-    """Return its chart, in *folder*, with what a release adds: the CRDs among the templates, and the version."""
+    """Return the Go operator's chart, copied to *folder*, with the CRDs and the version that a release adds."""
     source, chart = deployed_from(), folder / "go-operator"
     shutil.copytree(source / "chart", chart, copy_function=shutil.copyfile)
     chart.chmod(0o755)  # modules are read-only
@@ -45,7 +45,7 @@ def released_chart(folder: Path) -> Path:
 
 
 def take_over(bed: Bed, folder: Path) -> None:
-    """Uninstall ours, and install the Go operator's released chart, which is made in *folder*."""
+    """Uninstall our operator, and install the Go operator's released chart, which is written to *folder*."""
     push_operator(bed)
     push_nameserver(bed)
     product.uninstall(bed)
@@ -61,7 +61,7 @@ def forget(cluster: Cluster, management: Management) -> None:
 
 
 def push_operator(bed: Bed) -> str:
-    """Push the operator as the image that it is released as, and return its name."""
+    """Push the Go operator under the name of its released image, and return that name."""
     inside = "/usr/local/bin/operator"
     environment = [oci.PATH, *(f"{name}={value}" for name, value in control.TAILSCALED_ENV.items())]
     files = {inside: program(bed.paths, "k8s-operator")}
@@ -70,7 +70,7 @@ def push_operator(bed: Bed) -> str:
 
 
 def push_nameserver(bed: Bed) -> str:
-    """Push its nameserver as the image that it is released as, and return its name."""
+    """Push the Go operator's nameserver under the name of its released image, and return that name."""
     inside = "/usr/local/bin/k8s-nameserver"
     files = {inside: program(bed.paths, "k8s-nameserver")}
     bed.images.push_files(NAMESERVER_IMAGE, files, oci.Start(entrypoint=[inside]), base=False)

@@ -4,7 +4,7 @@ import base64
 import json
 
 from tsoperator.api.names import CONDITION_EGRESS_READY, CONDITION_PROXYGROUP_READY, EGRESS_SERVICES, PROXY_GROUP
-from tsoperator.group.egress import config_name
+from tsoperator.group.proxygroup import config_name
 
 from tests.e2e.cluster import Cluster, Object, condition, is_ready
 from tests.e2e.product import NAMESPACE
@@ -15,7 +15,7 @@ ALL_READY = "ReadyToRouteTraffic"
 
 
 def await_group(cluster: Cluster, group: Object, replicas: int, seconds: float = 180) -> list[Object]:
-    """Wait until a ProxyGroup is ready with so many *replicas*, all of its newest template, and return their Pods."""
+    """Wait until a ProxyGroup is ready with *replicas* Pods of its newest template, and return them."""
     name = group["metadata"]["name"]
 
     def settled() -> list[Object]:
@@ -52,12 +52,12 @@ def entries(cluster: Cluster, group: str) -> list[str]:
 
 
 def serving(cluster: Cluster, service: Object) -> list[str]:
-    """Return the groups whose objects lead to a Service: one name for each ClusterIP Service and EndpointSlice."""
+    """Return the groups that serve a Service: one name for each of its ClusterIP Services and EndpointSlices."""
     found = cluster.children(service, "services,endpointslices")
     return sorted(obj["metadata"]["labels"].get(PROXY_GROUP, "") for obj in found)
 
 
 def devices(management: Management, prefix: str) -> list[str]:
-    """Return the first labels of the names of those devices in a tailnet that begin with *prefix*."""
+    """Return the first labels of the MagicDNS names in a tailnet that begin with *prefix*."""
     names = (device["name"].partition(".")[0] for device in management.devices())
     return sorted(name for name in names if name.startswith(prefix))

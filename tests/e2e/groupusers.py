@@ -90,10 +90,10 @@ class GroupUsers:
 
     @contextmanager
     def at_work(self, maker: str) -> Iterator[list[Load]]:
-        """Make Pods open new connections by the Services of *maker* all the time, and yield the two `Load`s.
+        """Run Pods that open new connections through the Services of *maker*, and yield the two `Load`s.
 
-        Only one Service for each device gets connections, since connections by two Services to one port would share
-        addresses.
+        Only one Service for each device gets connections, since connections by two Services to one port would
+        share addresses.
         """
         here, there = self._peers
         db, far = (group_service(self._space, f"{maker}-{what}", "") for what in ("db", "far"))
@@ -104,7 +104,7 @@ class GroupUsers:
             yield [load, far_load]
 
     def inventory(self) -> Inventory:
-        """Return the inventory of now."""
+        """Return the present inventory."""
         pods, sets = self._children("pods"), self.statefulsets()
         devices = [device for each in self._tailnets for device in each.devices()]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed("services", self._space)]

@@ -45,7 +45,7 @@ def knock(target: SplitResult) -> bytes:
 
 
 def attempt(target: str, words: bytes) -> None:
-    """Try *target* once and print how that went."""
+    """Open one connection to *target*, and print the result."""
     began, clock = time.time(), time.monotonic()
     error = ""
     try:
@@ -60,7 +60,7 @@ def attempt(target: str, words: bytes) -> None:
 
 
 def main(rate: float, words: str, *targets: str) -> None:
-    """Knock until SIGTERM."""
+    """Open connections until SIGTERM."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     start = time.monotonic()

@@ -40,9 +40,9 @@ class Load:
     def on(
         cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str], rate: float = RATE
     ) -> Iterator["Load"]:
-        """Run a Load until the end of the block; first wait until each of *targets* (see `knocker`) answers *words*.
+        """Run a Load during the block, which makes *rate* connections a second.
 
-        It makes *rate* connections a second.
+        The block starts once each of *targets* (see `knocker`) answers with *words*.
         """
         command = ["python3", "-c", _PROGRAM.read_text(), str(rate), words, *targets]
         made = pod(namespace, "load", {"command": command})
@@ -56,15 +56,18 @@ class Load:
             load.end()
 
     def seen(self) -> list[Attempt]:
-        """Return the attempts that have ended, in the order of their begin; all of them once the load has ended."""
+        """Return the attempts that have ended, in the order of their start.
+
+        After the end of the load these are all attempts.
+        """
         return self._all or self._read()
 
     def since(self, moment: float, until: float = float("inf")) -> "Outcome":
-        """Return the outcome of the attempts that began between two moments, in seconds since the epoch."""
+        """Return the outcome of the attempts that started between two moments, in seconds since the epoch."""
         return Outcome([each for each in self.seen() if moment <= each.at < until])
 
     def end(self) -> None:
-        """Stop, wait for the last connection, and delete the Pod; do nothing if it was ended before."""
+        """Stop the load, wait for its last connection, and delete its Pod. Do nothing if the load has ended before."""
         if self._all:
             return
         self._cluster.run_in(self._pod, "kill", "1")
@@ -93,7 +96,7 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """The seconds from the begin of the first failed attempt to the begin of the last one."""
+        """The seconds from the start of the first failed attempt to the start of the last one."""
         return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
 
     def __str__(self) -> str:

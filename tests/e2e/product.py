@@ -82,13 +82,13 @@ def uninstall(bed: Bed) -> None:
 
 
 def lease(bed: Bed) -> Object:
-    """Return the Lease of the operator that leads."""
+    """Return the Lease of the leading operator."""
     found: Object = json.loads(bed.kubectl("-n", NAMESPACE, "get", "lease", LEASE_NAME, "-o", "json"))
     return found
 
 
 def wait_ready(bed: Bed, seconds: int = 60) -> None:
-    """Wait until every replica of the operator is ready and of the newest version."""
+    """Wait until every replica of the operator is ready and has the newest version."""
     words = ["rollout", "status", "deployment/operator", f"--timeout={seconds}s"]
     bed.kubectl("-n", NAMESPACE, *words, timeout=seconds + 10)
 
@@ -118,7 +118,7 @@ def _push_proxy(bed: Bed) -> None:
 
 
 def context(paths: Paths) -> Path:
-    """Return a build context: the source tree and wheels, in a folder whose name changes with their content."""
+    """Return a build context: a folder with the source tree and the wheels. Its name changes with their content."""
     cache = paths.cache / "product"
     packed = wheels(cache / "wheels")
     seen = hashlib.sha256(f"{packed.name} {rootfs.layout(paths).name}".encode())
@@ -149,10 +149,9 @@ def _sources() -> list[Path]:
 
 
 def wheels(cache: Path, python: str = _PYTHON, platforms: Sequence[str] = ()) -> Path:
-    """Return a folder with the wheels that the images need, for this machine or other *platforms*; downloaded once.
+    """Return a folder with the wheels for the images, for this machine or for other *platforms*.
 
-    Raises:
-        BedError: there is no wheel of something for any of the platforms.
+    They are downloaded once. Raises: BedError: a wheel doesn't exist for any of the platforms.
     """
     extras = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = sorted({need for extra in ("operator", "nameserver", "loadtest") for need in extras[extra]})

@@ -46,7 +46,9 @@ def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserv
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
-def test_a_fault_is_found_until_it_is_mended(cluster: Cluster, nameserver: str, namespace: str, case: Case) -> None:
+def test_the_check_reports_a_fault_until_it_is_repaired(
+    cluster: Cluster, nameserver: str, namespace: str, case: Case
+) -> None:
     def is_found() -> bool:
         code, wrong = check(cluster)
         assert (code, case.check in wrong) == (1, True), wrong

@@ -120,7 +120,10 @@ def managed(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def unable(cluster: Cluster) -> Iterator[None]:
-    """Mode Managed with a nameserver whose image doesn't exist, after one that ran; it runs again at the end."""
+    """Mode Managed with a nameserver that worked and then got an image that doesn't exist.
+
+    Afterwards it works again.
+    """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Manual")
     becomes(cluster, corefile, COREFILE)
@@ -159,13 +162,13 @@ def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
 
     def both_resolve() -> bool:
-        """Tell whether both names resolve. They do only if the stub domain is just the tailnet's suffix."""
+        """Tell whether both names resolve. They do only if the stub domain is the tailnet's suffix and nothing more."""
         return bool(dig(bed, DNS_SERVICE, PEER_NAME).data) and dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
     eventually(both_resolve, "a name of the tailnet beside a public one")
 
 
-def test_a_name_that_a_client_asked_for_too_early_resolves_soon_after_it_exists(
+def test_a_name_resolves_soon_after_it_exists_even_if_a_client_asked_for_it_before(
     cluster: Cluster, managed: str, namespace: str, shared_namespace: str, tmp_path: Path
 ) -> None:
     cluster.remove(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -184,7 +187,7 @@ def has_address(seen: Seen) -> bool:
     return bool(seen.addresses)
 
 
-def test_the_operator_keeps_edits_of_others_and_puts_its_stub_domain_back(cluster: Cluster, managed: str) -> None:
+def test_the_operator_restores_its_stub_domain_and_keeps_the_edits_of_others(cluster: Cluster, managed: str) -> None:
     ours = managed.removeprefix(COREFILE)
     write(cluster, THEIRS + managed)
     write(cluster, THEIRS + COREFILE)
@@ -202,7 +205,7 @@ def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster
         assert corefile(cluster).startswith(theirs)
 
 
-def test_a_nameserver_that_does_not_start_leaves_the_clusters_dns_alone(
+def test_the_operator_does_not_change_the_clusters_dns_while_the_nameserver_does_not_start(
     cluster: Cluster, bed: Bed, unable: None
 ) -> None:
     becomes(cluster, reason, "NameserverPending")
@@ -222,14 +225,14 @@ def test_the_operator_does_not_change_a_broken_corefile_and_reports_it(cluster: 
     assert written(cluster) == managed
 
 
-def test_the_operator_removes_its_stub_domain_from_the_corefile_in_mode_manual(cluster: Cluster, managed: str) -> None:
+def test_mode_manual_removes_the_stub_domain_from_the_corefile(cluster: Cluster, managed: str) -> None:
     assert managed != COREFILE
     ask_for(cluster, mode="Manual")
     becomes(cluster, corefile, COREFILE)
     becomes(cluster, reason, "")
 
 
-def test_the_stub_domain_is_in_a_configmap_of_its_own_if_the_corefile_imports_such(cluster: Cluster) -> None:
+def test_the_stub_domain_is_in_its_own_configmap_if_the_corefile_imports_further_files(cluster: Cluster) -> None:
     imports = f"{COREFILE}import /etc/coredns/custom/*.server\n"
     write(cluster, imports)
     ask_for(cluster, mode="Managed")

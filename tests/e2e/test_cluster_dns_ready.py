@@ -101,7 +101,7 @@ def loop(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
 
 @contextmanager
 def nameserver_at_rest(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Let the DNSConfig ask for no replicas of the nameserver."""
+    """Set the DNSConfig's number of nameserver replicas to 0."""
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": 0}}})
     try:
         yield
@@ -111,7 +111,7 @@ def nameserver_at_rest(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def black_hole(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Make CoreDNS forward to ports that receive queries and answer none."""
+    """Make CoreDNS forward to ports that accept queries and answer none."""
     cluster.bed.daemons.start("deaf", [sys.executable, "-c", DEAF, NODE, *DEAF_PORTS], cluster.bed.machines["node"])
     try:
         with configured(cluster, forwarding(" ".join(f"{NODE}:{port}" for port in DEAF_PORTS))):
@@ -122,7 +122,7 @@ def black_hole(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Take the port for TCP from the Service of the cluster's DNS."""
+    """Remove the TCP port from the Service of the cluster's DNS."""
     service = cluster.get("service", "kube-dns", "kube-system")
     assert service
     ports = service["spec"]["ports"]
@@ -135,7 +135,7 @@ def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Make CoreDNS cache for an hour the answer that the canary doesn't exist, from a time when it didn't."""
+    """Make CoreDNS cache an answer from before the canary existed for an hour. It says that there is no such name."""
     cache = "    cache 30 {\n        denial 9984 3600 3600\n    }"
     with ExitStack() as stack:
         stack.enter_context(configured(cluster, forwarding(zone.nameserver, cache)))
@@ -157,7 +157,10 @@ class Case(NamedTuple):
     reason: str
     words: str
     first: str = ""
-    """The reason that `tsoperator check` repeats if it isn't *reason*: that of the object's first wrong condition."""
+    """The reason that `tsoperator check` shows, if it isn't *reason*.
+
+    The check shows that of the first wrong condition.
+    """
 
 
 CASES = [
@@ -174,7 +177,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
-def test_a_fault_is_told_until_it_is_mended(cluster: Cluster, zone: Zone, case: Case) -> None:
+def test_a_fault_of_the_clusters_dns_is_reported_until_it_is_repaired(cluster: Cluster, zone: Zone, case: Case) -> None:
     with case.fault(cluster, zone):
         eventually(lambda: said(cluster) == case.reason, case.reason, 130)
         told = condition(cluster.look(DNSCONFIG), "ClusterDNSReady")

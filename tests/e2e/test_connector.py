@@ -30,7 +30,7 @@ BOTH, FIRST = [f"router-{number}.{control.DOMAIN}" for number in range(2)], [f"r
 
 @pytest.fixture(scope="module")
 def connected(cluster: Cluster, outside: Peer) -> Iterator[Cluster]:
-    """A cluster with a subnet router of two replicas, which are exit nodes too, and an app connector."""
+    """A cluster with a subnet router of two replicas, which are also exit nodes, and an app connector."""
     cluster.apply(ROUTER, APPS)
     outside.tailscale("set", "--accept-routes")
     yield cluster
@@ -42,7 +42,7 @@ def connected(cluster: Cluster, outside: Peer) -> Iterator[Cluster]:
 
 
 def shown(cluster: Cluster, obj: Object) -> list[str]:
-    """The names of the devices in a Connector's status."""
+    """Return the names of the devices in a Connector's status."""
     return [device["hostname"] for device in cluster.look(obj).get("status", {}).get("devices") or ()]
 
 
@@ -61,14 +61,14 @@ def test_a_device_reaches_a_service_of_the_cluster_by_its_cluster_ip(
     eventually(lambda: outside.curl(f"http://{address}/", timeout=3).strip() == PAGE, f"the page of {address}")
 
 
-def test_devices_are_offered_each_replica_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
+def test_devices_can_use_each_replica_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
     def offered() -> list[str]:
         return sorted(name for name, peer in routers(outside).items() if peer["ExitNodeOption"])
 
     eventually(lambda: offered() == BOTH, f"{BOTH} as exit nodes")
 
 
-def test_an_app_connector_tells_the_control_server_that_it_is_one(connected: Cluster, bed: Bed) -> None:
+def test_an_app_connector_reports_its_role_to_the_control_server(connected: Cluster, bed: Bed) -> None:
     name = f"apps.{control.DOMAIN}"
     eventually(lambda: shown(connected, APPS) == [name], f"{name} in the status")
     assert connected.look(APPS)["status"]["isAppConnector"]
@@ -100,7 +100,7 @@ def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluste
 
 
 @pytest.mark.full
-def test_a_replica_that_is_taken_away_leaves_no_device_and_the_route_works_on(
+def test_a_removed_replica_leaves_no_device_and_the_route_still_works(
     connected: Cluster, outside: Peer, management: Management, namespace: str
 ) -> None:
     pod, service = web(namespace, "web")

@@ -59,7 +59,7 @@ def node(cluster: Cluster) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def outcome(cluster: Cluster, nameserver: str, node: Node, shared_namespace: str, outside: Peer) -> Outcome:
-    """The outcome of new connections to a Service of the group, by both of its names, from the node's end on."""
+    """The result of connections by both names of a Service of the group, from the moment when the node dies."""
     service = group_service(shared_namespace, "db", WIDE["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)
@@ -80,7 +80,7 @@ def test_new_connections_fail_for_about_a_minute_at_most_when_a_node_dies(
     assert outcome.attempts[-1].at - died > FAILING + AFTERWARDS - 5
 
 
-def test_a_group_that_is_deleted_goes_without_its_pod_on_a_dead_node(
+def test_a_deleted_group_is_gone_although_its_pod_is_on_a_dead_node(
     cluster: Cluster, outcome: Outcome, management: Management
 ) -> None:
     (lost,) = [pod for pod in cluster.children(WIDE, "pods") if pod["spec"]["nodeName"] == SECOND_NODE.name]

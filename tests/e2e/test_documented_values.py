@@ -31,7 +31,7 @@ SECRET_VOLUME = {"secretName": SECRET["metadata"]["name"]}
 
 
 class Case(NamedTuple):
-    """A documented file of values, and the values of the bed that replace some of its own."""
+    """A documented values file, and the bed's values that replace some of its values."""
 
     file: str
     changes: Object

@@ -22,7 +22,7 @@ def reaches(cluster: Cluster, client: Object, host: str) -> bool:
 
 
 def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
-    """Wait until the nameserver gives the *wanted* answer for the peer's name, and return True."""
+    """Wait until the nameserver gives the *wanted* answer for the peer's name. Then return True."""
     return eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == wanted, f"{PEER_NAME} is {wanted}")
 
 
@@ -60,7 +60,7 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
-def test_a_service_works_at_the_first_try_as_soon_as_it_is_ready(
+def test_a_service_works_at_the_first_attempt_as_soon_as_it_is_ready(
     cluster: Cluster, namespace: str, outside: Peer
 ) -> None:
     pods = [pod(namespace, f"client{number}", {"command": ["sleep", "infinity"]}) for number in range(PODS)]
@@ -73,7 +73,9 @@ def test_a_service_works_at_the_first_try_as_soon_as_it_is_ready(
     assert [cluster.curl(pod, url) for pod in pods] == [GREETING] * PODS
 
 
-def test_an_event_names_a_writer_that_keeps_pointing_a_service_elsewhere(cluster: Cluster, namespace: str) -> None:
+def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_a_service(
+    cluster: Cluster, namespace: str
+) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
     cluster.apply(service)
 
@@ -101,7 +103,7 @@ def test_the_record_follows_the_proxy_pod(
     assert reaches(cluster, client, PEER_NAME)
 
 
-def test_a_deleted_service_leaves_nothing(
+def test_a_deleted_service_leaves_no_objects_and_no_device(
     cluster: Cluster, by_name: Object, nameserver: str, management: Management
 ) -> None:
     hostname = f"{by_name['metadata']['namespace']}-{by_name['metadata']['name']}"

@@ -57,7 +57,9 @@ def test_a_pod_reaches_a_service_by_the_name_of_its_device(
     eventually(lambda: cluster.curl(client, f"http://{host}/").strip() == PAGE, f"the page of {host}")
 
 
-def test_a_service_without_a_cluster_ip_says_that_it_has_no_name(cluster: Cluster, nameserver: str, pages: str) -> None:
+def test_the_status_says_that_a_service_without_a_cluster_ip_has_no_name(
+    cluster: Cluster, nameserver: str, pages: str
+) -> None:
     service = exposed_service(pages, "cloud", {"type": "ExternalName", "externalName": "db.example.org"}, expose="true")
     cluster.apply(service)
     cluster.device_proxy(service)
@@ -70,7 +72,7 @@ def test_a_service_without_a_cluster_ip_says_that_it_has_no_name(cluster: Cluste
     assert dig(cluster.bed, nameserver, device_name(service)) == Answer("NXDOMAIN")
 
 
-def test_a_device_reaches_the_host_that_an_external_name_service_names(
+def test_a_device_reaches_the_external_host_of_an_externalname_service(
     cluster: Cluster, outside: Peer, pages: str
 ) -> None:
     spec = {"type": "ExternalName", "externalName": f"web.{pages}.svc.cluster.local"}

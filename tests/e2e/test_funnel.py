@@ -23,7 +23,7 @@ CLOSED = "closed-shop"
 
 @pytest.fixture(scope="module")
 def shown(cluster: Cluster, shared_namespace: str) -> Cluster:
-    """A load balancer and an Ingress with Funnel, and an Ingress without, with their devices in their status."""
+    """A load balancer and an Ingress with Funnel, and an Ingress without it. Their statuses name their devices."""
     space = shared_namespace
     objs = [
         exposed_service(space, "lb", TO_WEB_BY_TLS, funnel="true", hostname="public-lb"),
@@ -50,7 +50,9 @@ def test_a_client_on_the_internet_gets_the_page(shown: Cluster, outside: Peer, a
     eventually(lambda: public_page(outside, host, acme_root).strip() == PAGE, f"the page of {host}")
 
 
-def test_an_ingress_without_funnel_is_closed_to_the_internet(shown: Cluster, outside: Peer, acme_root: Path) -> None:
+def test_an_ingress_without_funnel_is_not_reachable_from_the_internet(
+    shown: Cluster, outside: Peer, acme_root: Path
+) -> None:
     url = f"https://{CLOSED}.{control.DOMAIN}/"
     eventually(lambda: outside.curl("--cacert", acme_root, url).strip() == PAGE, f"the page of {url} in the tailnet")
     with pytest.raises(BedError, match="the device refuses"):

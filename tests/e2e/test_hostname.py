@@ -1,4 +1,4 @@
-"""A user edits a hostname while the proxy runs. The same device gets the other name, and nothing restarts."""
+"""A user edits a hostname while the proxy runs. The same device gets the new name, and nothing restarts."""
 
 from pathlib import Path
 from typing import NamedTuple

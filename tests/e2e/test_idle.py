@@ -26,7 +26,7 @@ ROUTER = connector("quiet", hostname="quiet", exitNode=True)
 
 @pytest.fixture
 def settled(cluster: Cluster, nameserver: str, namespace: str) -> Iterator[None]:
-    """A group with a Service, an egress Service with a proxy of its own, and a Connector: all of them work."""
+    """A group with a Service, an egress Service with its own proxy, and a Connector, all of which work."""
     served = group_service(namespace, "db", "still", tailnet_fqdn=PEER_NAME)
     own = egress_service(namespace, "printer", tailnet_ip="100.64.0.1")
     cluster.apply(GROUP, ROUTER, served, own)

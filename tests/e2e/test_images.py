@@ -77,7 +77,7 @@ def test_only_the_nameserver_has_the_compiled_loop_which_is_small(image: Image) 
     assert sum(found.values()) < MEGABYTE
 
 
-def test_the_labels_of_an_image_say_which_program_it_contains(image: Image) -> None:
+def test_the_labels_of_an_image_name_its_program(image: Image) -> None:
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
     assert labels["title"] == f"ts{image.target}"
     assert labels["version"] == __version__
@@ -89,11 +89,11 @@ def test_an_image_runs_as_a_user_that_has_a_number_and_is_not_root(image: Image)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", image.config["User"])
 
 
-def test_an_image_starts_its_program_itself(image: Image) -> None:
+def test_an_image_starts_its_program(image: Image) -> None:
     assert (image.config["Entrypoint"], image.config.get("Cmd") or []) == (["python3", "-m", f"ts{image.target}"], [])
 
 
-def test_the_user_of_an_image_can_change_nothing_in_it_nor_become_another(image: Image) -> None:
+def test_the_user_of_an_image_can_neither_change_a_file_in_it_nor_become_another_user(image: Image) -> None:
     added = [entry for entry in image.added if not entry.issym()]
     assert [entry.name for entry in added if entry.mode & 0o6000] == []
     assert [entry.name for entry in added if entry.uid or entry.gid or entry.mode & 0o002] == []
@@ -108,7 +108,7 @@ def test_an_image_has_the_bytecode_of_all_its_modules(image: Image) -> None:
     assert {name for name in names if name.endswith(".py")} == sources != set()
 
 
-def test_wheels_with_compiled_code_are_available_for_arm64_too() -> None:
+def test_compiled_wheels_for_arm64_exist() -> None:
     found = product.wheels(Paths.from_environment().cache / "product" / "wheels", "3.13", ARM64)
     platforms = {wheel.stem.rpartition("-")[2] for wheel in found.glob("*.whl")}
     assert any("aarch64" in platform for platform in platforms)

@@ -33,7 +33,9 @@ def test_a_device_gets_the_page_with_a_certificate_that_chains_to_the_root(
     eventually(lambda: outside.curl(*fetch).strip() == PAGE, "the page over HTTPS")
 
 
-def test_plain_http_from_a_device_leads_to_the_page(shop: Object, outside: Peer, acme_root: Path) -> None:
+def test_a_plain_http_request_of_a_device_is_redirected_to_the_page(
+    shop: Object, outside: Peer, acme_root: Path
+) -> None:
     fetch: list[str | Path] = [
         "--location",
         "--cacert",

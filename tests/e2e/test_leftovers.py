@@ -1,4 +1,4 @@
-"""Leftovers of a bed on this machine are noticed, and a bed that is taken down leaves none."""
+"""A bed that ended badly is noticed, and a bed that is taken down leaves nothing on the machine."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def machine(tmp_path: Path, before: Snapshot) -> Iterator[Isolation]:
 
 
 @pytest.mark.full
-def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Snapshot) -> None:
+def test_a_new_bed_removes_the_rest_of_a_bed_that_was_killed(tmp_path: Path, before: Snapshot) -> None:
     bed = Bed(replace(Paths.from_environment(), work=tmp_path / "work"), api_only=True)
     bed.up(Progress())
     for daemon in bed.daemons.all():
@@ -71,9 +71,7 @@ def test_leftovers_of_an_isolation_are_named(machine: Isolation, before: Snapsho
     assert any(str(machine.folder) in line for line in found if line.startswith("processes: new"))
 
 
-def test_an_isolation_that_is_removed_leaves_none_of_its_changes_behind(
-    machine: Isolation, before: Snapshot, tmp_path: Path
-) -> None:
+def test_a_removed_isolation_leaves_none_of_its_changes(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
     machine.run(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
     machine.run(["sh", "-c", "echo nameserver 192.0.2.1 > /etc/resolv.conf; mkdir /var/lib/left-behind"])
     machine.run(["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & exec iptables -A INPUT -j DROP"])

@@ -27,7 +27,7 @@ CRD: Object = {
 
 
 def monitoring(release: str) -> Object:
-    """Return the class whose proxies the Prometheus called *release* is to find."""
+    """Return a class that asks for ServiceMonitors with the label of the Prometheus called *release*."""
     monitor = {"enable": True, "labels": {"release": release}}
     return proxy_class(CLASS, metrics={"enable": True, "serviceMonitor": monitor})
 
@@ -53,7 +53,9 @@ def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     return [(each["name"], each["labels"].get("release", "")) for each in ours]
 
 
-def test_a_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, monitored: Object) -> None:
+def test_the_operator_restores_a_label_that_somebody_removed_from_a_servicemonitor(
+    cluster: Cluster, monitored: Object
+) -> None:
     ((name, _),) = eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
     cluster.bed.kubectl("-n", NAMESPACE, "label", "servicemonitor", name, f"{LABEL_MANAGED}-")
 
@@ -64,7 +66,7 @@ def test_a_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, moni
     eventually(is_ours, f"{LABEL_MANAGED} on it")
 
 
-def test_a_monitor_follows_the_edits_of_its_class_until_the_class_asks_for_none(
+def test_a_servicemonitor_follows_the_edits_of_its_class_and_goes_when_the_class_asks_for_none(
     cluster: Cluster, monitored: Object
 ) -> None:
     (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")

@@ -39,7 +39,7 @@ def groups(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def moving(cluster: Cluster, nameserver: str, groups: None, namespace: str) -> Object:
-    """A Service with a proxy of its own."""
+    """A Service with its own proxy."""
     service = group_service(namespace, "db", OWN, tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.device_proxy(service)
@@ -47,7 +47,7 @@ def moving(cluster: Cluster, nameserver: str, groups: None, namespace: str) -> O
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_a_service_moves_and_leaves_nothing_behind(
+def test_a_service_that_moved_leaves_nothing_at_its_old_places(
     cluster: Cluster,
     moving: Object,
     management: Management,

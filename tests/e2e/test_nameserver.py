@@ -47,7 +47,7 @@ RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8:
 
 @pytest.fixture(scope="module")
 def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
-    """A time without an operator, in which only the test writes records."""
+    """Remove the operator, so that only the test writes records."""
     cluster.scale_operator(0)
     yield
     cluster.scale_operator(2)
@@ -114,7 +114,7 @@ CASES = {
 @pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq", "CoreDNS by TCP"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_server_in_front_of_the_nameserver_passes_its_answer_on(
+def test_a_forwarding_server_passes_on_the_answers_of_the_nameserver(
     bed: Bed, records: None, servers: Mapping[str, str], case: Case, server: str, transport: str
 ) -> None:
     assert dig(bed, servers[server], case.name, case.rtype, transport) == case.answer
@@ -122,7 +122,7 @@ def test_a_server_in_front_of_the_nameserver_passes_its_answer_on(
 
 @pytest.mark.parametrize("rtype", ["SOA", "NS"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq"])
-def test_a_server_in_front_of_the_nameserver_passes_the_zones_soa_and_ns_on(
+def test_a_forwarding_server_passes_on_the_soa_and_ns_records_of_the_zone(
     bed: Bed, nameserver: str, records: None, servers: Mapping[str, str], server: str, rtype: str
 ) -> None:
     itself = dig(bed, nameserver, "ts.net", rtype)
@@ -153,9 +153,7 @@ def test_coredns_gives_the_same_answer_as_the_nameserver(
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_client_that_mixes_upper_and_lower_case_gets_its_spelling_of_the_name_back(
-    bed: Bed, records: None, case: Case
-) -> None:
+def test_the_answer_repeats_the_name_in_the_mixed_case_of_the_question(bed: Bed, records: None, case: Case) -> None:
     chance = random.Random(0x20)
     for _ in range(2):  # the second time CoreDNS has the answer in its cache, for another spelling
         name = "".join(chance.choice((letter.lower(), letter.upper())) for letter in case.name)
@@ -164,7 +162,7 @@ def test_a_client_that_mixes_upper_and_lower_case_gets_its_spelling_of_the_name_
 
 
 def asked(bed: Bed, server: str, name: str, rtype: str) -> str:
-    """Return the name in the question of a response, as it is spelt there."""
+    """Return the name in the question section of a response, in its original case."""
     words = ["dig", "+time=1", "+tries=1", "+noall", "+question", f"@{server}", name, rtype]
     (question,) = [line for line in bed.machines["node"].run(words, timeout=10).splitlines() if line.endswith(rtype)]
     return question.removeprefix(";").split()[0]

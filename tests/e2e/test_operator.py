@@ -23,7 +23,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 BURST = 10
 KILLS = 5
 TAKEOVER = 4.0
-"""The seconds within which another replica leads after a leader was killed, in nine of ten cases."""
+"""The time in seconds within which another replica leads after the leader was killed, in nine of ten cases."""
 
 
 def leading_pod(cluster: Cluster) -> Object:
@@ -33,7 +33,9 @@ def leading_pod(cluster: Cluster) -> Object:
 
 
 @pytest.mark.full
-def test_a_killed_leader_is_followed_within_seconds(cluster: Cluster, say: Callable[[object], None]) -> None:
+def test_another_replica_leads_within_seconds_after_the_leader_was_killed(
+    cluster: Cluster, say: Callable[[object], None]
+) -> None:
     took = sorted(kill_leader(cluster) for _ in range(KILLS))
     say(f"a killed leader is followed after {', '.join(f'{seconds:.1f}' for seconds in took)} s")
     assert took[round(0.9 * (KILLS - 1))] <= TAKEOVER
@@ -62,13 +64,13 @@ def kill_leader(cluster: Cluster) -> float:
 
 
 def has_noted(cluster: Cluster) -> Object | None:
-    """Return the Lease if its present holder has written its container's ID there."""
+    """Return the Lease, if its present holder has noted the ID of its own container there."""
     lease = product.lease(cluster.bed)
     return lease if noted(lease) is not None else None
 
 
 @pytest.mark.full
-async def test_a_killed_operator_leaves_a_burst_of_services_right(
+async def test_an_operator_killed_during_a_burst_of_services_leaves_no_wrong_objects(
     cluster: Cluster, nameserver: str, namespace: str, management: Management, api: KubeClient
 ) -> None:
     services = [egress_service(namespace, f"db{number}", tailnet_fqdn=PEER_NAME) for number in range(BURST)]
@@ -108,7 +110,7 @@ def parents(children: list[Object]) -> list[str]:
 
 
 def all_ready(cluster: Cluster, namespace: str) -> set[str]:
-    """Return the addresses of all ready proxies, or none while there are fewer than Services."""
+    """Return the addresses of all proxies once every Service has a ready one, and an empty result before."""
     pods = cluster.listed("pods", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
     ready = {pod_ip(pod) for pod in pods if is_ready(pod)}
     return ready if len(ready) == BURST else set()
@@ -144,7 +146,7 @@ def removable(cluster: Cluster) -> Iterator[Object]:
     product.wait_ready(cluster.bed)
 
 
-def test_names_are_served_with_the_operator_removed(
+def test_names_resolve_while_the_operator_is_removed(
     cluster: Cluster, nameserver: str, namespace: str, removable: Object
 ) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)

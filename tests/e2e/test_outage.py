@@ -60,6 +60,6 @@ def zone(bed: Bed, address: str) -> Answer:
 
 
 def server_of(bed: Bed, address: str) -> str:
-    """Return the name by which the server that answers identifies itself (NSID, RFC 5001)."""
+    """Return the identity of the server that answers (NSID, RFC 5001)."""
     words = ["dig", "+time=1", "+tries=1", "+noall", "+comments", "+nsid", *TO_THE_POD, f"@{address}", "ts.net", "SOA"]
     return bed.machines["node"].run(words, timeout=10).partition("NSID: ")[2].partition('("')[2].partition('")')[0]

@@ -13,7 +13,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 
 @pytest.fixture(scope="module")
 def namespace_of_db(cluster: Cluster, shared_namespace: str) -> str:
-    """The namespace of a Service that has a proxy."""
+    """The namespace of a Service with a proxy."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.device_proxy(service)
@@ -27,7 +27,7 @@ def test_a_documented_command_works_on_a_real_cluster(cluster: Cluster, namespac
 
 
 @pytest.mark.full
-def test_the_documented_command_shows_what_the_tailnet_lacks(cluster: Cluster) -> None:
+def test_the_documented_command_shows_the_missing_permissions_of_the_tailnet(cluster: Cluster) -> None:
     (command,) = (each for each in shell(DOCS / "tailnet-policy.md") if "PreflightFailed" in each)
 
     def shown() -> str:

@@ -17,13 +17,13 @@ CONTAINER: Object = {"env": [{"name": "EXAMPLE", "value": "value"}], "resources"
 
 @pytest.fixture
 def given_class(cluster: Cluster) -> Iterator[str]:
-    """A class that is there."""
+    """A class that exists in the cluster."""
     cluster.apply(proxy_class(CLASS, metrics={"enable": True}, statefulSet={"pod": {"tailscaleContainer": CONTAINER}}))
     yield CLASS
     cluster.delete("proxyclass", CLASS)
 
 
-def test_a_proxy_follows_its_class_and_is_as_before_without_it(
+def test_a_proxy_follows_its_class_and_returns_to_its_old_form_without_it(
     cluster: Cluster, client: Object, namespace: str, given_class: str
 ) -> None:
     service = exposed_service(namespace, "lb", BALANCED)

@@ -53,13 +53,13 @@ def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
 
 
 def go_on(load: Load) -> None:
-    """Keep the load on for as long as a change may have an effect, and then end it."""
+    """Let the load continue for as long as a change may have effects, and then end it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
 
 
-def test_a_pod_reaches_each_port_of_a_device_by_either_name(load: Load, say: Say) -> None:
+def test_a_pod_reaches_each_port_of_a_device_by_both_names(load: Load, say: Say) -> None:
     began = time.time()
     go_on(load)
     say(f"a group of 2: {load.since(began)}")
@@ -73,7 +73,7 @@ def test_the_record_of_a_name_is_the_address_of_its_cluster_ip_service(
     assert dig(cluster.bed, nameserver, PEER_NAME) == Answer("NOERROR", tuple(service["spec"]["clusterIPs"]))
 
 
-def test_a_killed_pod_is_felt_for_a_moment(
+def test_connections_fail_only_for_a_moment_when_a_pod_is_killed(
     cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
 ) -> None:
     began = time.time()
@@ -118,7 +118,7 @@ def test_no_connection_fails_while_a_group_grows_and_shrinks(
 
 
 def await_devices(management: Management, count: int) -> None:
-    """Wait until the tailnet has a device for each of the first *count* proxies, and no other."""
+    """Wait until the tailnet has devices for the first *count* proxies only."""
     names = [f"fleet-{number}" for number in range(count)]
     eventually(lambda: devices(management, "fleet-") == names, f"devices {names}")
 
@@ -162,7 +162,7 @@ def test_groups_that_are_deleted_together_are_gone_within_a_minute(
 
 
 def left(cluster: Cluster, management: Management, namespace: str) -> list[str]:
-    """Return what is left of the groups that are deleted together, and of their Services."""
+    """Return the remaining objects and devices of the groups that are deleted together, and of their Services."""
     named = [*cluster.listed("proxygroups", ""), *cluster.listed("statefulsets,pods,secrets,configmaps")]
     objs = [obj for obj in named if obj["metadata"]["name"].startswith("swarm")]
     found = [f"{obj['kind']} {obj['metadata']['name']}" for obj in [*objs, *cluster.listed("services", namespace)]]

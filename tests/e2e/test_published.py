@@ -57,17 +57,17 @@ class Released:
         return found
 
     def blob(self, name: str, digest: str) -> Object:
-        """Return a JSON blob of the registry."""
+        """Return a JSON document of the registry."""
         found: Object = json.loads(run([self.crane, "blob", f"{self.registry}/{name}@{digest}"]))
         return found
 
     def image(self, name: str) -> Object:
-        """Return the descriptor of the one image in the index *name*."""
+        """Return the descriptor of the only image in the index *name*."""
         [found] = self.manifest(f"{name}:{__version__}")["manifests"]
         return dict(found)
 
     def said(self, name: str, digest: str) -> dict[str, Object]:
-        """Return the statements about an artifact: predicate by type. Check that each is about this *digest*."""
+        """Return the attestations of an artifact by predicate type. Check that each is about *digest*."""
         referrers = self.manifest(f"{name}:{digest.replace(':', '-')}")["manifests"]
         layers = [self.manifest(f"{name}@{each['digest']}")["layers"][0] for each in referrers]
         statements = [self.blob(name, each["digest"]) for each in layers]
@@ -95,7 +95,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
-    """The artifacts that `make images` pushes, built on the base image of the testbed."""
+    """The artifacts that `make images` pushes, built on the testbed's base image."""
     paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("release")
     crane, helm = program(paths, "crane"), program(paths, "helm")
     base, digests = f"{registry}/base:1", folder / "digests.json"
@@ -115,7 +115,7 @@ def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     shutil.rmtree(folder)  # the folder has buildah's images, which are large
 
 
-def test_the_tag_of_the_version_leads_to_the_reported_digest_of_each_artifact(released: Released) -> None:
+def test_the_version_tag_of_each_artifact_points_to_the_reported_digest(released: Released) -> None:
     assert released.digests.keys() == {*NAMES}
     for name, digest in released.digests.items():
         assert run([released.crane, "digest", f"{released.registry}/{name}:{__version__}"]).strip() == digest
@@ -161,7 +161,7 @@ def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
 
 @pytest.fixture(scope="module")
 def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The released chart, pulled from the registry as users do."""
+    """The released chart, pulled from the registry in the way in which users do it."""
     folder = tmp_path_factory.mktemp("pulled")
     words: list[Word] = ["pull", f"oci://{released.registry}/{NAMES[2]}", "--version", __version__, "--plain-http"]
     run([released.helm, *words, "--untar", "--destination", folder])
@@ -183,14 +183,14 @@ def test_the_chart_runs_the_published_images(released: Released, pulled: Path, t
     assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in NAMES[:2])
 
 
-def test_a_tag_of_another_version_is_refused_before_anything_is_built(released: Released) -> None:
+def test_a_tag_that_is_not_the_version_is_refused_before_the_build(released: Released) -> None:
     programs = ("--crane", released.crane, "--helm", released.helm)
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
         run(words, cwd=product.TREE, env=WHERE)
 
 
-def test_an_image_for_two_platforms_is_pushed_whole(registry: str, tmp_path: Path) -> None:
+def test_an_image_for_two_platforms_is_pushed_completely(registry: str, tmp_path: Path) -> None:
     crane = program(Paths.from_environment(), "crane")
     images = {name: layouts.write(tmp_path / name, [{"a": name}]) for name in ("linux/amd64", "linux/arm64")}
     described = release_oci.write_index(tmp_path / "index", images)

@@ -33,13 +33,13 @@ def children(cluster: Cluster, nameserver: str, shared_namespace: str) -> list[s
 
 
 @pytest.mark.parametrize("label", [LABEL_MANAGED, LABEL_PARENT_TYPE])
-def test_a_label_that_was_taken_off_comes_back(cluster: Cluster, children: list[str], label: str) -> None:
+def test_a_removed_label_comes_back(cluster: Cluster, children: list[str], label: str) -> None:
     labels = metadata_of(cluster, children, "labels")
     cluster.bed.kubectl("-n", NAMESPACE, "label", *children, f"{label}-")
     eventually(lambda: metadata_of(cluster, children, "labels") == labels, f"{label} on all of them")
 
 
-def test_the_nameservers_objects_belong_to_its_dnsconfig_again(cluster: Cluster, nameserver: str) -> None:
+def test_the_nameservers_objects_get_their_owner_references_back(cluster: Cluster, nameserver: str) -> None:
     owners = metadata_of(cluster, NAMESERVER, "ownerReferences")
     assert all(owners)
     for name in NAMESERVER:

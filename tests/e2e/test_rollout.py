@@ -67,7 +67,7 @@ def rollout(
 
 
 def push_again(bed: Bed, image: str) -> str:
-    """Push an image under another tag, and return its name."""
+    """Push an image with another tag, and return its name."""
     name = f"{image}-next"
     registry.copy(bed.paths, bed.machines["node"], image, name)
     return name

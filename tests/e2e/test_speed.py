@@ -1,4 +1,4 @@
-"""An edit reaches running proxies within seconds, although a kubelet alone mounts a change after 60 to 90 seconds."""
+"""An edit reaches running proxies within seconds. The kubelet alone would mount it after 60 to 90 seconds."""
 
 import math
 import time
@@ -37,7 +37,7 @@ def p90(seconds: Sequence[float]) -> float:
 
 
 def rested() -> bool:
-    """Wait until the operator may again change an annotation of a Pod that it has just changed."""
+    """Wait until the operator may change an annotation of a Pod again that it has just changed."""
     until = time.monotonic() + 1.5 * INTERVAL
     return eventually(lambda: time.monotonic() > until, "a rest")
 

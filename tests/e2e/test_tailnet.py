@@ -49,7 +49,7 @@ def test_the_second_tailnet_has_other_devices_than_the_first(join: Join, managem
         Management(management.machine, management.token, SECOND).devices()
 
 
-def test_a_deleted_device_is_cut_off(join: Join, management: Management, outside: Peer) -> None:
+def test_a_deleted_device_loses_its_connections(join: Join, management: Management, outside: Peer) -> None:
     guest = join(management.create_key(["tag:guest"]))
     page = f"http://{outside.address}:{WEB_PORT}/"
     eventually(lambda: guest.curl(page) == GREETING, "the page", 30)

@@ -44,7 +44,7 @@ def is_ready(cluster: Cluster, obj: Object = TAILNET, kind: str = CONDITION_TAIL
 
 @pytest.fixture(scope="module")
 def abroad(cluster: Cluster, nameserver: str, second: Peer) -> Iterator[Object]:
-    """A group in the second tailnet, and a Connector; the last test deletes them."""
+    """A group and a Connector in the second tailnet. The last test deletes them."""
     cluster.apply(credentials(SECOND), TAILNET, GROUP, ROUTER)
     eventually(lambda: is_ready(cluster), "the Tailnet to be ready")
     await_group(cluster, GROUP, 2)
@@ -84,9 +84,7 @@ def test_proxies_join_the_tailnet_that_they_name_and_no_other(
     assert [name for prefix in ("abroad-", "bridge-") for name in devices(management, prefix)] == []
 
 
-def test_the_dnsconfigs_status_lists_the_suffixes_of_both_tailnets_as_zones_to_forward(
-    cluster: Cluster, abroad: Object
-) -> None:
+def test_the_dnsconfig_status_lists_the_suffixes_of_both_tailnets_as_zones(cluster: Cluster, abroad: Object) -> None:
     def zones() -> list[str]:
         return list(((cluster.get("dnsconfig", "ts-dns") or {})["status"].get("clusterDNS") or {})["zones"])
 
@@ -106,7 +104,7 @@ def test_a_device_of_another_tailnet_reaches_a_service_by_a_connector(
         second.tailscale("set", "--accept-routes=false")
 
 
-def test_a_cluster_that_a_tailnet_trusts_needs_no_secret(cluster: Cluster, second: Peer) -> None:
+def test_a_tailnet_that_trusts_the_cluster_needs_no_secret(cluster: Cluster, second: Peer) -> None:
     metadata = {"namespace": NAMESPACE, "name": "trusting-oauth"}
     data = {"client_id": SECOND.client_id, "audience": SECOND.domain}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
@@ -138,11 +136,11 @@ def test_a_rotated_secret_is_used_without_a_restart(cluster: Cluster, abroad: Ob
 
 
 def operators(cluster: Cluster) -> list[tuple[str, int]]:
-    """Return the UID and the restarts of each of the operator's Pods."""
+    """Return the UID and the number of restarts of each operator Pod."""
     return sorted(identity(pod) for pod in cluster.listed("pods", NAMESPACE, {"app": "operator"}))
 
 
-def test_a_tailnet_stays_while_it_is_in_use(cluster: Cluster, abroad: Object) -> None:
+def test_a_deleted_tailnet_stays_while_it_is_in_use(cluster: Cluster, abroad: Object) -> None:
     cluster.delete("tailnet", "second")
 
     def refused() -> bool:

@@ -28,8 +28,8 @@ COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.
 class Left(NamedTuple):
     """The objects that an uninstalled operator leaves.
 
-    The proxy of *service* runs as *pod* and *device*. The proxy of *lonely*, in another namespace, doesn't run. *kinds*
-    are the UIDs of our CRDs and of our cluster-scoped objects.
+    The proxy of *service* runs: *pod* and *device* are its Pod and its device. The proxy of *lonely*, in another
+    namespace, doesn't run. *kinds* are the UIDs of our CRDs and of our cluster-scoped objects.
     """
 
     service: Object
@@ -86,14 +86,14 @@ def is_held(cluster: Cluster, obj: Object) -> bool:
     return FINALIZER in cluster.look(obj)["metadata"].get("finalizers", ())
 
 
-def test_objects_stay_and_proxies_run_on(left: Left, cluster: Cluster) -> None:
+def test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled(left: Left, cluster: Cluster) -> None:
     assert not cluster.listed("pods", labels={"app": "operator"})
     assert uids(cluster) >= left.kinds
     assert is_held(cluster, left.service)
     assert identity(cluster.proxy(left.service)) == identity(left.pod)
 
 
-def test_a_proxy_pod_that_ends_comes_back_as_the_same_device(
+def test_a_proxy_pod_that_is_replaced_meanwhile_comes_back_as_the_same_device(
     left: Left, cluster: Cluster, client: Object, management: Management
 ) -> None:
     cluster.delete("pod", left.pod["metadata"]["name"], NAMESPACE)
@@ -136,13 +136,13 @@ def test_an_operator_that_is_installed_again_leads_within_ten_seconds(
 
 
 def leading(cluster: Cluster) -> str:
-    """Return the name of the Pod that leads; empty if it isn't there."""
+    """Return the name of the leading Pod, or "" if that Pod doesn't exist."""
     name = str(product.lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0])
     return name if cluster.get("pod", name, NAMESPACE) else ""
 
 
 def time_of(words: str, log: str) -> datetime:
-    """Return the time of the first line with *words*."""
+    """Return the time of the first log line that contains *words*."""
     line = next(each for each in log.splitlines() if words in each)
     return datetime.fromisoformat(line.partition(" ")[0])
 

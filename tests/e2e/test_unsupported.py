@@ -19,7 +19,7 @@ SPECS: dict[str, Object] = {
 }
 
 
-def test_a_kind_that_is_not_supported_says_so(cluster: Cluster, namespace: str) -> None:
+def test_the_status_of_an_unsupported_kind_says_so(cluster: Cluster, namespace: str) -> None:
     objs = [unsupported(kind, namespace if kind == POLICY else "") for kind in SPECS]
     cluster.apply(*objs)
     try:

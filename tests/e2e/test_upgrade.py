@@ -60,7 +60,7 @@ def users(
 
 @pytest.fixture(scope="module")
 def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Inventory:
-    """The inventory once the Go operator has replaced ours and made proxies of every kind."""
+    """The inventory after the Go operator has replaced ours and has made proxies of every kind."""
     bed = users.cluster.bed
     go_operator.take_over(bed, tmp_path_factory.mktemp("charts"))
     users.add("go")
@@ -88,7 +88,7 @@ def adopted(cluster: Cluster) -> bool:
     return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in sets)
 
 
-def test_an_upgrade_to_ours_leaves_everything_as_it_is(ours: Stage) -> None:
+def test_an_upgrade_to_ours_changes_nothing(ours: Stage) -> None:
     assert ours.after == ours.before
     assert len(ours.after.pods) == 4 + REPLICAS
 
@@ -118,7 +118,7 @@ def back(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """The way back to the Go operator by `helm rollback`, after ours has made proxies of every kind, too."""
+    """The way back to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
     users.check(acme_root)
@@ -152,7 +152,7 @@ def kept(found: Inventory) -> Inventory:
     return found._replace(pods=pods, statefulsets=statefulsets)
 
 
-def test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script(back: Stage) -> None:
+def test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script(back: Stage) -> None:
     assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
     assert len(kept(back.after).pods) == 4 + REPLICAS + 1
     assert len(back.before.pods) == 2 * (4 + REPLICAS)
@@ -176,7 +176,7 @@ def test_the_go_operator_deletes_the_record_of_a_service_that_ours_exposed(
     eventually(lambda: dig(users.cluster.bed, nameserver, EARLY).rcode == "NXDOMAIN", f"{EARLY} gone")
 
 
-def test_on_the_way_back_names_are_silent_for_a_while_and_never_wrong(
+def test_on_the_way_back_names_get_no_answer_for_a_while_but_never_a_wrong_one(
     back: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():

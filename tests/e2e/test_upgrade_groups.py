@@ -78,7 +78,7 @@ def is_marked(obj: Object) -> bool:
     return ANNOTATION_DIGEST in obj["metadata"].get("annotations", {})
 
 
-def test_an_upgrade_to_ours_leaves_groups_as_they_are(ours: Stage) -> None:
+def test_an_upgrade_to_ours_does_not_change_groups(ours: Stage) -> None:
     assert ours.after == ours.before
     assert sorted(ours.after.pods) == ["away-0", "gate-0", "gate-1"]
 
@@ -105,12 +105,12 @@ def back(ours: Stage, users: GroupUsers) -> Stage:
     return Stage(before, users.inventory(), outcomes)
 
 
-def test_services_that_ours_made_leave_groups_as_they_are(ours: Stage, back: Stage) -> None:
+def test_services_that_ours_made_do_not_change_groups(ours: Stage, back: Stage) -> None:
     assert back.before.pods == ours.after.pods
     assert len(back.before.ports) == 2 * len(ours.after.ports)
 
 
-def test_a_way_back_leaves_groups_as_they_are(back: Stage) -> None:
+def test_the_way_back_does_not_change_groups(back: Stage) -> None:
     assert back.after == back.before
 
 

@@ -1,4 +1,4 @@
-"""Waits until a function of a test succeeds. All end-to-end tests wait by this module."""
+"""Waits until a function of a test succeeds. All end-to-end tests wait with this module."""
 
 from collections.abc import Callable
 from typing import TypeVar

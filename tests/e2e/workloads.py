@@ -1,4 +1,4 @@
-"""Objects that tests apply: objects for the operator, and Pods that try whether those work."""
+"""The objects that tests apply: objects for the operator, and Pods that use them."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def group_service(namespace: str, name: str, group: str, **annotations: str) -> 
 
 
 def targets(service: Object, *hosts: str) -> list[str]:
-    """Return all ports of the devices outside, as `load` has them, by the name of *service* and by those of *hosts*."""
+    """Return all ports of the devices outside as targets of a `Load`, by the name of *service* and by *hosts*."""
     metadata = service["metadata"]
     named = [f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local", *hosts]
     kinds = (("http", WEB_PORT), ("tcp", GREETER_PORT), ("udp", GREETER_PORT))
@@ -61,12 +61,12 @@ def _ours(kind: str, name: str, spec: Object) -> Object:
 
 
 def exposed_service(namespace: str, name: str, spec: Object, **annotations: str) -> Object:
-    """Return a Service that the tailnet is to reach; *annotations* as for `egress_service`."""
+    """Return a Service to expose to the tailnet. *annotations* are as for `egress_service`."""
     return {**egress_service(namespace, name, **annotations), "spec": spec}
 
 
 def ingress(namespace: str, name: str, host: str = "", **annotations: str) -> Object:
-    """Return an Ingress that shows the Service ``web`` to the tailnet as *host*, which is *name* if none is given."""
+    """Return an Ingress that exposes the Service ``web`` as *host*. Without *host*, it is exposed as *name*."""
     return _within(namespace, manifests.ingress(name, host or name, **annotations))
 
 
@@ -75,7 +75,7 @@ def _within(namespace: str, obj: Object) -> Object:
 
 
 NOWHERE = manifests.proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
-"""A ProxyClass with which a proxy's Pod fits no node."""
+"""A ProxyClass whose Pods fit on no node."""
 
 
 def web(namespace: str, name: str) -> list[Object]:

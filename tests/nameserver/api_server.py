@@ -1,4 +1,4 @@
-"""A small API server of ConfigMaps, for the nameserver's tests."""
+"""A small API server that serves ConfigMaps to the nameserver's tests."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ LABELS = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserv
 
 
 class ApiServer:
-    """Lists and watches ConfigMaps as the real API server does, and fails as tests ask for."""
+    """Serves lists and watches of ConfigMaps like the real API server, and fails on request."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -26,7 +26,7 @@ class ApiServer:
         self._events: list[dict[str, Any]] = []
 
     def write(self, name: str, document: str | None) -> None:
-        """Make or change a ConfigMap; without a *document* it has no data."""
+        """Create or change a ConfigMap. Without a *document* it has no data."""
         self.version += 1
         kind = "MODIFIED" if name in self.objects else "ADDED"
         self.objects[name] = {"metadata": {"name": name, "resourceVersion": str(self.version)}}
@@ -40,21 +40,21 @@ class ApiServer:
         self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
 
     def bookmark(self) -> None:
-        """Send a bookmark with a higher resource version, without a change of an object."""
+        """Send a bookmark with a higher resource version. No object changes."""
         self.version += 1
         self._send("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
 
     def expire(self) -> None:
-        """Tell the watchers that their version is too old."""
+        """Tell the watchers that their resource version is too old."""
         self._send("ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
 
     def end_watches(self) -> None:
-        """End every watch as after its time-out."""
+        """End every watch, as the API server does after the watch's time-out."""
         for watcher in self._watchers:
             watcher.put_nowait(None)
 
     def drop_connections(self) -> None:
-        """Reset the connection of every watch, as a server that dies."""
+        """Reset the connection of every watch, like a server that crashes."""
         for request in self.watches:
             if request.transport is not None:
                 request.transport.abort()
@@ -84,7 +84,7 @@ class ApiServer:
         return await self._watch(request)
 
     def _page(self, request: web.Request) -> dict[str, Any]:
-        """Return a page of the list; where the next begins is its number."""
+        """Return a page of the list. Its continue token is the number of the first item of the next page."""
         metadata = {"resourceVersion": str(self.version)}
         first = int(request.query.get("continue", 0))
         past = first + int(request.query.get("limit", len(self.objects)))

@@ -1,4 +1,4 @@
-"""Servers on loopback that the nameserver's tests ask."""
+"""Servers on loopback for the nameserver's tests."""
 
 import asyncio
 from collections.abc import AsyncIterator

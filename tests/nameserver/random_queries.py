@@ -1,4 +1,4 @@
-"""Random queries of zones: near their names, of sizes near the limits, or malformed; and packets near queries."""
+"""Random queries: for names near those of a zone, of sizes near the limits, or malformed. Also mutated packets."""
 
 import random
 import struct
@@ -12,7 +12,7 @@ from tsnameserver.zone import ZoneSettings
 from tests.nameserver.samples import RECORDS, SETTINGS
 
 _SIZES = {f"n{count}.tail1234.ts.net": count for count in (27, 28, 29, 30, 70, 71, 72, 73, 74, 75, 100)}
-"""Names by how many addresses they have: responses round 512 and 1,232 bytes, with and without OPT."""
+"""Numbers of addresses, by name. They make responses of about 512 and 1,232 bytes, with and without OPT."""
 LONG = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 54]) + ".ts.net"
 """A name of 255 bytes."""
 ZONES = (
@@ -39,13 +39,13 @@ NAMES = tuple(
 )
 QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
 _TELLING = bytes((0, 1, 2, 3, 10, 12, 28, 41, 63, 64, 65, 90, 91, 97, 128, 192, 255))
-"""Byte values that have a meaning in DNS messages: flags, lengths, types, limits of letters."""
+"""Byte values with a meaning in DNS messages: flags, lengths, types, and the first and last letters."""
 _SEEDS = 4000
 _OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
 
 
 def near(name: bytes, chance: random.Random) -> bytes:
-    """Return a well-formed name that is *name* in any case, or one label or byte away."""
+    """Return a valid name: *name* in any case, or a name that differs by a label or a byte."""
     labels = []
     while name[0]:
         labels.append(name[1 : name[0] + 1])
@@ -65,14 +65,14 @@ def near(name: bytes, chance: random.Random) -> bytes:
 
 
 def random_case(name: bytes, chance: random.Random) -> bytes:
-    """Return *name* with about half of its letters in the other case; lengths are below any letter."""
+    """Return *name* with about half of its letters in the other case. Length bytes are smaller than any letter."""
     return bytes(
         byte ^ 0x20 if chr(byte).isascii() and chr(byte).isalpha() and chance.random() < 0.5 else byte for byte in name
     )
 
 
 def random_query(chance: random.Random) -> bytes:
-    """Return a query: mostly of one question in or near the zone, now and then malformed."""
+    """Return a random query. Most have one question in or near the zone, and some are malformed."""
     opt = _random_opt(chance) if chance.random() < 0.6 else b""
     odd = chance.random() < 0.1
     bits = bytes(
@@ -105,7 +105,7 @@ def _random_opt(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Yield *count* packets, fast enough for millions: queries with some other bytes, and now and then another end."""
+    """Yield *count* queries with some bytes changed, and sometimes with another end. It is fast enough for millions."""
     seeds = [random_query(chance) for _ in range(_SEEDS)]
     below, telling = chance.random, len(_TELLING)
     for _ in range(count):

@@ -29,7 +29,7 @@ def sample_zone() -> Zone:
 
 
 def make_query(name: str, qtype: str = "A", **options: object) -> dns.message.QueryMessage:
-    """Return a query as dnspython makes it, with one ID; *options* are those of dns.message.make_query."""
+    """Return a query made by dnspython, always with the same ID. *options* are those of dns.message.make_query."""
     return dns.message.make_query(name, qtype, id=0x1234, **options)  # type: ignore[arg-type]  # passed on as they come
 
 
@@ -48,7 +48,7 @@ def texts(response: dns.message.Message) -> list[str]:
 
 
 def mount(volume: Path, *documents: str) -> None:
-    """Swap the files of *volume* as the kubelet does: of the first document `records.json`, then of further shards."""
+    """Swap the files of *volume* as the kubelet does: by `records.json` with the first document and further shards."""
     version = f"..{len([*volume.iterdir()])}"
     (volume / version).mkdir()
     for number, document in enumerate(documents):

@@ -18,7 +18,7 @@ QUERIES = st.integers(min_value=0).map(lambda seed: random_query(random.Random(s
 
 
 @given(QUERIES | st.binary(max_size=600), st.booleans())
-def test_both_paths_give_the_same_answer_which_parses_and_by_udp_is_short(query: bytes, stream: bool) -> None:
+def test_both_paths_give_the_same_parsable_answer_which_is_short_by_udp(query: bytes, stream: bool) -> None:
     for zone in ZONES:
         response = answer(query, zone, stream=stream)
         assert response == general(query, zone, stream=stream)
@@ -27,20 +27,20 @@ def test_both_paths_give_the_same_answer_which_parses_and_by_udp_is_short(query:
 
 
 @pytest.mark.parametrize("count", [3_000, pytest.param(20_000, marks=pytest.mark.thorough)])
-def test_thousands_of_random_queries_are_answered_alike(count: int) -> None:
+def test_the_fast_path_and_the_general_path_agree_on_thousands_of_random_queries(count: int) -> None:
     chance = random.Random(1)
     for query in (random_query(chance) for _ in range(count)):
         assert answer(query, ZONES[0]) == general(query, ZONES[0])
 
 
-def test_a_query_that_fails_is_servfail_with_its_id_and_no_other_packet_is_answered() -> None:
+def test_a_query_whose_answer_fails_gets_servfail_and_a_packet_that_is_no_query_gets_none() -> None:
     query = make_query("db.tail1234.ts.net")
     response = parsed(failure(query.to_wire()))
     assert (response.id, response.rcode()) == (query.id, dns.rcode.SERVFAIL)
     assert [failure(packet) for packet in (b"", bytes(11), b"\0\0\x80" + bytes(9))] == [None] * 3
 
 
-def test_before_any_records_names_in_a_zone_are_servfail() -> None:
+def test_names_in_a_zone_get_servfail_before_the_first_records() -> None:
     response = parsed(answer(wire("db.tail1234.ts.net", use_edns=0), empty_zone(SETTINGS)))
     assert (response.rcode(), response.flags & dns.flags.AA) == (dns.rcode.SERVFAIL, 0)
     assert [option.to_text() for option in response.options] == ["EDE 14 (Not Ready)"]

@@ -1,4 +1,4 @@
-"""Tests of the parts put together, where a test of the command can't make one of them fail."""
+"""Tests of the whole program for failures that tests of the command can't cause."""
 
 import asyncio
 import ctypes
@@ -17,10 +17,12 @@ from tests.nameserver.samples import make_query
 from tests.support.cluster import running, until
 
 UNREADABLE = "a\0b"
-"""A path that makes the follower fail with an exception that it doesn't foresee: ValueError."""
+"""A path that makes the follower fail with ValueError, an exception that it doesn't expect."""
 
 
-async def test_a_follower_that_fails_starts_again_and_queries_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_follower_that_fails_is_started_again_and_queries_are_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     words = [f"--records={UNREADABLE}", "--listen=127.0.0.1:0", "--health=", "--metrics="]
     task = asyncio.create_task(run(read_settings(words, {})))
@@ -36,7 +38,7 @@ async def test_a_follower_that_fails_starts_again_and_queries_are_answered(caplo
 
 
 def end(thread: threading.Thread) -> None:
-    """End *thread* by an exception that it doesn't foresee."""
+    """End *thread* by an exception that it doesn't expect."""
     assert thread.ident is not None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
     thread.join(10)

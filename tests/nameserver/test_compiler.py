@@ -23,14 +23,14 @@ def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
 
 
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
-def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
+def test_a_bad_name_is_left_out_and_all_other_names_are_served(name: str) -> None:
     result = compiled(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}))
     assert set(result.zone.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
     (problem,) = result.news
     assert repr(name) in problem
 
 
-def test_the_records_can_add_zones_and_the_names_in_them_go_with_the_zone() -> None:
+def test_records_can_add_zones_whose_names_disappear_with_the_zone() -> None:
     old = compiled(A_EXAMPLE)
     new = compiled(A_EXAMPLE.model_copy(update={"zones": ["b..ad", "ts.example.org."]}), upon=old)
     last = compiled(A_EXAMPLE, upon=new)
@@ -42,7 +42,7 @@ def test_the_records_can_add_zones_and_the_names_in_them_go_with_the_zone() -> N
     assert "b..ad" in problem
 
 
-def test_the_settings_decide_the_ttl_and_together_with_the_serial_the_soa() -> None:
+def test_the_settings_decide_the_ttl_and_with_the_serial_the_soa() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]}, serial=2**32 + 2**31 + 9)
     zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     soa = "ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"
@@ -68,14 +68,14 @@ def test_unchanged_names_are_not_compiled_again() -> None:
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
-def test_splitting_the_records_into_other_shards_changes_no_name() -> None:
+def test_a_change_of_shard_boundaries_changes_no_name() -> None:
     old = compiled(RECORDS)
     halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
     new = compiled(*halves, upon=old)
     assert (new.changed, new.zone.nodes) == (0, old.zone.nodes)
 
 
-def test_compiling_a_zone_upon_an_old_one_leaves_the_old_zone_as_it_is() -> None:
+def test_compiling_a_new_zone_from_an_old_one_does_not_change_the_old_one() -> None:
     records = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "odd.ts.net": ["bad"]}})
     old, fresh = compiled(records), compiled(records)
     assert old.problems
@@ -83,21 +83,21 @@ def test_compiling_a_zone_upon_an_old_one_leaves_the_old_zone_as_it_is() -> None
     assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 
 
-def test_problems_of_unchanged_names_are_still_listed_but_are_no_news() -> None:
+def test_problems_of_unchanged_names_stay_listed_but_are_not_reported_as_new() -> None:
     old = compiled(Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []}))
     new = compiled(Records(ip4={"a.ts.net": ["bad", "192.0.2.1"]}), upon=old)
     assert new.problems == old.problems != {}
     assert (new.news, old.news) == ((), old.problems["a.ts.net"])
 
 
-def test_names_and_records_in_the_zone_are_counted() -> None:
+def test_the_zone_counts_its_names_and_records() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1", "192.0.2.2", "bad"], "none.ts.net": [], "a.example.org": []})
     first = compiled(records)
     second = compiled(Records(ip6={"a.ts.net": ["2001:db8::1"]}), upon=first)
     assert [(each.names, each.ip4, each.ip6) for each in (first, second)] == [(2, 2, 0), (1, 0, 1)]
 
 
-def test_records_are_compiled_in_short_steps() -> None:
+def test_the_compiler_works_in_short_steps() -> None:
     records = Records(ip4={f"n{number}.ts.net": ["192.0.2.1"] for number in range(1000)})
     assert sum(1 for _ in compile_steps(nothing_compiled(SETTINGS), (records,), SETTINGS)) > 1000 / 100
 
@@ -116,7 +116,7 @@ DOCUMENTS = st.builds(
 
 
 @given(st.lists(st.lists(DOCUMENTS, min_size=1, max_size=3), min_size=1, max_size=6))
-def test_a_zone_compiled_upon_older_ones_equals_one_compiled_from_nothing(sets: list[list[Records]]) -> None:
+def test_a_zone_compiled_from_older_ones_equals_one_compiled_from_scratch(sets: list[list[Records]]) -> None:
     grown = nothing_compiled(SETTINGS)
     for documents in sets:
         grown = compiled(*documents, upon=grown)
@@ -127,7 +127,7 @@ def test_a_zone_compiled_upon_older_ones_equals_one_compiled_from_nothing(sets: 
 
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=3))
-def test_names_of_a_zone_are_those_of_the_records_and_what_is_between_them_and_the_apex(
+def test_the_names_of_a_zone_are_those_of_the_records_and_all_names_between_them_and_the_apex(
     documents: list[Records],
 ) -> None:
     zone = compiled(*documents).zone

@@ -1,4 +1,4 @@
-"""Tests of listing and watching ConfigMaps, against a small API server."""
+"""Tests of the list and the watch of ConfigMaps, against a small API server."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 class Followed(NamedTuple):
-    """ConfigMaps that are followed, what they offer, and whether they could once not be followed."""
+    """A follower of ConfigMaps, the documents that it offers, and whether it has lost the API server once."""
 
     configmaps: ConfigMaps
     offers: asyncio.Queue[Texts]
@@ -37,7 +37,7 @@ class Followed(NamedTuple):
 async def following(
     url: str, service_account: Path, offer: Callable[[Texts], Any] | None = None, backoff: Backoff = SHORT, **more: Any
 ) -> AsyncIterator[Followed]:
-    """Follow the ConfigMaps at *url*; *offer* takes what is offered in the place of the queue."""
+    """Run a follower of the ConfigMaps at *url*. *offer* gets the documents in place of the queue."""
     offers: asyncio.Queue[Texts] = asyncio.Queue()
     lost = asyncio.Event()
 
@@ -50,7 +50,7 @@ async def following(
         yield Followed(configmaps, offers, lost)
 
 
-async def test_the_list_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_list_and_every_change_are_offered_as_whole_sets(api: ApiServer, tmp_path: Path) -> None:
     api.write("dnsrecords", "one")
     api.write("another", "not ours")
     mebibyte = "x" * (1 << 20)
@@ -77,7 +77,7 @@ async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> N
     assert [request.query["labelSelector"] for request in api.lists] == [LABELS] * 8
 
 
-async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: ApiServer, tmp_path: Path) -> None:
+async def test_changes_during_an_offer_are_offered_together(api: ApiServer, tmp_path: Path) -> None:
     taken: asyncio.Queue[Texts] = asyncio.Queue()
     free = asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: Api
         assert [await taken.get(), await taken.get()] == [{}, {"dnsrecords": "last"}]
 
 
-async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:
+async def test_after_its_end_a_watch_continues_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         api.write("dnsrecords", "one")
@@ -110,7 +110,7 @@ async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_
     assert (len(api.lists), api.watches[-1].query["resourceVersion"]) == (1, "102")
 
 
-async def test_an_expired_version_means_another_list(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_lists_again_if_its_version_has_expired(api: ApiServer, tmp_path: Path) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         for name in ("dnsrecords", "dnsrecords-1"):
@@ -124,7 +124,7 @@ async def test_an_expired_version_means_another_list(api: ApiServer, tmp_path: P
 
 
 @pytest.mark.parametrize("status", [401, 403, 410, 429, 500, 503])
-async def test_a_refusal_is_told_once_and_waited_out(
+async def test_the_follower_logs_a_refusal_once_and_keeps_trying(
     api: ApiServer, tmp_path: Path, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = status != 410
@@ -139,7 +139,7 @@ async def test_a_refusal_is_told_once_and_waited_out(
     assert (grant in caplog.text) == (status in {401, 403})
 
 
-async def test_failures_are_forgotten_when_a_list_succeeds(
+async def test_the_backoff_starts_again_after_a_successful_list(
     api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After twelve failures in a row the next list would come in 20 seconds at the earliest."""
@@ -152,14 +152,14 @@ async def test_failures_are_forgotten_when_a_list_succeeds(
     assert [record.levelno for record in caplog.records][:12] == [logging.WARNING] * 12
 
 
-async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+async def test_the_follower_waits_for_an_api_server_that_is_away(tmp_path: Path) -> None:
     async with api_server("tailscale") as gone:
         url = gone.url
     async with following(url, tmp_path) as followed, api_server("tailscale", int(url.rpartition(":")[2])):
         assert await followed.offers.get() == {}
 
 
-async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_reads_the_token_again_for_each_request(api: ApiServer, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
     async with following(api.url, tmp_path) as followed:
@@ -173,7 +173,9 @@ async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path:
     assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
 
 
-async def test_an_authority_that_is_renewed_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_follower_reads_a_renewed_certificate_authority_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     certified(tmp_path)
     (renewed := tmp_path / "renewed").mkdir()
     async with api_server("tailscale", tls=certified(renewed)) as api, following(api.url, tmp_path) as followed:
@@ -182,7 +184,9 @@ async def test_an_authority_that_is_renewed_is_read_anew(tmp_path: Path, caplog:
         assert await followed.offers.get() == {}
 
 
-async def test_a_silent_partition_is_noticed_when_a_watch_should_have_ended(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_notices_a_silent_partition_when_a_watch_should_have_ended(
+    api: ApiServer, tmp_path: Path
+) -> None:
     async with following(api.url, tmp_path, watch_seconds=0, grace_seconds=0.1) as followed:
         await followed.offers.get()
         assert followed.configmaps.watched.followed
@@ -190,7 +194,7 @@ async def test_a_silent_partition_is_noticed_when_a_watch_should_have_ended(api:
         assert not followed.configmaps.watched.followed
 
 
-def test_a_silent_partition_is_noticed_within_30_seconds() -> None:
+def test_the_follower_notices_a_silent_partition_within_30_seconds() -> None:
     settings = ApiSettings("http://192.0.2.1", "tailscale")
     assert 0 < settings.watch_seconds < settings.watch_seconds + settings.grace_seconds <= 30
 
@@ -203,7 +207,9 @@ SIGNS: dict[str, Callable[[ApiServer], None]] = {
 
 
 @pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
-async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]) -> None:
+async def test_each_event_is_a_sign_that_the_api_server_is_there(
+    api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]
+) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         api.write("dnsrecords", "seen by the watch")
@@ -215,7 +221,7 @@ async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Cal
     assert before < watched.heard <= time.time()
 
 
-async def test_an_unforeseen_failure_ends_following_and_it_can_start_again(api: ApiServer, tmp_path: Path) -> None:
+async def test_an_unexpected_failure_ends_the_follower_and_it_can_start_again(api: ApiServer, tmp_path: Path) -> None:
     lost = asyncio.Event()
 
     async def fail(_: Texts) -> None:
@@ -231,7 +237,7 @@ async def test_an_unforeseen_failure_ends_following_and_it_can_start_again(api: 
         assert (lost.is_set(), configmaps.watched.followed, len(api.lists)) == (True, False, tries)
 
 
-def test_the_backoff_doubles_up_to_its_most() -> None:
+def test_the_backoff_doubles_up_to_its_maximum() -> None:
     backoff = Backoff(first=1, most=8)
     for failures, most in ((1, 1), (2, 2), (4, 8), (5, 8), (10_000, 8)):
         assert most / 2 <= backoff.delay(failures) <= most

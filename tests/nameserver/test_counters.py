@@ -1,4 +1,4 @@
-"""Tests of counting queries and responses."""
+"""Tests of the counters of queries and responses."""
 
 import random
 
@@ -40,7 +40,7 @@ CASES: list[tuple[bytes, int, int | None, int]] = [  # query; type, rcode and pa
 
 
 @pytest.mark.parametrize(("query", "qtype", "rcode", "fast"), CASES)
-def test_a_query_is_counted_by_type_rcode_and_path(query: bytes, qtype: int, rcode: int | None, fast: int) -> None:
+def test_the_counter_of_queries_has_type_rcode_and_path(query: bytes, qtype: int, rcode: int | None, fast: int) -> None:
     counts = Counts()
     for _ in range(3):
         answer(query, sample_zone(), counts)
@@ -52,7 +52,7 @@ def test_a_query_is_counted_by_type_rcode_and_path(query: bytes, qtype: int, rco
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_each_query_is_counted_once_and_whatever_is_asked_there_are_no_more_numbers(stream: bool) -> None:
+def test_each_query_is_counted_once_and_the_number_of_series_is_limited(stream: bool) -> None:
     counts, chance = Counts(), random.Random(2)
     responses = [answer(random_query(chance), ZONES[0], counts, stream=stream) for _ in range(500)]
     assert sum(counts.requests().values()) == sum(counts.fast) + counts.general == 500

@@ -20,7 +20,7 @@ OK = (200, b"ok")
 
 
 class Scripted:
-    """Answers each request with the next of *responses*, and closes the connection after an empty one."""
+    """Answers each request with the next of *responses*. An empty response closes the connection."""
 
     def __init__(self, responses: Sequence[bytes]) -> None:
         self.responses = list(responses)
@@ -47,7 +47,7 @@ class Scripted:
 async def scripted(
     *responses: bytes, path: str = "", serving: ssl.SSLContext | None = None, asking: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Scripted, HttpGet]]:
-    """Run a server that says *responses*, and give a client that asks it."""
+    """Run a server that sends *responses*, and yield a client of it."""
     script = Scripted(responses)
     server = await asyncio.start_server(script.converse, "127.0.0.1", 0, ssl=serving)
     script.url = f"http{'s' if serving else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -72,7 +72,9 @@ WELL_FORMED = {
 
 
 @pytest.mark.parametrize(("response", "status", "body"), WELL_FORMED.values(), ids=WELL_FORMED)
-async def test_a_body_is_read_in_whatever_form_and_parts_it_comes(response: bytes, status: int, body: bytes) -> None:
+async def test_the_client_reads_a_body_in_every_transfer_form_and_in_any_parts(
+    response: bytes, status: int, body: bytes
+) -> None:
     async with scripted(response, b"") as (_, client):
         assert await said(client) == (status, body)
 
@@ -92,13 +94,13 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("response", MALFORMED.values(), ids=MALFORMED)
-async def test_a_malformed_response_is_an_error_that_a_follower_waits_out(response: bytes) -> None:
+async def test_a_malformed_response_is_an_error_after_which_the_follower_tries_again(response: bytes) -> None:
     async with scripted(response, b"") as (_, client):
         with pytest.raises((ApiError, ValueError, ConnectionError)):
             await said(client)
 
 
-async def test_a_request_has_its_target_its_host_and_its_headers() -> None:
+async def test_a_request_has_its_target_its_host_header_and_further_headers() -> None:
     parameters, headers = {"a": "b,c=d", "e": "1"}, {"Authorization": "Bearer x"}
     async with scripted(WHOLE, path="/proxy/") as (script, client), client.get("/api", parameters, headers):
         pass
@@ -116,14 +118,14 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("response", "connections"), KEPT.values(), ids=KEPT)
-async def test_a_connection_is_kept_after_a_response_whose_end_is_known(response: bytes, connections: int) -> None:
+async def test_a_connection_is_kept_after_a_response_with_a_known_end(response: bytes, connections: int) -> None:
     closes = [b""] * (connections - 1)
     async with scripted(response, *closes, WHOLE) as (script, client):
         assert [await said(client), await said(client)] == [OK] * 2
     assert (script.connections, len(script.requests)) == (connections, 2)
 
 
-async def test_a_connection_is_not_kept_after_a_response_that_was_not_read() -> None:
+async def test_a_connection_is_closed_after_a_response_that_nobody_has_read() -> None:
     async with scripted(CHUNKED + b"2\r\nok\r\n0\r\n\r\n", WHOLE) as (script, client):
         async with client.get("/", {}, {}) as response:
             assert response.status == 200
@@ -131,7 +133,7 @@ async def test_a_connection_is_not_kept_after_a_response_that_was_not_read() -> 
     assert script.connections == 2
 
 
-async def test_a_kept_connection_that_fails_is_not_used_again() -> None:
+async def test_a_kept_connection_is_not_used_again_after_an_error() -> None:
     cut = HEAD + b"Content-Length: 9\r\n\r\ncut"
     async with scripted(WHOLE, cut, b"", WHOLE) as (script, client):
         assert await said(client) == OK
@@ -141,13 +143,15 @@ async def test_a_kept_connection_that_fails_is_not_used_again() -> None:
     assert script.connections == 2
 
 
-async def test_a_server_that_does_not_take_connections_is_given_up_in_time() -> None:
+async def test_the_client_gives_up_a_server_that_accepts_no_connections() -> None:
     with pytest.raises(TimeoutError):
         await said(HttpGet("http://127.0.0.1:1", None, connect_seconds=0))
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_only_a_server_with_a_certificate_of_the_authority_gets_a_request(tmp_path: Path, known: bool) -> None:
+async def test_the_client_sends_requests_only_to_a_server_with_a_certificate_of_the_authority(
+    tmp_path: Path, known: bool
+) -> None:
     serving = certified(tmp_path)
     asking = ssl.create_default_context(cafile=tmp_path / "ca.crt" if known else None)
     refused = contextlib.nullcontext() if known else pytest.raises(ssl.SSLCertVerificationError)

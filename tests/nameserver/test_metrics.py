@@ -43,7 +43,7 @@ def metrics(server: Running) -> Metrics:
 
 
 def samples(metrics: Metrics, name: str) -> dict[str, float]:
-    """Return the values of a series by its labels, without that of the server."""
+    """Return the values of a series by its labels, without the label of the server."""
     return {
         " ".join(value for label, value in sample.labels.items() if label != "server"): sample.value
         for family in text_string_to_metric_families(page(metrics))
@@ -53,12 +53,14 @@ def samples(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def counted(metrics: Metrics, *names: str) -> dict[str, dict[str, float]]:
-    """Return the values of counters that aren't 0."""
+    """Return the values of the counters that aren't 0."""
     found = {name: samples(metrics, f"tsnameserver_{name}_total") for name in names}
     return {name: {labels: value for labels, value in values.items() if value} for name, values in found.items()}
 
 
-async def test_queries_are_counted_by_what_they_ask_and_how(server: Running, metrics: Metrics) -> None:
+async def test_queries_are_counted_by_type_rcode_and_path_on_the_metrics_page(
+    server: Running, metrics: Metrics
+) -> None:
     udp, tcp = dns.asyncquery.udp, dns.asyncquery.tcp
     many = ("many.tail1234.ts.net", "A")
     missing, odd, outside = ("no.ts.net", "AAAA"), ("ts.net", "TYPE1000"), ("example.org", "A")
@@ -74,7 +76,7 @@ async def test_queries_are_counted_by_what_they_ask_and_how(server: Running, met
     assert counted(metrics, *expected) == expected
 
 
-async def test_each_server_has_its_own_numbers_in_the_metrics(server: Running, metrics: Metrics) -> None:
+async def test_the_metrics_of_each_server_are_separate(server: Running, metrics: Metrics) -> None:
     udp, tcp = server.udp, server.tcp
     udp.failures, tcp.failures = 1, 2
     udp.counts.malformed, tcp.counts.malformed = 3, 4
@@ -92,7 +94,7 @@ async def test_each_server_has_its_own_numbers_in_the_metrics(server: Running, m
         assert samples(metrics, f"tsnameserver_{name}") == {"": 0}
 
 
-def test_packets_that_were_dropped_for_lack_of_room_are_in_the_metrics() -> None:
+def test_the_metrics_show_packets_that_were_dropped_because_a_buffer_was_full() -> None:
     sockets = bind([Endpoint("::1", 0)], None)
     bound = sockets.pairs[0].udp
     server = UdpServer(bound, Serving(sample_zone()))
@@ -141,14 +143,14 @@ async def test_the_metrics_show_the_counted_reloads(metrics: Metrics) -> None:
     ],
     ids=["neither", "an API server", "a snapshot"],
 )
-def test_an_api_server_or_a_snapshot_that_is_not_in_use_has_no_series(
+def test_an_unused_api_server_or_snapshot_has_no_series(
     watched: Watched | None, snapshot: Snapshot | None, told: list[str]
 ) -> None:
     shown = page(Metrics([], [], reloads(), watched, snapshot=snapshot))
     assert re.findall(r"^tsnameserver_((?:api|snapshot)_.*)$", shown, flags=re.MULTILINE) == told
 
 
-async def test_the_metrics_show_the_version_the_start_and_the_process(metrics: Metrics) -> None:
+async def test_the_metrics_show_the_version_the_start_time_and_the_process(metrics: Metrics) -> None:
     started = samples(metrics, "process_start_time_seconds")
     assert started == samples(metrics, "process_start_time_seconds")
     assert time.time() - 60 < started[""] <= time.time()

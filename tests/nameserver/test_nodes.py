@@ -1,4 +1,4 @@
-"""Tests of names in buckets."""
+"""Tests of the table that stores names in buckets."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,9 @@ def nodes_of(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[in
 
 
 @given(st.dictionaries(st.binary(), st.integers()), st.dictionaries(st.binary(), st.integers()), st.sets(st.binary()))
-def test_a_draft_becomes_what_a_dict_would(first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]) -> None:
+def test_a_draft_of_the_table_ends_up_equal_to_a_dict(
+    first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]
+) -> None:
     old = nodes_of(first)
     draft = NodesDraft(old)
     wanted = dict(first)

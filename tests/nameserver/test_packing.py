@@ -1,4 +1,4 @@
-"""Tests of packing addresses: good addresses are packed once each, bad ones are left out and reported."""
+"""Tests of the packing of addresses: each valid address is packed once, and bad ones are reported."""
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
@@ -37,7 +37,7 @@ def test_a_bad_address_is_left_out_and_reported(text: str, ip4: list[str], ip6: 
 
 
 def by_standard_library(text: str) -> tuple[bytes, bytes]:
-    """Return what the standard library makes of *text* in either family."""
+    """Return the standard library's reading of *text* in either IP family."""
     families: list[bytes] = []
     for parse in (IPv4Address, IPv6Address):
         try:
@@ -56,7 +56,7 @@ def test_addresses_are_read_as_the_standard_library_reads_them(text: str) -> Non
     assert (a[-4:], aaaa[-16:]) == by_standard_library(text)
 
 
-def test_more_addresses_than_a_message_holds_are_cut() -> None:
+def test_addresses_that_exceed_the_size_of_a_message_are_left_out() -> None:
     many = [f"100.64.{number >> 8}.{number & 255}" for number in range(MAX_ADDRESSES + 5)]
     a, _, (problem,) = packed(many, [])
     assert (len(a), a[-4:]) == (16 * MAX_ADDRESSES, IPv4Address(many[MAX_ADDRESSES - 1]).packed)

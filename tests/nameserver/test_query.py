@@ -1,4 +1,4 @@
-"""Tests of reading queries; malformed ones are those of conformance 16, 17, 21, 23, 34 and 35."""
+"""Tests of the parser of queries. Malformed queries are those of the conformance tests 16, 17, 21, 23, 34 and 35."""
 
 import struct
 
@@ -19,7 +19,7 @@ READ = Opt(0x800, 1, dnssec_ok=True)
     [((0, 0, 0), b"", None), ((0, 0, 1), OPT, READ), ((0, 0, 2), OTHER + OPT, READ), ((0, 1, 1), OTHER + OPT, READ)],
     ids=["a question", "an OPT record", "one after another record", "one after a section"],
 )
-def test_a_query_is_read(counts: tuple[int, int, int], records: bytes, opt: Opt | None) -> None:
+def test_a_query_is_parsed(counts: tuple[int, int, int], records: bytes, opt: Opt | None) -> None:
     query = parse_query(bytes(4) + struct.pack("!4H", 1, *counts) + QUESTION + records)
     assert query == (QUESTION, b"\x02ts\x03net\x00", 28, 3, opt)
 

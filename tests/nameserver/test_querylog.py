@@ -1,4 +1,4 @@
-"""Tests of the log of queries: which are logged, and what a line says."""
+"""Tests of the query log: which queries it has, and the content of a line."""
 
 import itertools
 import logging
@@ -32,14 +32,14 @@ def _logging(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(("said", "query"), LINES.items(), ids=LINES)
-def test_a_line_says_who_asked_for_what_and_the_rcode(
+def test_a_line_has_the_client_the_question_and_the_rcode(
     said: str, query: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     QueryLog(1).note("192.0.2.1", "tcp", answer(query, sample_zone()))
     assert caplog.messages == [f"client=192.0.2.1 transport=tcp {said}"]
 
 
-def test_each_response_can_be_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_can_have_a_line_for_each_response(caplog: pytest.LogCaptureFixture) -> None:
     chance, queries = random.Random(7), QueryLog(1, clock=itertools.count().__next__)
     for _ in range(2000):
         queries.note("192.0.2.1", "udp", answer(random_query(chance), ZONES[0]))
@@ -47,7 +47,9 @@ def test_each_response_can_be_logged_in_one_line(caplog: pytest.LogCaptureFixtur
     assert all(message.isascii() and message.isprintable() for message in caplog.messages)
 
 
-def test_a_second_has_so_many_lines_and_the_next_says_how_many_were_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_a_limit_of_lines_a_second_and_says_how_many_were_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     times = [4.0] * 100 + [5.0] * 130 + [5.9, 6.0, 7.0]
     queries = QueryLog(1, clock=iter(times).__next__)
     for _ in times:
@@ -57,7 +59,9 @@ def test_a_second_has_so_many_lines_and_the_next_says_how_many_were_left_out(cap
 
 
 @pytest.mark.parametrize(("every", "least", "most"), [(0, 0, 0), (1, 1000, 1000), (10, 70, 130)])
-def test_about_one_of_so_many_is_logged_the_first_too_and_at_no_fixed_step(every: int, least: int, most: int) -> None:
+def test_a_sampled_log_has_the_first_query_and_about_its_share_at_irregular_steps(
+    every: int, least: int, most: int
+) -> None:
     queries = QueryLog(every)
     chosen = [number for number in range(1000) if queries.sample()]
     assert least <= len(chosen) <= most

@@ -1,4 +1,4 @@
-"""Which of the sockets that are watched are ready."""
+"""Tests of the set of watched sockets, which tells the ready ones."""
 
 import socket
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tsnameserver.readiness import Readiness, Selected
 
 @dataclass
 class Watched:
-    """One end of a connection, which is watched as "own", and the other end."""
+    """A connection. Its one end is watched as "own", the other end belongs to the test."""
 
     readiness: Readiness[str] | Selected[str]
     own: socket.socket
@@ -26,7 +26,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
         yield Watched(readiness, own, other)
 
 
-def test_a_socket_is_ready_when_it_can_be_read_until_it_is_forgotten(watched: Watched) -> None:
+def test_a_readable_socket_is_ready_until_it_is_no_longer_watched(watched: Watched) -> None:
     assert watched.readiness.ready() == []
     watched.other.send(b"x")
     assert [watched.readiness.ready(), watched.readiness.ready()] == [["own"], ["own"]]
@@ -34,7 +34,7 @@ def test_a_socket_is_ready_when_it_can_be_read_until_it_is_forgotten(watched: Wa
     assert watched.readiness.ready() == []
 
 
-def test_a_socket_that_wants_room_is_ready_when_it_can_be_written_to_alone(watched: Watched) -> None:
+def test_a_socket_that_waits_for_room_is_ready_only_when_it_is_writable(watched: Watched) -> None:
     watched.readiness.want(watched.own.fileno(), room=True)
     assert watched.readiness.ready() == ["own"]
     watched.other.send(b"x")
@@ -45,13 +45,13 @@ def test_a_socket_that_wants_room_is_ready_when_it_can_be_written_to_alone(watch
     assert watched.readiness.ready() == []
 
 
-def test_a_socket_that_is_closed_is_ready_no_more(watched: Watched) -> None:
+def test_a_closed_socket_is_never_ready(watched: Watched) -> None:
     watched.other.send(b"x")
     watched.readiness.close_socket(watched.own)
     assert (watched.readiness.ready(), watched.own.fileno()) == ([], -1)
 
 
-def test_of_many_sockets_that_stay_ready_each_has_its_turn(watched: Watched) -> None:
+def test_each_of_many_ready_sockets_has_its_turn(watched: Watched) -> None:
     with ExitStack() as stack:
         for number in range(300):
             own, other = map(stack.enter_context, socket.socketpair())

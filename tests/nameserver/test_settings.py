@@ -1,4 +1,4 @@
-"""Tests of flags and variables."""
+"""Tests of flags and environment variables."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ def service_account(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_defaults_suit_upstreams_deployment() -> None:
+def test_the_defaults_fit_the_deployment_of_the_go_operator() -> None:
     settings = read_settings([], {"HOSTNAME": "nameserver-5c9f"})
     assert (settings.records, settings.snapshot) == (Path("/config/records.json"), None)
     assert settings.listen == (Endpoint("", 1053),)
@@ -31,7 +31,7 @@ def test_the_defaults_suit_upstreams_deployment() -> None:
     assert (settings.api, settings.drain, settings.log_level, settings.log_format) == (None, 0, logging.INFO, "text")
 
 
-def test_flags_are_read() -> None:
+def test_flags_are_parsed() -> None:
     words = ["--records=r.json", "--listen=127.0.0.1:53", "--listen=[::1]:53", "--zone=ts.example.org", "--nsid=first"]
     words += ["--snapshot=s", "--ttl=0", "--ns-name=ns.example.org", "--health=", "--drain=3", "--metrics=:1"]
     words += ["--log-level=warning", "--log-format=json"]
@@ -43,12 +43,12 @@ def test_flags_are_read() -> None:
     assert (settings.log_level, settings.log_format, settings.log_queries) == (logging.WARNING, "json", 0)
 
 
-def test_a_share_of_queries_is_read() -> None:
+def test_the_share_of_logged_queries_is_parsed() -> None:
     shares = [read_settings([f"--log-queries={text}"], {}).log_queries for text in ("", "1/1", "1/999999999")]
     assert shares == [0, 1, 999_999_999]
 
 
-def test_a_variable_does_the_same_as_its_flag_and_the_last_flag_wins() -> None:
+def test_a_variable_has_the_effect_of_its_flag_and_of_repeated_flags_the_last_one_counts() -> None:
     listen, zone = {"TSNAMESERVER_LISTEN": ":53, [::1]:54"}, {"TSNAMESERVER_ZONE": "ts.net,example.org"}
     given = {**listen, **zone, "TSNAMESERVER_TTL": "7", "TSNAMESERVER_METRICS": ""}
     settings = read_settings(["--ttl", "8", "--ttl", "9"], given)
@@ -76,7 +76,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_a_wrong_value_names_the_flag_or_variable(name: str, value: str) -> None:
+def test_the_error_names_the_flag_or_variable_with_the_wrong_value(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"^--{name}: "):
         read_settings([f"--{name}={value}"], {})
     variable = f"TSNAMESERVER_{name.replace('-', '_').upper()}"
@@ -85,31 +85,31 @@ def test_a_wrong_value_names_the_flag_or_variable(name: str, value: str) -> None
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["--ttl"], ["stray"], ["--rec", "x"]])
-def test_an_unknown_or_half_flag_is_one_line(arguments: list[str]) -> None:
+def test_an_unknown_or_incomplete_flag_is_an_error_of_one_line(arguments: list[str]) -> None:
     with pytest.raises(SettingsError, match=r"\A.*\Z"):
         read_settings(arguments, {})
 
 
-def test_in_a_pod_the_clusters_api_server_is_followed(service_account: Path) -> None:
+def test_in_a_pod_the_nameserver_follows_the_api_server_of_its_cluster(service_account: Path) -> None:
     word = f"--service-account={service_account}"
     assert read_settings([word], IN_CLUSTER).api == ApiSettings("https://192.0.2.1:443", "tailscale", service_account)
     api = read_settings([word, "--namespace=other"], {**IN_CLUSTER, "KUBERNETES_SERVICE_HOST": "2001:db8::1"}).api
     assert api == ApiSettings("https://[2001:db8::1]:443", "other", service_account)
 
 
-def test_without_a_token_or_by_wish_no_api_server_is_followed(service_account: Path) -> None:
+def test_without_a_token_or_on_request_the_nameserver_follows_no_api_server(service_account: Path) -> None:
     word = f"--service-account={service_account}"
     assert read_settings([f"{word}/none"], IN_CLUSTER).api is None
     assert read_settings([word], {}).api is None
     assert read_settings([word, "--api-server="], IN_CLUSTER).api is None
 
 
-def test_an_api_server_needs_a_namespace(tmp_path: Path) -> None:
+def test_an_api_server_url_needs_a_namespace(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^--namespace"):
         read_settings(["--api-server", "http://127.0.0.1:1", "--service-account", str(tmp_path)], {})
 
 
-def test_a_misspelt_variable_is_told_with_the_right_one() -> None:
+def test_the_warning_about_a_misspelt_variable_names_the_right_one() -> None:
     given = ["TSNAMESERVER_ZONE", "TSNAMESERVER_ZONES", "TSNAMESERVER_PORT_53_UDP", "TSNAMESERVE_ZONE", "HOME"]
     assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
 
@@ -122,7 +122,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("flag", "told"), TOLD.items(), ids=TOLD)
-def test_the_version_and_help_are_told(flag: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_and_the_help_are_printed(flag: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         read_settings([flag], {})
     shown = capsys.readouterr().out

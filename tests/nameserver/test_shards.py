@@ -1,4 +1,4 @@
-"""Tests of looking up names in all documents of a whole set."""
+"""Tests of name lookups in all documents of a complete set."""
 
 import pytest
 from hypothesis import given
@@ -29,31 +29,31 @@ SAID: dict[str, tuple[list[Records], tuple[list[str], list[str]] | None]] = {
 
 
 @pytest.mark.parametrize(("documents", "addresses"), SAID.values(), ids=SAID)
-def test_a_name_has_what_the_shards_say(
+def test_a_lookup_finds_the_name_in_its_shard(
     documents: list[Records], addresses: tuple[list[str], list[str]] | None
 ) -> None:
     found = said(*documents).addresses("a")
     assert (None if found is None else tuple(map(list, found))) == addresses
 
 
-def test_a_text_that_folds_to_another_is_not_itself() -> None:
+def test_a_text_that_only_folds_to_the_same_lower_case_is_another_name() -> None:
     shards = said(Records(ip4={".a": ["1"], "..a": ["2"]}))
     assert (shards.addresses("a"), shards.addresses(".a")) == ((["1"], ()), (["2"], ()))
 
 
-def test_zones_are_joined_and_the_highest_serial_counts() -> None:
+def test_the_zones_of_all_shards_are_joined_and_the_highest_serial_counts() -> None:
     shards = said(Records(zones=["a", "b"], serial=2), Records(zones=["b", "c"], serial=9), Records())
     assert (shards.zones, shards.serial) == (("a", "b", "c"), 9)
 
 
 @given(SHARDS, SHARDS)
-def test_every_name_with_other_records_is_among_the_differences_of_two_sets(old: ShardSet, new: ShardSet) -> None:
+def test_the_differences_of_two_sets_have_every_name_whose_records_differ(old: ShardSet, new: ShardSet) -> None:
     names = {fold(n) for each in (*old.shards, *new.shards) for n in (*each.records.ip4, *each.records.ip6)}
     differing = {name for name in names if old.addresses(name) != new.addresses(name)}
     assert differing <= {name for batch in differences(old, new) for name in batch} <= names
 
 
-def test_shards_that_both_sets_share_are_not_compared() -> None:
+def test_shards_that_two_sets_have_in_common_are_not_compared() -> None:
     kept, before, after = (shard(Records(ip4={name: ["1"]})) for name in ("kept", "before", "after"))
     batches = list(differences(ShardSet([kept, before]), ShardSet([kept, after])))
     assert sorted(name for batch in batches for name in batch) == ["after", "before"]

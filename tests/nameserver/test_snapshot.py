@@ -1,4 +1,4 @@
-"""Tests of the snapshot, the file of the last good records: when it is written, and when it is read."""
+"""Tests of the snapshot, which is the file with the last good records."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ async def test_changes_are_written_at_most_once_a_second_and_the_last_one_always
     assert 1 <= snapshot.written - first < 4
 
 
-async def test_a_reader_of_the_snapshot_never_finds_half_of_it(tmp_path: Path) -> None:
+async def test_a_reader_never_finds_half_of_a_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("old\n")
     snapshot = Snapshot(path)
@@ -46,7 +46,7 @@ async def test_a_reader_of_the_snapshot_never_finds_half_of_it(tmp_path: Path) -
     assert files(tmp_path) == {"kept": "new\n"}
 
 
-async def test_an_error_of_writing_the_snapshot_is_logged_once_and_writing_is_tried_again(
+async def test_a_failed_write_of_the_snapshot_is_logged_once_and_repeated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "none"
@@ -64,7 +64,7 @@ async def test_an_error_of_writing_the_snapshot_is_logged_once_and_writing_is_tr
         await until(lambda: len(caplog.records) > 1)  # that is another trouble
 
 
-async def test_records_that_come_while_a_snapshot_is_written_are_written_next(tmp_path: Path) -> None:
+async def test_records_that_arrive_during_a_write_of_the_snapshot_are_written_next(tmp_path: Path) -> None:
     kept, slow = tmp_path / "kept", threading.Event()
     snapshot = Snapshot(kept)
     with ThreadPoolExecutor(1) as disk:
@@ -79,7 +79,7 @@ async def test_records_that_come_while_a_snapshot_is_written_are_written_next(tm
 
 
 def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]]:
-    """Return the lines of the snapshot at *path* that are offered, with the time."""
+    """Return the lines that the follower of the snapshot at *path* offers, with the time of each."""
     offered = []
 
     async def offer(documents: dict[str, bytes]) -> None:
@@ -90,13 +90,13 @@ def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]
     return offered
 
 
-def test_a_snapshot_is_offered_after_a_second_if_it_exists_and_is_needed(tmp_path: Path) -> None:
+def test_an_existing_snapshot_is_offered_after_a_second_if_it_is_needed(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("{}\n[]\n")
     assert offers(tmp_path / "kept") == [(1.0, [b"{}", b"[]"])]
     assert offers(tmp_path / "kept", needed=False) == offers(tmp_path / "none") == []
 
 
-def test_an_error_of_reading_the_snapshot_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_while_the_snapshot_is_read_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert offers(tmp_path) == []
     assert "the snapshot can't be read: " in caplog.text
 

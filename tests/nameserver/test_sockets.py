@@ -1,4 +1,4 @@
-"""Tests of addresses and of binding them; that both families are answered is asked in conformance."""
+"""Tests of listening addresses and their sockets. The conformance tests show that both IP families are answered."""
 
 import socket
 from contextlib import closing
@@ -11,7 +11,7 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 
 
 @pytest.mark.parametrize(("kind", "by"), [(socket.SOCK_DGRAM, "UDP"), (socket.SOCK_STREAM, "TCP")])
-def test_a_taken_port_is_named(kind: socket.SocketKind, by: str) -> None:
+def test_the_error_names_the_port_that_is_in_use(kind: socket.SocketKind, by: str) -> None:
     with socket.socket(socket.AF_INET, kind) as taken:
         taken.bind(LOOPBACK)
         if kind == socket.SOCK_STREAM:
@@ -24,7 +24,7 @@ def test_a_taken_port_is_named(kind: socket.SocketKind, by: str) -> None:
                 bind([LOOPBACK], endpoint)
 
 
-def test_a_pair_has_one_port_and_every_address_is_told() -> None:
+def test_the_udp_and_tcp_sockets_have_the_same_port_and_every_address_is_logged() -> None:
     sockets = bind([LOOPBACK], LOOPBACK, LOOPBACK)
     (pair,) = sockets.pairs
     with closing(sockets):
@@ -35,7 +35,7 @@ def test_a_pair_has_one_port_and_every_address_is_told() -> None:
         assert str(sockets) == "127.0.0.1:{}; probes on 127.0.0.1:{}; metrics on 127.0.0.1:{}".format(*ports)
 
 
-def test_a_port_is_bound_again_while_an_old_connection_lingers() -> None:
+def test_a_port_can_be_bound_again_while_an_old_connection_is_closing() -> None:
     with closing(bind([LOOPBACK], None)) as sockets:
         pair = sockets.pairs[0]
         endpoint = pair.endpoint
@@ -46,7 +46,7 @@ def test_a_port_is_bound_again_while_an_old_connection_lingers() -> None:
     bind([endpoint], None).close()
 
 
-def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_nameserver_serves_names_even_if_the_port_for_metrics_is_in_use(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(LOOPBACK) as taken:
         endpoint = Endpoint(*taken.getsockname())
         sockets = bind([LOOPBACK], None, endpoint)
@@ -55,7 +55,7 @@ def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptu
     assert f"metrics: can't listen on {endpoint} by TCP" in caplog.text
 
 
-def test_udp_answers_have_more_room_to_wait_in_than_by_default() -> None:
+def test_the_udp_send_buffer_is_larger_than_the_default() -> None:
     with closing(bind([LOOPBACK], None)) as sockets, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ordinary:
         ours, default = (
             each.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for each in (sockets.pairs[0].udp, ordinary)
@@ -63,7 +63,7 @@ def test_udp_answers_have_more_room_to_wait_in_than_by_default() -> None:
     assert ours >= 2 * default
 
 
-def test_the_log_says_how_much_room_a_burst_has_to_wait_in(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_the_size_of_the_receive_buffer(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         sockets = bind([LOOPBACK, Endpoint("127.0.0.2", 0)], None)
     with closing(sockets):

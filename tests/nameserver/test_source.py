@@ -1,4 +1,4 @@
-"""Tests of following records: what is served, and from where."""
+"""Tests of the choice of the served records among their sources."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def many(count: int) -> str:
 
 
 def served(serving: Serving) -> str:
-    """Return the names that have A records, without their zone."""
+    """Return the names that have A records, relative to their zone."""
     return " ".join(sorted(wire[1 : wire[0] + 1].decode() for wire, node in serving.zone.nodes.items() if node.a))
 
 
@@ -48,7 +48,7 @@ def follower(serving: Serving) -> Follower:
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
-async def test_before_good_documents_there_is_no_zone_and_after_them_the_last_stays(
+async def test_there_is_no_zone_before_valid_documents_and_the_last_valid_zone_stays(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
     await follower.offer(FILE, {"records.json": text})
@@ -76,7 +76,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)
-async def test_the_records_of_the_leading_source_are_served(serving: Serving, follower: Follower, steps: str) -> None:
+async def test_the_records_of_the_preferred_source_are_served(serving: Serving, follower: Follower, steps: str) -> None:
     assert (follower.has_none(), follower.reloads.source) == (True, "")
     for what, expected in (step.split(": ") for step in steps.split(", ")):
         label = what.rstrip("0123456789")
@@ -89,7 +89,9 @@ async def test_the_records_of_the_leading_source_are_served(serving: Serving, fo
         assert follower.reloads.source == expected.rstrip("0123456789")
 
 
-async def test_the_file_leads_until_the_api_server_has_good_records(serving: Serving, follower: Follower) -> None:
+async def test_the_file_is_preferred_until_the_api_server_has_valid_records(
+    serving: Serving, follower: Follower
+) -> None:
     await follower.offer(API, {"dnsrecords": None})
     await follower.offer(FILE, {"records.json": document("file")})
     assert served(serving) == "file"
@@ -98,7 +100,7 @@ async def test_the_file_leads_until_the_api_server_has_good_records(serving: Ser
     assert served(serving) == "api"
 
 
-async def test_good_documents_of_the_api_server_are_kept_for_the_snapshot(serving: Serving) -> None:
+async def test_valid_documents_of_the_api_server_are_stored_for_the_snapshot(serving: Serving) -> None:
     kept: list[Sequence[str | bytes]] = []
     follower = Follower(serving, SETTINGS, kept.append)
     whole = document("a", serial=5)
@@ -110,7 +112,7 @@ async def test_good_documents_of_the_api_server_are_kept_for_the_snapshot(servin
     assert kept == [[whole]]
 
 
-async def test_a_problem_is_logged_once_and_logged_again_when_it_comes_back(
+async def test_a_problem_is_logged_once_and_again_when_it_returns(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
@@ -125,14 +127,14 @@ async def test_a_problem_is_logged_once_and_logged_again_when_it_comes_back(
     assert caplog.text.count("dnsrecords is ignored") == 2
 
 
-async def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_shortens_a_flood_of_problems(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {f"a{number}.example.org": ["192.0.2.1"] for number in range(500)}
     await follower.offer(FILE, {"records.json": render(Records(ip4=bad))})
     assert len(caplog.records) < 25
     assert "480 more" in caplog.text
 
 
-async def test_only_the_newest_of_the_offers_that_come_during_a_compilation_is_compiled(
+async def test_of_several_offers_during_a_compilation_only_the_newest_is_compiled(
     serving: Serving, follower: Follower
 ) -> None:
     sizes = []
@@ -148,7 +150,9 @@ async def test_only_the_newest_of_the_offers_that_come_during_a_compilation_is_c
     assert (len(serving.zone.nodes), follower.reloads.loaded) == (1004, 2)
 
 
-async def test_many_new_names_keep_no_queries_waiting_and_the_garbage_collector_skips_them(follower: Follower) -> None:
+async def test_compiling_many_names_delays_no_query_and_excludes_them_from_garbage_collection(
+    follower: Follower,
+) -> None:
     turns, frozen = 0, gc.get_freeze_count()
     task = asyncio.create_task(follower.offer(FILE, {"records.json": many(2000)}))
     while not task.done():
@@ -190,7 +194,7 @@ OFFER = st.dictionaries(st.sampled_from(["dnsrecords", "dnsrecords-1", "dnsrecor
 
 
 @given(st.lists(OFFER, max_size=8))
-async def test_offers_end_in_the_zone_of_the_last_whole_set(offers: list[Documents]) -> None:
+async def test_after_any_sequence_of_offers_the_zone_is_that_of_the_last_complete_set(offers: list[Documents]) -> None:
     serving = Serving(empty_zone(SETTINGS))
     follower = Follower(serving, SETTINGS)
     expected = serving.zone
@@ -206,7 +210,7 @@ Offers = asyncio.Queue[Documents]
 
 @contextlib.asynccontextmanager
 async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offers]:
-    """Follow *path*; what is offered comes out of the queue."""
+    """Run a follower of the file at *path*. Its offers come out of the queue."""
     offers: Offers = asyncio.Queue()
 
     async def offer(_: Source, documents: Documents) -> None:
@@ -224,7 +228,7 @@ async def offered(offers: Offers, *texts: str | None) -> None:
 
 
 @pytest.mark.parametrize("optional", [False, True])
-async def test_a_file_that_comes_and_goes_is_noticed(tmp_path: Path, optional: bool) -> None:
+async def test_the_follower_notices_a_file_that_comes_and_goes(tmp_path: Path, optional: bool) -> None:
     path = tmp_path / "records.json"
     async with following(path, optional=optional) as offers:
         await asyncio.sleep(0.01)
@@ -237,7 +241,7 @@ async def test_a_file_that_comes_and_goes_is_noticed(tmp_path: Path, optional: b
 
 
 class CoarsePath(PosixPath):
-    """A path on a file system of coarse time stamps: all that is written during a test has the same."""
+    """A path on a file system with coarse time stamps: all writes during a test have the same time stamp."""
 
     now = 0  # nanoseconds since the epoch
 
@@ -246,7 +250,7 @@ class CoarsePath(PosixPath):
         return os.stat_result((*found[:7], 0, 0, 0), {"st_mtime_ns": self.now, "st_ctime_ns": self.now})
 
 
-async def test_a_second_change_within_one_time_stamp_is_noticed(tmp_path: Path) -> None:
+async def test_the_follower_notices_a_second_change_with_the_same_time_stamp(tmp_path: Path) -> None:
     CoarsePath.now = time.time_ns()
     path = CoarsePath(tmp_path / "records.json")
     path.write_text("one")
@@ -256,13 +260,13 @@ async def test_a_second_change_within_one_time_stamp_is_noticed(tmp_path: Path) 
         await offered(offers, "two")
 
 
-async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: Path) -> None:
+async def test_an_unreadable_file_is_offered_with_the_reason(tmp_path: Path) -> None:
     async with following(tmp_path) as offers, asyncio.timeout(1):
         (text,) = (await offers.get()).values()
     assert isinstance(text, IsADirectoryError)
 
 
-async def test_the_kubelets_swap_is_noticed(tmp_path: Path) -> None:
+async def test_the_follower_notices_the_atomic_swap_of_the_kubelet(tmp_path: Path) -> None:
     mount(tmp_path, "one")
     async with following(tmp_path / "records.json") as offers:
         await offered(offers, "one")

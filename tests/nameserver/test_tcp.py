@@ -1,4 +1,4 @@
-"""Tests of the TCP server's limits, and of what it does after an error; what it answers is asked in conformance."""
+"""Tests of the TCP server's limits and errors. The conformance tests show the content of its answers."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
 MANY = wire("many.tail1234.ts.net")
 RESET = struct.pack("ii", 1, 0)
-"""The struct linger of a socket whose close resets the connection."""
+"""The SO_LINGER value with which closing the socket resets the connection."""
 
 
 class Client:
@@ -40,13 +40,13 @@ class Client:
         return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(2), "big"))
 
     async def ask(self) -> list[str]:
-        """Send the query, and return what answers it."""
+        """Send the query, and return the answer."""
         self.writer.write(framed(QUERY))
         return texts(parsed(await self.response()))
 
 
 def asked(server: Running) -> int:
-    """Count the queries that the server has taken by TCP."""
+    """Return the number of queries that the server has received by TCP."""
     return sum(server.tcp.counts.requests().values())
 
 
@@ -65,7 +65,7 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
             writer.close()
 
 
-async def test_a_client_that_does_not_read_is_given_up_with_few_answers_made() -> None:
+async def test_a_client_that_does_not_read_is_disconnected_after_few_answers() -> None:
     loop = asyncio.get_running_loop()
     async with limited(write=0.05) as server, asyncio.timeout(30):
         with socket.socket() as client:
@@ -113,7 +113,7 @@ async def test_the_time_limit_of_a_connection_starts_again_with_every_answer() -
             assert await whole.ask() == ["100.64.0.1"]
 
 
-async def test_a_silent_connection_ends_in_time_while_others_come_and_go() -> None:
+async def test_a_silent_connection_is_closed_in_time_while_others_come_and_go() -> None:
     async with limited(idle=0.2) as server, connected(server) as silent, asyncio.timeout(10):
         ended = asyncio.create_task(silent.reader.read())
         while not ended.done():
@@ -124,7 +124,7 @@ async def test_a_silent_connection_ends_in_time_while_others_come_and_go() -> No
 @pytest.mark.parametrize(
     "limits", [{"read": 0.1}, {"queries": 1, "close": 0.05}], ids=["for the rest of a query", "after its last answer"]
 )
-async def test_a_client_that_sends_a_byte_now_and_then_gets_no_more_time_than_others(limits: dict[str, float]) -> None:
+async def test_a_client_that_sends_single_bytes_slowly_gets_no_more_time_than_others(limits: dict[str, float]) -> None:
     async with limited(idle=60, **limits) as server, connected(server) as client:
         assert await client.ask() == ["100.64.0.1"]
         client.writer.write(b"\xff\xff")
@@ -136,7 +136,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_gets_no_more_time_than_ot
         await until(is_closed)
 
 
-async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> None:
+async def test_a_client_that_reads_again_after_its_connection_was_given_up_does_no_harm() -> None:
     async with limited(write=0.05, close=30) as server:
         async with connected(server) as client:
             client.writer.write(framed(MANY) * 20_000)
@@ -153,7 +153,7 @@ async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> 
     [({"connections": 3}, "other"), ({"connections": 4, "client_connections": 2}, "second")],
     ids=["of all", "of its client"],
 )
-async def test_beyond_a_limit_the_connection_that_was_silent_for_longest_is_closed(
+async def test_beyond_the_limit_the_connection_that_was_silent_longest_is_closed(
     limits: dict[str, int], gone: str
 ) -> None:
     async with (
@@ -172,7 +172,7 @@ async def test_beyond_a_limit_the_connection_that_was_silent_for_longest_is_clos
         assert (server.tcp.accepted, server.tcp.evicted) == (4, 1)
 
 
-async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
+async def test_connections_that_arrive_together_stay_within_the_limit() -> None:
     async with limited(connections=3) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(server)) for _ in range(20)]
         assert await clients[-1].ask() == ["100.64.0.1"]
@@ -180,7 +180,7 @@ async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
 
 
 async def most_in_a_turn(count: Callable[[], int]) -> int:
-    """Return by how many *count* grew at most in one of ten turns of the event loop."""
+    """Return the greatest growth of *count* in one of ten turns of the event loop."""
     counts = [count()]
     for _ in range(10):
         await asyncio.sleep(0)
@@ -197,7 +197,7 @@ async def test_a_turn_of_the_event_loop_accepts_some_connections_but_not_all() -
 
 @contextmanager
 def flooded(server: Running) -> Iterator[None]:
-    """Have 200 connections of one client, with 400 queries each, wait for *server*."""
+    """Make 200 connections of one client, with 400 waiting queries each, to *server*."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             client = socket.create_connection((server.host, server.port), source_address=("127.0.0.2", 0))
@@ -212,7 +212,7 @@ async def test_a_turn_of_the_event_loop_answers_some_queries_but_not_all() -> No
             assert await most_in_a_turn(lambda: asked(server)) == 64
 
 
-async def test_a_client_with_many_connections_keeps_no_other_client_waiting(server: Running) -> None:
+async def test_a_client_with_many_connections_delays_no_other_client(server: Running) -> None:
     with flooded(server):
         async with connected(server, "127.0.0.9") as other:
             assert await other.ask() == ["100.64.0.1"]
@@ -222,7 +222,7 @@ async def test_a_client_with_many_connections_keeps_no_other_client_waiting(serv
 @pytest.mark.parametrize("limit", ["connections", "client_connections"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
-async def test_a_connection_that_has_ended_makes_room_for_another(limit: str, left: bytes, reset: bool) -> None:
+async def test_a_new_connection_can_take_the_place_of_one_that_has_ended(limit: str, left: bytes, reset: bool) -> None:
     async with limited(**{limit: 1}) as server:
         for _ in range(3):
             async with connected(server, "127.0.0.9") as client:
@@ -235,7 +235,7 @@ async def test_a_connection_that_has_ended_makes_room_for_another(limit: str, le
         assert "127.0.0.9" not in repr(vars(server.tcp))
 
 
-async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
+async def test_a_connection_closes_after_its_last_query_when_every_answer_is_sent() -> None:
     async with limited(queries=10, close=60) as server, connected(server) as client:
         many = (framed(numbered(QUERY, ident)) for ident in range(20_000))  # more than the server reads
         client.writer.write(b"".join(many))
@@ -244,7 +244,7 @@ async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sen
         assert asked(server) == 10
 
 
-async def test_a_query_that_fails_is_servfail_and_the_next_is_answered(server: Running) -> None:
+async def test_a_query_whose_answer_fails_gets_servfail_and_the_next_one_is_answered(server: Running) -> None:
     good, server.serving.zone = server.serving.zone, cast("Zone", None)
     async with connected(server) as client:
         client.writer.write(framed(QUERY))
@@ -255,7 +255,7 @@ async def test_a_query_that_fails_is_servfail_and_the_next_is_answered(server: R
     assert server.tcp.counts.responses()[2] == 1
 
 
-async def test_a_connection_that_fails_harms_no_other(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_connection_that_fails_affects_no_other(server: Running, caplog: pytest.LogCaptureFixture) -> None:
     good, server.tcp.counts = server.tcp.counts, cast("Counts", object())
     async with connected(server) as client:
         client.writer.write(framed(QUERY))
@@ -266,7 +266,7 @@ async def test_a_connection_that_fails_harms_no_other(server: Running, caplog: p
         assert await client.ask() == ["100.64.0.1"]
 
 
-async def test_at_the_end_answers_go_out_and_silent_clients_delay_nothing() -> None:
+async def test_a_stopping_server_sends_its_answers_and_does_not_wait_for_silent_clients() -> None:
     async with AsyncExitStack() as stop:
         server = await stop.enter_async_context(limited(idle=60, read=60, write=60, close=60))
         async with connected(server) as gone:
@@ -282,7 +282,7 @@ async def test_at_the_end_answers_go_out_and_silent_clients_delay_nothing() -> N
             reader.writer.close()
 
 
-async def test_at_the_end_a_client_that_does_not_read_is_not_waited_for() -> None:
+async def test_a_stopping_server_does_not_wait_for_a_client_that_does_not_read() -> None:
     async with asyncio.timeout(10), AsyncExitStack() as stack:
         client = stack.enter_context(socket.socket())
         client.setblocking(False)
@@ -293,7 +293,7 @@ async def test_at_the_end_a_client_that_does_not_read_is_not_waited_for() -> Non
     assert server.tcp.connections == 0
 
 
-def test_answers_wait_for_no_acknowledgement() -> None:
+def test_the_server_sends_answers_without_waiting_for_acknowledgements() -> None:
     with socket.create_server(LOOPBACK) as listener:
         TcpServer(listener, Serving(sample_zone()))
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
@@ -302,7 +302,7 @@ def test_answers_wait_for_no_acknowledgement() -> None:
 
 @contextmanager
 def no_free_descriptors() -> Iterator[None]:
-    """Let this process open no more files and sockets meanwhile."""
+    """Prevent this process from opening further files and sockets during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -313,7 +313,7 @@ def no_free_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_connections_are_accepted_again_once_there_are_free_descriptors(
+async def test_the_server_accepts_connections_again_once_file_descriptors_are_free(
     server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as waiting:
@@ -328,7 +328,7 @@ async def test_connections_are_accepted_again_once_there_are_free_descriptors(
     assert second.created - first.created > 0.05  # the server pauses
 
 
-async def test_an_error_of_accept_that_stays_ends_the_server() -> None:
+async def test_an_error_of_accept_that_persists_ends_the_server() -> None:
     with socket.socket() as deaf:
         deaf.bind(LOOPBACK)
         deaf.setblocking(False)

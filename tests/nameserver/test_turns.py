@@ -1,10 +1,10 @@
-"""Tests of the queue in which clients take turns."""
+"""Tests of the queue in which clients have their turns."""
 
 from tsnameserver.turns import Turns
 
 
 def taken(turns: Turns[str, str]) -> str:
-    """Take everything out of the queue, and return it."""
+    """Take all items out of the queue, and return them."""
     items = ""
     while turns:
         items += turns.take()
@@ -20,7 +20,7 @@ def test_clients_take_turns_even_if_one_of_them_has_many_items_in_the_queue() ->
     assert taken(turns) == "ax1bycd"
 
 
-def test_a_client_that_has_had_its_turn_waits_for_the_others() -> None:
+def test_a_client_waits_for_the_others_after_its_turn() -> None:
     turns: Turns[str, str] = Turns()
     for client, item in (("one", "a"), ("one", "b"), ("other", "x")):
         turns.add(client, item)

@@ -1,4 +1,4 @@
-"""Tests of the UDP server's thread, in Python and compiled: errors and its end; conformance asks what it answers."""
+"""Tests of the UDP server's thread, in Python and compiled: its errors and its end."""
 
 import contextlib
 import errno
@@ -36,7 +36,7 @@ LOOPS = [False, pytest.param(True, marks=pytest.mark.skipif(not COMPILED, reason
 
 
 class Ends(NamedTuple):
-    """A server that hasn't been started, its socket and zone, and a client of it."""
+    """A UDP server that isn't started yet, its socket, its zone, and a client."""
 
     server: UdpServer
     bound: socket.socket
@@ -53,7 +53,7 @@ class Ends(NamedTuple):
         return self.client.recv(4096)
 
     def answers(self, *queries: bytes) -> list[bytes]:
-        """Return the responses to *queries* that wait for the server in its socket as it starts and at once stops."""
+        """Send *queries*, start the server and stop it at once. Return the responses."""
         self.send(*queries)
         self.server.stop()
         self.server.start()
@@ -126,7 +126,7 @@ def test_queries_that_raise_an_error_get_servfail_and_are_logged_once_and_counte
     assert [message.endswith("(failure 1)") for message in caplog.messages] == [True]
 
 
-def test_errors_that_go_on_are_logged_again(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_that_continue_are_logged_again_later(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
     with ends("127.0.0.1", compiled, log_seconds=0.2) as both:
         both.break_zone()
         both.server.start()
@@ -136,7 +136,7 @@ def test_errors_that_go_on_are_logged_again(compiled: bool, caplog: pytest.LogCa
 
 
 @on_every_kind_of_socket
-def test_an_error_of_the_socket_is_counted_and_the_next_query_answered(both: Ends) -> None:
+def test_an_error_of_the_socket_is_counted_and_the_next_query_is_answered(both: Ends) -> None:
     both.bound.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))
@@ -147,7 +147,7 @@ def test_an_error_of_the_socket_is_counted_and_the_next_query_answered(both: End
     assert (both.server.failures, sum(both.server.unsent)) == (1, 0)
 
 
-def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_waiting(
+def test_responses_that_cannot_be_sent_are_counted_and_delay_no_other_packet(
     both: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
     with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
@@ -159,13 +159,13 @@ def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_wait
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
 POD = 208 << 10
-"""Bytes of the send buffer that anyone may have (net.core.wmem_max)."""
+"""The size in bytes of the largest send buffer that a process without privileges may have (net.core.wmem_max)."""
 
 
 @needs_root
 @pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
 @pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
-def test_a_client_on_the_local_network_that_is_gone_keeps_no_other_client_waiting(
+def test_a_client_on_the_local_network_that_has_disappeared_delays_no_other_client(
     host: str, compiled: bool, size: int | None
 ) -> None:
     def ask_both() -> list[str]:
@@ -209,7 +209,7 @@ def test_a_stopping_server_answers_a_limited_number_of_waiting_packets(both: End
 
 
 @on_every_kind_of_socket
-def test_a_query_from_port_0_which_cannot_be_answered_keeps_no_other_waiting(both: Ends) -> None:
+def test_a_query_from_port_0_gets_no_answer_and_delays_no_other_query(both: Ends) -> None:
     port = both.server.endpoint.port
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
@@ -224,7 +224,7 @@ def test_a_query_from_port_0_which_cannot_be_answered_keeps_no_other_waiting(bot
 
 
 @on_every_kind_of_socket
-def test_a_loop_gives_the_same_answers_and_counts_as_the_function_answer(both: Ends) -> None:
+def test_a_loop_answers_and_counts_like_the_function_answer(both: Ends) -> None:
     chance, counts = random.Random(5), Counts()
     queries = [random_query(chance) for _ in range(300)]
     alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the last wakes the thread
@@ -236,7 +236,7 @@ def test_a_loop_gives_the_same_answers_and_counts_as_the_function_answer(both: E
     assert told == expected
 
 
-def test_servers_of_several_addresses_answer_from_the_newest_zone(both: Ends, compiled: bool) -> None:
+def test_servers_at_several_addresses_answer_from_the_newest_zone(both: Ends, compiled: bool) -> None:
     with ends("::1", compiled, serving=both.serving) as other:
         for each in (both, other):
             each.server.start()
@@ -245,7 +245,7 @@ def test_servers_of_several_addresses_answer_from_the_newest_zone(both: Ends, co
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
-def test_each_query_is_logged_if_the_settings_ask_for_it(
+def test_each_query_is_logged_if_the_settings_say_so(
     host: str, compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -257,7 +257,7 @@ def test_each_query_is_logged_if_the_settings_ask_for_it(
     assert logged[:4] == [f"{client}{each}" for each in (hit, hit, hit, miss)]
 
 
-def test_about_one_in_ten_queries_is_logged_and_both_of_two_that_alternate(
+def test_a_log_of_one_in_ten_queries_has_both_of_two_alternating_queries(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -276,7 +276,7 @@ def test_a_thread_waits_without_failures_until_it_is_stopped(both: Ends) -> None
     assert not both.server.alive
 
 
-def test_a_stop_ends_the_thread_while_queries_go_on_coming(both: Ends) -> None:
+def test_a_stop_ends_the_thread_even_if_queries_keep_arriving(both: Ends) -> None:
     stopped = threading.Event()
 
     def flood() -> None:

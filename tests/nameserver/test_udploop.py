@@ -1,4 +1,4 @@
-"""Tests of the compiled loop's answers: those of `answer`, or none. Its packets are received and sent in test_udp."""
+"""Tests of the answers of the compiled loop: they equal those of `answer`, or the loop leaves the query to Python."""
 
 import os
 import random
@@ -31,7 +31,10 @@ SHARES = 4
 
 
 def is_same(packet: bytes, index: Any = INDEX) -> bool | None:
-    """Tell whether the compiled loop answers and counts *packet* as Python does. None if it leaves that to Python."""
+    """Tell whether the compiled loop answers and counts *packet* like Python.
+
+    None if it leaves the packet to Python.
+    """
     said = compiled.answer(index, packet)
     if said is None:
         return None
@@ -43,14 +46,14 @@ def is_same(packet: bytes, index: Any = INDEX) -> bool | None:
 
 
 @given(st.integers(min_value=0).map(lambda seed: random_query(random.Random(seed))) | st.binary(max_size=600))
-def test_a_packet_is_answered_as_by_python_or_left_to_it(packet: bytes) -> None:
+def test_the_compiled_loop_answers_a_packet_like_python_or_leaves_it_to_python(packet: bytes) -> None:
     assert is_same(packet) is not False
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(FUZZED // SHARES, marks=pytest.mark.thorough)])
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_mutated_packets_are_answered_as_by_python_or_left_to_it(share: int, count: int) -> None:
+def test_the_compiled_loop_answers_mutated_packets_like_python_or_leaves_them_to_python(share: int, count: int) -> None:
     answered = 0
     for packet in mutated(random.Random(f"{SEED} {share}"), count):
         same = is_same(packet)
@@ -59,7 +62,7 @@ def test_mutated_packets_are_answered_as_by_python_or_left_to_it(share: int, cou
     assert answered > count // 10
 
 
-def test_a_packet_that_is_answered_otherwise_is_a_difference() -> None:
+def test_a_packet_with_two_different_answers_counts_as_a_difference() -> None:
     other = index_of(build_zone(Records(ip4={"db.tail1234.ts.net": MANY[:1]}), SETTINGS), None)
     packets = [wire("db.tail1234.ts.net"), wire("no.example.org"), b""]
     assert [is_same(packet, other) for packet in packets] == [False, True, None]
@@ -114,17 +117,17 @@ LEFT = {
 
 
 @pytest.mark.parametrize("packet", ANSWERED.values(), ids=ANSWERED)
-def test_the_loop_answers_what_is_ordinary_once_there_are_records(packet: bytes) -> None:
+def test_the_compiled_loop_answers_ordinary_queries_once_there_are_records(packet: bytes) -> None:
     assert compiled.answer(index_of(sample_zone(), None), packet)[0] == answer(packet, sample_zone())
     assert compiled.answer(index_of(ZONES[1], None), packet) is None
 
 
 @pytest.mark.parametrize("packet", LEFT.values(), ids=LEFT)
-def test_the_loop_leaves_unusual_packets_to_python(packet: bytes) -> None:
+def test_the_compiled_loop_leaves_unusual_packets_to_python(packet: bytes) -> None:
     assert compiled.answer(index_of(sample_zone(), None), packet) is None
 
 
-def test_an_index_built_upon_another_has_its_own_zones_even_if_their_names_have_equal_lengths() -> None:
+def test_an_index_derived_from_another_has_its_own_zones_even_if_their_names_have_equal_lengths() -> None:
     names = Records(ip4={"db.ts.net": MANY[:1], "db.my.net": MANY[:2]})
     one, other = (
         build_zone(names, replace(SETTINGS, origins=origins))
@@ -136,7 +139,7 @@ def test_an_index_built_upon_another_has_its_own_zones_even_if_their_names_have_
 
 
 @pytest.mark.parametrize("origins", [("ts.net",), ("ts.net", "example.org"), ("example.org", "ts.net")], ids=str)
-def test_an_index_built_upon_another_gives_the_answers_of_its_own_zone(origins: tuple[str, ...]) -> None:
+def test_an_index_derived_from_another_gives_the_answers_of_its_own_zone(origins: tuple[str, ...]) -> None:
     old = index_of(sample_zone(), None)
     names = {f"n{number}.ts.net": MANY[:1] for number in range(1000)}
     zone = build_zone(Records(ip4={**names, "n.example.org": MANY[:2]}), replace(SETTINGS, origins=origins))

@@ -1,4 +1,4 @@
-"""Tests of looking up names in zones; what a name of one zone has is asked in conformance."""
+"""Tests of name lookups in zones. The conformance tests check the content of one zone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ def test_the_closest_zone_counts_and_names_between_two_apexes_exist() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_an_apex_is_above_whole_labels_alone(prefix: bytes) -> None:
+def test_an_apex_covers_whole_labels_only(prefix: bytes) -> None:
     at = 0
     while at < len(prefix) and 0 < prefix[at] <= 63:
         at += prefix[at] + 1

@@ -1,4 +1,4 @@
-"""Faults around the operator, in any order, while users work, and the state in which the world has to be in the end."""
+"""Faults around the operator in any order, while users make changes, and the state in which the world must end."""
 
 import asyncio
 from collections import Counter
@@ -65,7 +65,7 @@ class Play(Stage):
         return self.abroad.control if name == NAME else self.world.control
 
     async def take(self, step: Step) -> None:
-        """Carry out *step* if its object is there, and wait for the seconds of its pace."""
+        """Carry out *step* if its object exists, and then wait for the pause of the step."""
         with suppress(NotFound, Conflict):
             await getattr(self, step.what)(step)
         await asyncio.sleep(step.pace or 0)
@@ -82,7 +82,7 @@ class Play(Stage):
         await self.world.change(USERS[step.whom], step.how)
 
     async def die(self, step: Step) -> None:
-        """Let a node die, unless one is dead."""
+        """Make a node die, unless one is dead already."""
         if not self.world.sim.store.silent_nodes:
             self.world.sim.kubelet.kill_node(step.whom)
 
@@ -100,7 +100,7 @@ class Play(Stage):
         await self.world.change(self.abroad.secret(), self.abroad.secret(client_id="bad", client_secret="bad"))
 
     async def mend(self, _: Step) -> None:
-        """Write good credentials into the Secret of the other tailnet again, with a change in any case.
+        """Write valid credentials into the Secret of the other tailnet again, and always change the Secret.
 
         The operator also tries credentials again half a minute later, but by a clock that isn't virtual.
         """
@@ -165,7 +165,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[frozenset[str]]:
-    """Return the objects that the user wants in the end; a Service is among them only if its group is."""
+    """Return the objects that the user wants in the end. A Service is among them only if its group is."""
 
     def possible(chosen: set[str]) -> frozenset[str]:
         orphans = {name for name, service in GROUPED.items() if annotations(service)[PROXY_GROUP] not in chosen}
@@ -248,7 +248,7 @@ async def _wrong_object(world: World, name: str) -> AsyncIterator[str]:
 
 
 async def _addresses(world: World, name: str) -> list[str]:
-    """Return the addresses to which the name of a device leads if the Service or Ingress called *name* serves it."""
+    """Return the addresses that the name of a device must have if the Service or Ingress called *name* serves it."""
     if name in GROUPED:
         external: str = (await world.look(USERS[name]))["spec"]["externalName"]
         place = await world.find(SERVICE, external.removesuffix(f".{_DOMAIN}"))

@@ -23,7 +23,7 @@ _ALLOCATED = ("clusterIPs", "ipFamilies")
 
 
 class Recording(NamedTuple):
-    """A recorded proxy: its file, and the names in it that the test's parent replaces."""
+    """A recorded proxy: its file, and the names in it that are replaced for the test's parent."""
 
     file: str
     parent: str
@@ -120,7 +120,7 @@ def _replica(value: Object, ordinal: int) -> Object:
 
 
 def _secret(recorded: Object, hostname: str, server: str, auth_key: str) -> Object:
-    """Return a *recorded* Secret as before its proxy logs in: with its configs and serve config, and no other data."""
+    """Return a *recorded* Secret in the state before its proxy logs in: with its configs and serve config only."""
     given = {"Hostname": hostname, "ServerURL": server, "AuthKey": auth_key}
     files = {name: value for name, value in recorded["data"].items() if isinstance(value, dict)}
     files = {name: value | given if name.startswith("cap-") else value for name, value in files.items()}

@@ -135,8 +135,8 @@ class Stage:
     async def lose(self, step: Step) -> None:
         """Delete the children of one kind.
 
-        The device of a proxy is known only from its Secret, and to the operator as long as it runs. So Secrets
-        are deleted while it runs and looks.
+        Only its Secret, and the memory of a running operator, tell which device a proxy has. So Secrets are
+        deleted while an operator runs and has seen them.
         """
         if (are_secrets := step.whom == SECRET.kind) and not self.runs:
             return
@@ -233,7 +233,7 @@ async def grant(world: World, wish: Wish) -> None:
 
 
 async def _there(world: World, obj: Object, patch: Object) -> None:
-    """Wait until *obj* is there and isn't being deleted, create it if it is missing, and *patch* it."""
+    """Wait until *obj* exists and isn't being deleted, create it if it is missing, and then *patch* it."""
 
     async def stays() -> bool:
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
@@ -313,9 +313,9 @@ async def end(world: World, *others: Object) -> None:
 
 
 async def soon_empty(look: Callable[[], Awaitable[Collection[str]]], pause: float = _PAUSE) -> None:
-    """Wait until *look* finds nothing; looks are rare, because in virtual time a wait costs less than a look.
+    """Wait until *look* returns nothing.
 
-    It looks every *pause* seconds.
+    In virtual time a wait costs less than a call, so the pause between two calls is long: *pause* seconds.
     """
     for _ in range(_LOOKS):
         if not await look():

@@ -78,7 +78,7 @@ CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleCon
 
 
 async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
-    """Create the Go operator's proxy for an egress Service, with the init *script* of its version; return it."""
+    """Create the Go operator's proxy for an egress Service, with the init *script* of its version, and return it."""
     service = egress(proxy_class="prod") if with_class else egress()
     *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
@@ -95,7 +95,7 @@ async def egress_by_go(world: World, script: str = "", *, with_class: bool = Fal
 
 
 async def exposed_by_go(world: World) -> Proxy:
-    """Create the Go operator's proxy for a LoadBalancer Service, which has it in its status; return it."""
+    """Create the Go operator's proxy for a LoadBalancer Service, whose status shows it, and return it."""
     await world.apply(*await by_go(world, load_balancer(), go_objects.EXPOSED, "default-lb"))
     proxy = await logged_in(world, load_balancer())
     ips = json.loads(proxy.state["device_ips"])
@@ -148,7 +148,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize(("obj", "by_go"), LEFT.values(), ids=LEFT)
-async def test_a_proxy_is_kept_as_it_is(
+async def test_a_proxy_of_the_go_operator_stays_unchanged(
     cluster: World, obj: Object, by_go: Callable[[World], Awaitable[Proxy]]
 ) -> None:
     before = await by_go(cluster)
@@ -182,7 +182,7 @@ async def test_a_class_of_a_proxy_that_was_taken_over_can_be_changed(cluster: Wo
         assert not await restarted(cluster, before, egress())
 
 
-async def test_a_connectors_replicas_are_kept_as_they_are_and_go_with_it(cluster: World) -> None:
+async def test_the_replicas_of_a_connector_of_the_go_operator_stay_unchanged_and_go_with_it(cluster: World) -> None:
     await cluster.apply(*await by_go(cluster, ROUTER, go_objects.CONNECTOR, "gate-0", "gate-1"))
     await cluster.becomes(cluster.device_names, GATES)
     await cluster.settled()
@@ -206,7 +206,7 @@ async def pods(world: World) -> set[str]:
     return {uid(pod) for pod in (await world.api.list(POD, NAMESPACE)).items}
 
 
-async def test_names_exist_all_the_while_that_a_cluster_is_taken_over(cluster: World) -> None:
+async def test_names_resolve_during_the_whole_take_over_of_a_cluster(cluster: World) -> None:
     proxy = await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {FQDN: proxy.addresses[:1], "gone.tail1234.ts.net": ["192.0.2.1"]})
@@ -277,7 +277,7 @@ async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(clus
     ],
     ids=["Ingress", "Service"],
 )
-async def test_what_a_proxygroup_of_go_serves_says_how_its_deletion_can_end(
+async def test_an_event_says_how_the_deletion_of_an_object_at_a_go_proxygroup_can_end(
     cluster: World, parent: Object, finalizer: str, service: str
 ) -> None:
     held = {**parent, "metadata": {**parent["metadata"], "finalizers": ["example.org/theirs", finalizer]}}

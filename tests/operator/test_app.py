@@ -12,7 +12,7 @@ from clustersim.sim import SimOptions
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Key, Object, has_finalizer
 from tsoperator.app import LEASE_NAME
-from tsoperator.reconcilers.service.clusterip import PORT_COUNT, allocated
+from tsoperator.group.ports import PORT_COUNT, allocated
 
 from tests.operator.proxies import served_name
 from tests.support.cluster import until
@@ -52,7 +52,7 @@ async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path)
 
 
 @pytest.mark.simulated
-async def test_the_operator_waits_while_something_else_answers_for_the_api_server(cluster: World) -> None:
+async def test_the_operator_waits_while_another_program_answers_for_the_api_server(cluster: World) -> None:
     await cluster.apply(*PRODUCT)
     cluster.sim.faults.nonsense = True
     async with running_operator(cluster):
@@ -62,7 +62,7 @@ async def test_the_operator_waits_while_something_else_answers_for_the_api_serve
 
 
 @pytest.mark.simulated
-async def test_a_cache_that_is_behind_causes_no_second_key(world: World) -> None:
+async def test_an_outdated_cache_does_not_cause_a_second_auth_key(world: World) -> None:
     world.sim.faults.latency = 0.05  # each watch takes as long to come back
     world.control.latency = 0.3
     world.sim.faults.fail(Failure(500, times=5, verb="create", plural="statefulsets"))
@@ -174,7 +174,7 @@ async def test_a_leader_at_rest_writes_nothing_but_its_lease_and_is_followed_by_
 
 
 @pytest.mark.simulated
-async def test_a_standby_whose_cache_is_late_gives_no_port_out_twice(cluster: World) -> None:
+async def test_a_standby_with_an_outdated_cache_allocates_no_port_twice(cluster: World) -> None:
     most, late = group_egress("most", "pg", FQDN, *range(1, PORT_COUNT)), group_egress("late")
     late["metadata"]["namespace"] = "kube-system"
     lease = obj(LEASE, Key(NAMESPACE, LEASE_NAME), {"spec": {"holderIdentity": "gone", "leaseDurationSeconds": 3600}})
@@ -202,7 +202,7 @@ async def holder(world: World, lease: Object) -> str:
 
 
 async def given_out(world: World) -> int:
-    """Return how many ports of the group's proxies Services have, each of them once."""
+    """Return the number of different proxies' ports that the Services of the group have."""
     places = (await world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}=pg")).items
     found = [port for each in places for port in allocated(each).values()]
     assert len({*found}) == len(found)

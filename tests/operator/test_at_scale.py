@@ -27,7 +27,7 @@ SIZE = int(os.environ.get("SCALE_SIZE", "10000"))
 READS = 3
 """The number of reads of the device list, whose mean cost is printed."""
 PATIENCE = 900.0
-"""Seconds that an operator may take to look at everything."""
+"""The longest time in seconds for an operator to look at everything."""
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
@@ -83,7 +83,7 @@ def secrets(world: World) -> list[Object]:
 
 
 async def cost_of_a_read(world: World, operator: OperatorProcess, times: int = READS) -> Cost:
-    """Make the operator read the device list so many *times*, and return the mean cost of a read."""
+    """Make the operator read the device list *times* times, and return the mean cost of a read."""
     since, first = operator.now(), world.control.requests[LIST]
     for _ in range(times):
         await ask_for_a_read(world)
@@ -132,7 +132,7 @@ async def test_no_read_of_the_device_list_holds_the_event_loop(
 
 
 @pytest.mark.parametrize("names", [SIZE // 4, SIZE])
-async def test_a_name_is_taken_over_with_few_requests_however_many_there_are(
+async def test_a_name_is_taken_over_with_few_requests_however_many_devices_there_are(
     names: int, figures: Figures, tmp_path: Path
 ) -> None:
     async with new_world(SimOptions(controllers=False)) as world:

@@ -78,7 +78,7 @@ PLACED: Object = {
 }
 
 
-async def test_fields_that_the_api_server_writes_its_own_way_are_left_alone(world: World) -> None:
+async def test_the_operator_accepts_the_form_that_the_api_server_gives_to_a_field(world: World) -> None:
     await joined_with_class(world, SERVICE_WITH_CLASS, statefulSet={"pod": PLACED})
     assert not await world.writes_when_left_alone()
     await world.annotate(egress(), {"example.org/look": "again"})
@@ -112,7 +112,7 @@ async def test_a_change_of_a_class_restarts_only_what_it_changes(world: World, e
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_change_of_a_class_changes_neither_status_nor_events_of_the_objects_that_name_it(world: World) -> None:
+async def test_a_change_of_a_class_changes_neither_status_nor_events_of_its_objects(world: World) -> None:
     await world.apply(backend(), proxy_class(**FOO), *PARENTS)
     for parent in PARENTS:
         await world.joined(parent)
@@ -196,7 +196,7 @@ def metrics_service(proxy: Proxy) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
 
 
-async def test_metrics_are_served_and_can_be_found_until_they_are_not_wanted(world: World) -> None:
+async def test_metrics_are_served_and_discoverable_until_the_class_turns_them_off(world: World) -> None:
     proxy = await measured(world)
     service = await world.look(metrics_service(proxy))
     assert (proxy.env["TS_ENABLE_METRICS"], proxy.env["TS_LOCAL_ADDR_PORT"]) == ("true", "$(POD_IP):9002")
@@ -209,7 +209,7 @@ async def test_metrics_are_served_and_can_be_found_until_they_are_not_wanted(wor
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_metrics_service_that_is_edited_or_deleted_is_put_right(world: World) -> None:
+async def test_the_operator_restores_a_metrics_service_that_is_edited_or_deleted(world: World) -> None:
     service = await world.look(metrics_service(await measured(world)))
 
     async def spec() -> object:
@@ -291,7 +291,7 @@ def patches(world: World) -> int:
     return sum(count for (_, *what), count in world.requests().items() if what == ["patch", "servicemonitors"])
 
 
-async def test_a_strangers_service_monitor_is_reported_to_be_in_the_way(monitored: World) -> None:
+async def test_the_class_reports_a_foreign_service_monitor_with_the_name_of_its_own(monitored: World) -> None:
     async with running_operator(monitored):
         proxy = await measured(monitored)
     stranger = {**metrics_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}

@@ -24,9 +24,9 @@ PAUSE = 5.0
 
 
 async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
-    """Take the steps, end all faults, assert that the wish comes true, delete all, and assert that nothing is left.
+    """Take the steps, end all faults, check the wish, delete all objects, and check that nothing is left.
 
-    If *dead* names a node, it dies before all objects are deleted, and doesn't come back.
+    If *dead* names a node, the node dies before the deletion of all objects, and doesn't come back.
     """
     async with new_world() as world, other_tailnet(world) as other:
         world.sim.kubelet.add_node(NODES[1])

@@ -46,7 +46,7 @@ async def amounts(world: World, obj: Object) -> Object:
 
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
-async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: World, parent: Parent) -> None:
+async def test_a_proxy_gets_a_class_once_that_is_ready_and_loses_it_again(world: World, parent: Parent) -> None:
     await world.apply(backend(), proxy_class(**container(image="FOO bar")), parent.plain)
     before = await world.joined(parent.plain)
     await world.change(parent.plain, parent.with_class)
@@ -95,6 +95,6 @@ async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_
 
 
 async def serves(world: World) -> str:
-    """Return the address that the proxy of the Ingress sends requests to."""
+    """Return the address to which the proxy of the Ingress sends requests."""
     proxy = await world.proxy(ingress())
     return proxy.state["serve-config"].split("http://")[1].split(":")[0] if proxy else ""

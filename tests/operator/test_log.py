@@ -15,7 +15,7 @@ KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
 
 def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
-    """Return the lines of the log about an object, and clear the log; assert that no line has a key or a token."""
+    """Return the log lines about an object, and clear the log. Check that no line has a key or a token."""
     ours = [record for record in caplog.records if "tsoperator" in record.name]
     assert not [record for record in ours if KEYS.search(record.getMessage())]
     lines = [record.getMessage() for record in ours if record.levelno >= logging.INFO]
@@ -54,7 +54,7 @@ async def test_each_change_in_the_life_of_a_proxy_is_one_line(cluster: World, ca
     assert told(caplog, about) == ["removed what was made for it"]
 
 
-async def test_an_operator_that_finds_everything_right_logs_nothing_about_objects(
+async def test_the_log_of_an_operator_that_changes_nothing_does_not_mention_objects(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_operator(cluster):

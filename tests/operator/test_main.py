@@ -123,7 +123,9 @@ async def test_an_operator_that_cannot_work_says_why_in_one_line(
     assert re.fullmatch(line, log)
 
 
-async def test_useless_certificates_are_one_line(sim: ClusterSim, environment: Environment, tmp_path: Path) -> None:
+async def test_the_error_for_unusable_certificates_is_one_line(
+    sim: ClusterSim, environment: Environment, tmp_path: Path
+) -> None:
     useless = "certificate-authority-data: bm9uZQ==\n    server: https:"
     (tmp_path / "kubeconfig").write_text(sim.kubeconfig().replace("server: http:", useless))
     async with operator(environment) as process:
@@ -144,7 +146,9 @@ async def test_a_check_prints_what_it_finds_and_no_log(environment: Environment)
         assert await process.ends() == (2, "")
 
 
-async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim, environment: Environment) -> None:
+async def test_the_lease_names_the_leader_which_stops_at_once_at_a_signal(
+    sim: ClusterSim, environment: Environment
+) -> None:
     async with operator({**environment, "POD_NAME": "operator-0", "OPERATOR_LOG_FORMAT": "json"}) as process:
         leading = json.loads(await process.says("leading:"))
         assert re.fullmatch(r"operator-0_[0-9a-f-]{36}", holder(sim))
@@ -155,7 +159,7 @@ async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim,
 
 
 @pytest.mark.thorough
-async def test_a_killed_leader_is_followed_as_soon_as_its_pod_shows_its_end(
+async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
     sim: ClusterSim, environment: Environment
 ) -> None:
     sim.store.silent_nodes.add("here")  # its kubelet is this test
@@ -215,7 +219,7 @@ async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_that
 
 
 @pytest.mark.thorough
-async def test_a_leader_whose_lease_is_taken_ends(sim: ClusterSim, environment: Environment) -> None:
+async def test_a_leader_that_loses_its_lease_ends(sim: ClusterSim, environment: Environment) -> None:
     async with operator(environment) as process:
         await process.says("leading:")
         sim.store.merge(kinds.LEASE, "tailscale", "tailscale-operator", {"spec": {"holderIdentity": "another"}})
@@ -250,7 +254,7 @@ def test_the_version_is_that_of_the_release(command_line: Callable[[str], Ended]
     assert command_line("--version") == (0, f"tsoperator {__version__}\n")
 
 
-def test_an_argument_is_refused(command_line: Callable[[str], Ended]) -> None:
+def test_an_unknown_argument_is_refused(command_line: Callable[[str], Ended]) -> None:
     code, text = command_line("--verbose")
     assert code == 2
     assert "unrecognized arguments: --verbose" in text

@@ -1,4 +1,4 @@
-"""An operator that watches some namespaces only: objects that it serves, leaves alone, or may not read."""
+"""An operator that watches only some namespaces. It serves some objects, ignores others, and may not read some."""
 
 import logging
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ async def test_only_objects_of_watched_namespaces_are_served(teams: World) -> No
 
 
 async def leads(world: World) -> set[str]:
-    """Return the names that lead to addresses, and a text for each name that leads nowhere."""
+    """Return the names that have addresses, and a text for each name that has none."""
     found = await world.records()
     return {name if addresses else f"{name} leads nowhere" for name, addresses in found.items()}
 
@@ -220,7 +220,7 @@ async def test_an_ingress_whose_services_the_operator_may_not_read_changes_only_
 
 @pytest.mark.simulated
 @pytest.mark.thorough
-async def test_more_namespaces_can_be_watched_than_connections_are_usual() -> None:
+async def test_the_operator_can_watch_more_namespaces_than_a_client_usually_has_connections() -> None:
     many = [f"team-{number}" for number in range(40)]
     async with (
         new_world(SimOptions(namespaces=("default", "kube-system", NAMESPACE, *many))) as world,

@@ -93,7 +93,7 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
             acting = applier(world.api, cache, tailnets)
             proxies = Proxies(cache, acting, tailnets, settings(), lambda: made.now)
             kinds: list[Kind[Any]] = [services(proxies, world.api), ingresses(proxies), connectors(proxies)]
-            kind = next(each for each in kinds if each.resource.kind == parent["kind"])
+            kind = next(each for each in kinds if str(each) == parent["kind"])
             made.reconciler = KindReconciler(kind, cache, acting)
             await cache.synced()
             yield made

@@ -105,7 +105,7 @@ async def test_a_refusal_that_could_not_be_reported_at_once_is_reported_later(
 @pytest.mark.parametrize(
     ("parent", "words"), [(PARENTS["ingress"], ""), (PUBLIC, "Funnel is not supported by this control server")]
 )
-async def test_https_and_funnel_are_reported_once_as_unavailable_on_headscale(parent: Parent, words: str) -> None:
+async def test_an_object_reports_once_that_headscale_has_no_https_and_no_funnel(parent: Parent, words: str) -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         await world.apply(backend(), parent.obj)
         assert words in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
@@ -143,7 +143,7 @@ async def test_a_control_server_that_hangs_delays_only_the_objects_that_need_it(
     world.control.heal()
 
 
-async def test_a_control_server_that_fails_does_not_get_a_call_for_every_waiting_parent(world: World) -> None:
+async def test_a_failing_control_server_does_not_get_a_call_for_every_waiting_parent(world: World) -> None:
     before = await keys_asked_for_at_first(world)
     world.control.fail(503, count=10_000)
     await world.apply(*MANY)
@@ -171,7 +171,7 @@ async def test_egress_exposed_services_and_connectors_work_on_headscale() -> Non
             assert UNSUPPORTED not in await world.events(parent.obj)
 
 
-async def test_a_missing_scope_is_reported_and_used_without_a_restart_once_it_is_there(world: World) -> None:
+async def test_a_missing_scope_is_reported_and_used_without_a_restart_once_it_is_granted(world: World) -> None:
     parent = PARENTS["exposed"]
     world.control.scopes.remove("auth_keys")
     await world.apply(parent.obj)
@@ -181,7 +181,7 @@ async def test_a_missing_scope_is_reported_and_used_without_a_restart_once_it_is
 
 
 @pytest.mark.simulated
-async def test_calls_that_were_refused_again_and_again_work_soon_after_the_scope_is_there(cluster: World) -> None:
+async def test_calls_that_were_refused_many_times_work_soon_after_the_scope_is_granted(cluster: World) -> None:
     cluster.control.scopes.remove("auth_keys")
     async with running_operator(cluster):
         await cluster.apply(egress())
@@ -191,7 +191,7 @@ async def test_calls_that_were_refused_again_and_again_work_soon_after_the_scope
 
 
 @pytest.mark.simulated
-async def test_calls_that_another_tailnet_refused_again_and_again_work_soon_after_it_is_mended(world: World) -> None:
+async def test_calls_that_another_tailnet_refused_many_times_work_soon_after_its_repair(world: World) -> None:
     async with other_tailnet(world) as lab:
         await world.apply(lab.secret(), lab.tailnet())
         await world.becomes(lambda: world.reason(lab.tailnet(), "TailnetReady"), "TailnetValid")

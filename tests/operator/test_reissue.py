@@ -79,7 +79,7 @@ async def waits(world: World, parent: Object) -> str:
 
 
 @pytest.mark.parametrize("kind", cases(KINDS, "ingress"))
-async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_says_so(
+async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_the_parent_says_so(
     world: World, kind: Kind
 ) -> None:
     await start(world, kind)

@@ -152,7 +152,7 @@ WARNED = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WARNED)
-def test_a_wrong_setting_whose_meaning_is_clear_is_a_warning(
+def test_a_wrong_setting_with_a_clear_meaning_causes_a_warning(
     name: str, value: str, words: str, environ: dict[str, str]
 ) -> None:
     (told,) = read_settings({**environ, name: value}).warnings
@@ -174,11 +174,11 @@ FINE = {
 }
 
 
-def test_a_variable_that_is_right_or_not_for_this_operator_is_no_warning(environ: dict[str, str]) -> None:
+def test_a_valid_variable_or_one_of_another_program_causes_no_warning(environ: dict[str, str]) -> None:
     assert not read_settings({**environ, **FINE}).warnings
 
 
-def test_dev_is_debug_for_people_as_with_the_go_operator(environ: dict[str, str]) -> None:
+def test_the_logging_mode_dev_is_debug_output_for_people_as_in_the_go_operator(environ: dict[str, str]) -> None:
     found = read_settings({**environ, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
     assert (found.log_level, found.log_format) == ("DEBUG", "text")
 
@@ -247,6 +247,6 @@ def test_each_variable_begins_a_line_and_its_meaning_stays_in_the_second_column(
     assert all(line[COLUMN - 1] == " " and line[COLUMN] != " " for line in LINES)
 
 
-def test_the_meanings_are_whole_and_no_line_is_too_long() -> None:
+def test_the_help_has_the_whole_meaning_of_each_variable_and_no_line_is_too_long() -> None:
     assert " ".join(line[COLUMN:] for line in LINES) == " ".join(VARIABLES.values())
     assert WIDTH - 10 < max(map(len, LINES)) <= WIDTH

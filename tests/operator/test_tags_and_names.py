@@ -65,7 +65,7 @@ def tagged(obj: Object, *tags: str) -> Object:
 
 
 @pytest.mark.parametrize("obj", cases(KINDS, "egress", "connector"))
-async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, obj: Object) -> None:
+async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object) -> None:
     count = 2 if obj == GATES else 1
     await world.apply(backend(), obj)
     pods = await all_joined(world, obj, count)
@@ -154,7 +154,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("held", cases(HELD, "offline for a minute"))
-async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
+async def test_a_device_that_may_still_be_in_use_keeps_its_name(held: Held) -> None:
     options = SimOptions(headscale=held.headscale)
     async with new_world(options) as world, running_operator(world, take_over_names=not held.unasked):
         holder = join(world.control, "default-db", *held.tags)
@@ -170,7 +170,7 @@ async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
 
 
 @pytest.mark.parametrize("gone", cases({"it is dead": False, "it is gone": True}, "it is dead"))
-async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster: World, gone: bool) -> None:
+async def test_a_proxy_that_got_a_numbered_name_gets_its_own_name_once_that_is_free(cluster: World, gone: bool) -> None:
     holder = join(cluster.control, "default-lb")
     await cluster.apply(load_balancer())
     async with running_operator(cluster):
@@ -202,7 +202,7 @@ async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: Wo
 
 
 @pytest.mark.simulated
-async def test_a_destination_that_was_never_there_is_reported_until_it_joins(world: World) -> None:
+async def test_a_destination_that_never_existed_is_reported_until_it_joins(world: World) -> None:
     world.control.has_all_targets = False
     await world.apply(egress())
     lost = await world.eventually(lambda: event(world, egress(), "TargetNotFound"))

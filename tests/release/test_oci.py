@@ -60,7 +60,7 @@ def test_an_index_leads_to_the_images_of_all_platforms(tmp_path: Path) -> None:
     assert [read(layout, each["config"])["config"]["User"] for each in manifests] == [*images]
 
 
-def test_a_statement_is_an_artifact_whose_subject_is_the_image_that_it_describes(tmp_path: Path) -> None:
+def test_a_statement_is_an_artifact_with_the_described_image_as_its_subject(tmp_path: Path) -> None:
     about = {"mediaType": oci.MANIFEST, "digest": "sha256:1", "size": 7, "platform": {"os": "linux"}}
     statement = {"predicateType": "https://example.org/said", "predicate": {"a": 1}}
     described = oci.write_artifact(tmp_path, about, statement)

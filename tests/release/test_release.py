@@ -18,7 +18,7 @@ WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-def test_the_released_chart_names_both_images_by_their_places_in_the_registry() -> None:
+def test_the_released_chart_names_both_images_by_their_full_names_in_the_registry() -> None:
     values, about = map(yaml.safe_load, chart.released(VALUES, ABOUT, "example.org/a"))
     config = values["operatorConfig"]
     assert config["image"]["repository"] == "example.org/a/tsoperator"

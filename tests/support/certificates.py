@@ -36,6 +36,6 @@ def pem(der: bytes) -> str:
 
 
 def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
-    """Return the PEM of a certificate with a lifetime of *life*, of which *left* remains."""
+    """Return the PEM of a certificate with the lifetime *life*, which expires after *left*."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))

@@ -1,4 +1,4 @@
-"""A running simulated cluster with a client, a web server that answers as a test says, and a function that waits."""
+"""Fixtures for a running simulated cluster and its client, a configurable web server, and a function that waits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -58,7 +58,7 @@ async def put(client: KubeClient, *objects: Object) -> None:
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[str]:
-    """Answer every request with *handler* while the context lasts; yield the URL."""
+    """Run a web server that answers every request with *handler* during the block. Yield its URL."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)

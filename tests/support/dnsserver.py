@@ -1,4 +1,4 @@
-"""A DNS server on loopback that answers as a test says."""
+"""A DNS server on loopback whose answers a test decides."""
 
 import asyncio
 import struct
@@ -46,7 +46,7 @@ def replying(change: Callable[[dnslib.DNSRecord], object]) -> Respond:
 
 @asynccontextmanager
 async def dns_server(respond: Respond) -> AsyncIterator[DNSServer]:
-    """Serve at one port over UDP and TCP until the block is left."""
+    """Run a DNS server on one port over UDP and TCP during the block."""
     served = DNSServer(respond)
     connections: set[asyncio.Task[None] | None] = set()
 

@@ -44,12 +44,12 @@ class Original:
 
 
 def service(number: int) -> Object:
-    """Return an egress Service."""
+    """The addresses of the first proxy's Pod."""
     return egress(_name(number), f"{target(number)}.{DOMAIN}")
 
 
 def target(number: int) -> str:
-    """Return the hostname of the device that this Service leads to."""
+    """Return the hostname of the device to which Service *number* routes."""
     return f"target-{_name(number)}"
 
 
@@ -98,7 +98,7 @@ def _name(number: int) -> str:
 
 
 def _copier(first: Original, number: int, device: Device, control_url: str) -> Callable[[Any], Any]:
-    """Return a function that turns an object of the first Service into that of Service *number*."""
+    """Return a function that copies an object of the first Service for Service *number*."""
     words = {
         _name(0): _name(number),
         first.control_url: control_url,

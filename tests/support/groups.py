@@ -22,7 +22,7 @@ from tests.support.operator import NAMESPACE, World, is_ready
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One proxy of a group: its *pod*, None before it is made, and the decoded Secrets, empty without them."""
+    """A proxy of a group: its *pod*, None before it is made, and its decoded Secrets, empty if they don't exist."""
 
     pod: Object | None
     state: dict[str, str]
@@ -30,7 +30,7 @@ class Replica:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether the Pod is ready and stays."""
+        """Tell whether the Pod is ready and isn't being deleted."""
         return self.pod is not None and is_ready(self.pod)
 
     @property
@@ -45,7 +45,7 @@ class Replica:
 
     @property
     def report(self) -> Any:
-        """The report in its state Secret about what it forwards, by the name of the entry. None without a report."""
+        """The proxy's report in its state Secret about the entries that it forwards, by name. None without a report."""
         text = self.state.get("egress-services")
         return json.loads(text)["services"] or {} if text else None
 
@@ -69,7 +69,7 @@ async def replicas(world: World, group: Object) -> list[Replica]:
 
 
 async def ready_group(world: World, group: Object, count: int = 2) -> list[Replica]:
-    """Wait until *group* has as many replicas as *count*, which have joined and are ready; return them."""
+    """Wait until *group* has *count* replicas that have joined and are ready. Return them."""
 
     async def there() -> list[Replica] | None:
         found = await replicas(world, group)

@@ -24,7 +24,7 @@ class NameserverProcess:
         self.port = self.health = self.metrics = 0
 
     async def says(self, what: str) -> str:
-        """Read its log up to a line with *what*."""
+        """Read the log up to a line that contains *what*."""
         assert self.process.stderr is not None
         while line := (await self.process.stderr.readline()).decode():
             self.log.append(line)
@@ -57,7 +57,7 @@ async def started_nameserver(*arguments: str, **environment: str) -> asyncio.sub
 
 @asynccontextmanager
 async def nameserver(records: Path, *arguments: str) -> AsyncIterator[NameserverProcess]:
-    """Run a nameserver of the file *records* until the block is left."""
+    """Run a nameserver with the file *records* during the block."""
     running = NameserverProcess(await started_nameserver(*_ANYWHERE, "--records", str(records), *arguments))
     try:
         async with asyncio.timeout(30):

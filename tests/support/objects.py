@@ -23,7 +23,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.group.egress import config_name, group_owner
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.service import headless_service

@@ -61,7 +61,10 @@ async def other_tailnet(
 
 @asynccontextmanager
 async def one_url(*urls: str) -> AsyncIterator[str]:
-    """Serve the control servers at *urls* under one URL, as Tailscale does. The credentials choose the server."""
+    """Serve the control servers at *urls* under one URL, as Tailscale does.
+
+    The credentials decide which server answers.
+    """
     tokens: dict[str, str] = {}
 
     async def forward(request: web.Request) -> web.Response:

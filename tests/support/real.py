@@ -16,6 +16,7 @@ from clustersim import kubelet, objects
 from clustersim.control import Control
 from clustersim.furniture import COREDNS, chart
 from clustersim.health import HealthProxy
+from clustersim.loadbalancers import LoadBalancers
 from clustersim.merge import merge_patch
 from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
@@ -38,10 +39,11 @@ PATIENCE = 45.0
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
-    objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
-    objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
-    objects.EVENT, objects.NODE,
+    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PEERRELAY, objects.PROXYCLASS,
+    objects.PROXYGROUP, objects.PROXYGROUPPOLICY, objects.RECORDER, objects.TAILNET,
+    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
+    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
+    objects.NODE,
 )  # fmt: skip
 """The kinds of objects that tests or the operator create or read."""
 
@@ -159,16 +161,26 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
         tailnets = Tailnets(control)
-        nodes = kubelet.Kubelet(mirror, tailnets)
+        nodes, balancers = kubelet.Kubelet(mirror, tailnets), LoadBalancers(mirror)
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
         programs.append(tasks.create_task(mirror.send(client)))
         await _start(client, mirror)
-        programs.append(tasks.create_task(nodes.run()))
+        programs += [tasks.create_task(nodes.run()), tasks.create_task(balancers.run())]
         health = HealthProxy(mirror, nodes.ask)
         async with control.serve() as control_url, health.serve() as health_url:
             with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
                 yield World(
-                    client, mirror, control, control_url, content, log.requests, tailnets, health_url, QUIET, PATIENCE
+                    client,
+                    mirror,
+                    control,
+                    control_url,
+                    content,
+                    log.requests,
+                    tailnets,
+                    health_url,
+                    balancers,
+                    QUIET,
+                    PATIENCE,
                 )
                 log.requests()
                 assert not log.denied
@@ -271,7 +283,7 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
-    """Leave out objects that will go by themselves: they are deleted, and have no finalizers."""
+    """Leave out objects that disappear without further help: they are deleted, and have no finalizers."""
     for resource, obj in found:
         if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
             yield resource, obj
@@ -305,7 +317,7 @@ def _merged(obj: Object, patch: Object) -> Object:
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:
-    """Tell whether *obj* is in the cluster before any test. Objects of the operator's own kinds never are."""
+    """Tell whether *obj* exists before any test. Objects of the operator's own kinds never do."""
     return resource not in objects.CUSTOM_RESOURCES and obj["metadata"]["name"] in _FURNITURE
 
 
@@ -326,5 +338,5 @@ def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
 
 
 def _named(resource: objects.Resource) -> Resource:
-    """Return the operator's name for a kind of clustersim."""
+    """Return the operator's Resource for a kind of clustersim."""
     return Resource(resource.group, resource.version, resource.plural, resource.kind, resource.namespaced)

@@ -29,7 +29,9 @@ LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
 """On an EndpointSlice: the program that writes its endpoints."""
 LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
-"""On a Secret of a ProxyGroup: its purpose, config or state."""
+"""On a Secret of a replica that has two: its purpose, config or state."""
+LABEL_PEER_RELAY_REPLICA: Final = "tailscale.com/peer-relay-replica"
+"""On the children of one replica of a PeerRelay: its ordinal."""
 LABEL_OPERATOR: Final = "tailscale.com/operator"
 """On the operator's own Pods. No value of the chart can change it, and the Go operator's Pods don't have it."""
 
@@ -40,6 +42,7 @@ PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
 PARENT_PROXYGROUP: Final = "proxygroup"
+PARENT_PEERRELAY: Final = "peerrelay"
 
 # Values of LABEL_SECRET_TYPE.
 SECRET_TYPE_CONFIG: Final = "config"  # noqa: S105
@@ -161,7 +164,7 @@ CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The config in a config Secret of a ProxyGroup."""
 CONFIG_SUFFIX: Final = "-config"
-"""The end of the name of a config Secret of a ProxyGroup; the state Secret has the name of the Pod."""
+"""The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
 EGRESS_SERVICES: Final = "egress-services"
 """The key of the egress ConfigMap with the entries for the proxies. In a state Secret, it is the key under which a
 proxy reports the Services that it forwards."""
@@ -174,6 +177,14 @@ HEALTH_PORT: Final = 9002
 """The port at which a proxy answers health checks."""
 HEALTH_PORT_NAME: Final = "tailscale-health-check"
 """The port of an egress Service that leads to `HEALTH_PORT`."""
+
+# What the relays of a PeerRelay are told (docs/development/proxies.md).
+RELAY_CONFIG_KEY: Final = "cap-142.hujson"
+"""The config in a config Secret of a PeerRelay. Older images don't know its fields, and refuse them."""
+RELAY_CAPABILITY_VERSION: Final = 142
+"""The capability version from which an image can be a relay."""
+RELAY_PORT: Final = 41641
+"""The UDP port at which a relay listens."""
 
 # The name of the nameserver's objects. tsnameserver.records has the names of its records.
 NAMESERVER: Final = "nameserver"
@@ -197,5 +208,6 @@ CONDITION_PEERRELAY_READY: Final = "PeerRelayReady"
 
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 PROXY_CONTAINER: Final = "tailscale"
+RELAY_CONTAINER: Final = "tailscaled"
 SYSCTL_CONTAINER: Final = "sysctler"
 DEFAULT_CONTROL_URL: Final = "https://controlplane.tailscale.com"

@@ -73,6 +73,22 @@ LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", namespaced=False, patchable=False)
+ADMISSIONPOLICY = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+    patchable=False,
+)
+ADMISSIONBINDING = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+    patchable=False,
+)
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
@@ -97,8 +113,8 @@ RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
         CONFIGMAP, EVENT, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DAEMONSET, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE,
-        INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
-        PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
+        INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, ADMISSIONPOLICY, ADMISSIONBINDING, CRD, SERVICEMONITOR,
+        CONNECTOR, DNSCONFIG, PROXYCLASS, PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
     )
 }  # fmt: skip
 

@@ -75,6 +75,11 @@ def child_base_name(parent_name: str) -> str:
     return f"ts-{parent_name[:PARENT_NAME_MAX].replace('.', '-')}".rstrip("-")
 
 
+def peer_relay_name(parent_name: str) -> str:
+    """Return the name of the StatefulSet of a PeerRelay. Names of its other children begin with it."""
+    return f"peerrelay-{parent_name}"
+
+
 @lru_cache(maxsize=4096)  # each reconcile of a proxy asks several times
 def child_name(parent_name: str, parent_uid: str) -> str:
     """Return the name for a new child: a DNS label of at most 52 characters, the same for the same parent."""

@@ -11,28 +11,21 @@ They meet through objects, each of which has one writer:
 from collections.abc import Iterable
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
 from tsoperator.api.names import (
     ANNOTATION_LAST_TAILNET_TARGET_FQDN,
     ANNOTATION_LAST_TAILNET_TARGET_IP,
-    CONDITION_PROXYGROUP_AVAILABLE,
     HEALTH_PORT_NAME,
     LABEL_MANAGED,
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
     LABEL_SERVICE_TYPE,
     MANAGED,
-    PARENT_PROXYGROUP,
     PROXY_GROUP,
     SERVICE_TYPE_EGRESS,
 )
-from tsoperator.api.objects import Key, Object, annotations, key_of, labels, spec_of
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.group.proxygroup import by_group
 from tsoperator.proxy.entries import Entry, Port
-from tsoperator.proxy.replica import REPLICAS_MAX
-from tsoperator.runtime.ownership import Owner
-
-BY_GROUP: Final = "group"
-"""The index of users' Services by the ProxyGroup that they name."""
 
 BY_SERVING_GROUP: Final = "serving-group"
 """The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
@@ -40,18 +33,6 @@ BY_SERVING_GROUP: Final = "serving-group"
 BY_ENTRY: Final = "group-entry"
 """The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that they
 have. `indexed_entry` makes its values."""
-
-DEFAULT_REPLICAS: Final = 2
-
-
-def group_owner(name: str) -> Owner:
-    """Return the owner of the children of the ProxyGroup called *name*."""
-    return Owner(PARENT_PROXYGROUP, Key("", name))
-
-
-def config_name(group: str) -> str:
-    """Return the name of the egress ConfigMap of *group*."""
-    return f"{group}-egress-config"
 
 
 def entry_name(service: Key) -> str:
@@ -62,29 +43,6 @@ def entry_name(service: Key) -> str:
 def indexed_entry(group: str, name: str) -> str:
     """Return the value of the index `BY_ENTRY` for the entry called *name* of *group*."""
     return f"{group}/{name}"
-
-
-def replica_count(group: Object) -> int:
-    """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
-    count = spec_of(group).get("replicas")
-    return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
-
-
-def is_egress(group: Object) -> bool:
-    """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
-    return bool(spec_of(group).get("type") == "egress")
-
-
-def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs, whatever generation the condition is of."""
-    conditions = (group.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
-
-
-def by_group(service: Object) -> Iterable[str]:
-    """Index users' Services by the ProxyGroup that they name."""
-    name = annotations(service).get(PROXY_GROUP)
-    return (name,) if name else ()
 
 
 def by_serving_group(child: Object) -> Iterable[str]:

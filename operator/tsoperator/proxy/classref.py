@@ -1,6 +1,5 @@
 """The ProxyClass that the parent of a proxy names, whether it can be used, and its contents."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.conditions import TRUE
@@ -8,21 +7,10 @@ from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, labels
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
+from tsoperator.runtime.plan import Refusal
 
 UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
 """The advice to the user if the default class does not exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClassProblem:
-    """The reason why the operator can't make a proxy with its ProxyClass.
-
-    A problem that *is_passing* need not be reported: the class was valid before its last change, and is being checked.
-    """
-
-    reason: str
-    message: str
-    is_passing: bool = False
 
 
 def class_name(parent: Object, default: str) -> str:
@@ -33,7 +21,7 @@ def class_name(parent: Object, default: str) -> str:
     return default
 
 
-def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | ClassProblem | None:
+def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | Refusal | None:
     """Return the spec of the class that *parent* names, None if it names none, or why its proxy can't be made yet.
 
     *proxy_class* is the object of that class, if there is one.
@@ -43,24 +31,24 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
     return class_called(class_name(parent, default), proxy_class, other)
 
 
-def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | ClassProblem | None:
+def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | Refusal | None:
     """Return the spec of the class called *name*, None if that is empty, or why a proxy can't be made with it yet.
 
     *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do what
-    *other* says.
+    *other* says. The refusal is passing if the class was valid before its last change, and is being checked.
     """
     if not name:
         return None
     if proxy_class is None:
-        return ClassProblem("ProxyFailed", f"ProxyClass {name!r} does not exist: create it, or {other}")
+        return Refusal(f"ProxyClass {name!r} does not exist: create it, or {other}", "ProxyFailed")
     if is_ready(proxy_class):
         parsed = ProxyClass.parse(proxy_class)
         if not isinstance(parsed, Invalid):
             return parsed.spec
-    return ClassProblem(
-        "ProxyPending",
+    return Refusal(
         f"waiting for ProxyClass {name!r}, which is not ready: see the {CONDITION_PROXYCLASS_READY} condition in its "
         "status; a proxy that runs stays as it is",
+        "ProxyPending",
         is_passing=_is_changing(proxy_class),
     )
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
+from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, SYSCTL_CONTAINER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import Container, Pod, ProxyClassSpec
 from tsoperator.proxy.metrics import METRICS_PORT, METRICS_PORT_NAME
@@ -79,7 +79,7 @@ def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, 
     given = spec.stateful_set
     if given is not None and given.pod is not None:
         metadata = _pod_metadata(metadata, given.pod)
-        pod_spec = _with_pod_fields(pod_spec, given.pod)
+        pod_spec = _with_pod_fields(pod_spec, given.pod, proxy_pod.container)
     template = {**template, "metadata": metadata, "spec": pod_spec}
     made = {**statefulset, "spec": {**statefulset["spec"], "template": template}}
     return with_given(made, given.labels, given.annotations) if given is not None else made
@@ -112,7 +112,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
         env.append(_variable("TS_DEBUG_ACME_DIRECTORY_URL", _STAGING_DIRECTORY))
 
     def extended(container: Object) -> Object:
-        if container["name"] != PROXY_CONTAINER:
+        if container["name"] != proxy_pod.container:
             return container
         made = {**container, "env": [*container["env"], *env]}
         return {**made, "ports": ports} if ports else made
@@ -140,8 +140,11 @@ def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     return made
 
 
-def _with_pod_fields(spec: Object, pod: Pod) -> Object:
-    """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared."""
+def _with_pod_fields(spec: Object, pod: Pod, container: str) -> Object:
+    """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared.
+
+    The proxy runs in the *container* of that name.
+    """
     assigned = {
         "affinity": pod.affinity,
         "imagePullSecrets": [*pod.image_pull_secrets],
@@ -153,7 +156,7 @@ def _with_pod_fields(spec: Object, pod: Pod) -> Object:
         "topologySpreadConstraints": [*pod.topology_spread_constraints],
     }
     where_set = {"dnsConfig": pod.dns_config, "dnsPolicy": pod.dns_policy}
-    containers = {PROXY_CONTAINER: pod.tailscale_container, SYSCTL_CONTAINER: pod.tailscale_init_container}
+    containers = {container: pod.tailscale_container, SYSCTL_CONTAINER: pod.tailscale_init_container}
     made = {name: value for name, value in spec.items() if name not in assigned}
     made |= {name: value for name, value in (assigned | where_set).items() if value}
     for field in ("initContainers", "containers"):

@@ -54,7 +54,8 @@ class Proxy:
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
     a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores. With a
     *config_suffix* each replica has two Secrets, and the name of its config Secret ends with the suffix. Otherwise one
-    Secret holds both config and state. Other devices may reach the replicas at their *static_endpoints*, by ordinal,
+    Secret holds both config and state. The children of one replica carry its ordinal under the label *replica_label*,
+    if there is one. Other devices may reach the replicas at their *static_endpoints*, by ordinal,
     with the help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
     the children name the parent; otherwise only their labels name it.
     """
@@ -75,6 +76,7 @@ class Proxy:
     static_endpoints: Sequence[tuple[str, ...]] = ()
     services: Sequence[Object] = ()
     controller: Resource | None = None
+    replica_label: str = ""
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
         """Return a child with *content* beside its metadata, and with *labels* beside those that name the parent."""

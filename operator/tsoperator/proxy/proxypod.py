@@ -15,6 +15,8 @@ from tsoperator.api.names import (
     APP_INGRESS_SERVICE,
     APP_PROXYGROUP_EGRESS,
     EGRESS_SERVICES,
+    PROXY_CONTAINER,
+    RELAY_CONTAINER,
     TYPE_CONNECTOR,
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
@@ -34,7 +36,7 @@ class ProxyPod:
     for the image: *modes* say how the proxy works, and *target* says where it leads. A *userspace* proxy needs no
     privileges. A proxy that *serves* has a serve config, and one that also *serves_https* asks for certificates. A
     *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's address can't. A *grouped*
-    proxy belongs to a ProxyGroup, and answers health checks.
+    proxy belongs to a ProxyGroup, and answers health checks. The image runs in the *container* of that name.
     """
 
     app: str
@@ -47,6 +49,7 @@ class ProxyPod:
     serves_https: bool = False
     measurable: bool = True
     grouped: bool = False
+    container: str = PROXY_CONTAINER
 
 
 def egress_to_name(fqdn: str) -> ProxyPod:
@@ -130,3 +133,8 @@ def egress_group(port: int = 0) -> ProxyPod:
         },
         grouped=True,
     )
+
+
+def peer_relay() -> ProxyPod:
+    """Return the Pods that relay packets between devices of the tailnet."""
+    return ProxyPod("", "", userspace=True, measurable=False, container=RELAY_CONTAINER)

@@ -17,6 +17,7 @@ from tsoperator.api.names import (
     EGRESS_SERVICES,
     GROUP_CONFIG_KEY,
     NO_HTTPS,
+    RELAY_CONFIG_KEY,
     SECRET_CAPABILITY_VERSION,
     SECRET_CURRENT_PROFILE,
     SECRET_DEVICE_FQDN,
@@ -107,8 +108,8 @@ def slim(secret: Object) -> Object:
     It has the device keys; the URL at which the proxy logs in, and its hostname; digests of the config, of the auth key
     in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
     versions; the names of the keys in which tailscaled stored its last serve config; the validity of the certificates;
-    and, for a proxy of a ProxyGroup, its static endpoints and its report of the entries that it forwards. For a
-    Connector it also says whether an app connector would have to lose routes first.
+    the static endpoints of a relay or of a proxy of a ProxyGroup; and, for such a proxy, its report of the entries that
+    it forwards. For a Connector it also says whether an app connector would have to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = _newest_config(data), _profile(data)
@@ -130,7 +131,7 @@ def slim(secret: Object) -> Object:
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
         _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(config, profile),
-        _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
+        _STATIC_ENDPOINTS: _static_endpoints(data),
         _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
 
@@ -221,14 +222,20 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
     fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
     ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
-    version = _text(data, SECRET_CAPABILITY_VERSION)
+    version = capability_version_of(secret)
     reported = reporting_pod_of(secret)
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
-    if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
+    if not (current and version is not None and version >= _HTTPS_ENDPOINT_SINCE):
         return ReportedDevice(id_, fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def capability_version_of(secret: Object) -> int | None:
+    """Return the capability version of the image that ran last, from a *slim* Secret; None if it isn't known."""
+    version = _text(secret["data"], SECRET_CAPABILITY_VERSION)
+    return int(version) if version.isdecimal() else None
 
 
 def shown_device(secret: Object) -> tuple[str, str] | None:
@@ -257,7 +264,7 @@ def egress_report_of(secret: Object) -> ProxyReport | None:
 
 
 def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
-    """Return the static endpoints in a *slim* config Secret of a ProxyGroup, in their order; none without a Secret."""
+    """Return the static endpoints in a *slim* config Secret, in their order; none without a Secret."""
     found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
     return found
 
@@ -349,8 +356,12 @@ def _digest_of_files(files: Mapping[str, str]) -> str:
 
 
 def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
-    found = _json_or_empty(_text(data, GROUP_CONFIG_KEY)).get("StaticEndpoints")
-    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
+    """Return the static endpoints in the *data* of the config Secret of a relay, or of a proxy of a ProxyGroup."""
+    for file, field in ((GROUP_CONFIG_KEY, "StaticEndpoints"), (RELAY_CONFIG_KEY, "RelayServerStaticEndpoints")):
+        found = _json_or_empty(_text(data, file)).get(field) if file in data else None
+        if isinstance(found, list):
+            return tuple(each for each in found if isinstance(each, str))
+    return ()
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:

@@ -14,7 +14,8 @@ from tsoperator.proxy.proxypod import ProxyPod
 from tsoperator.proxy.replica import Replica
 from tsoperator.settings import Settings
 
-_CONFIGS: Final = "/etc/tsconfig"
+CONFIGS: Final = "/etc/tsconfig"
+"""The folder in which each Pod mounts the configs of all replicas."""
 CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The prefix of the name of the volume with a replica's config; the ordinal follows."""
 _RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
@@ -109,17 +110,17 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     checks = {HEALTH_CHECK: "true"} if pod.grouped else {}
     of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app, **checks}
     return [
-        _variable("TS_USERSPACE", "true" if pod.userspace else "false"),
-        _from_field("POD_IP", "status.podIP"),
-        _from_field("POD_NAME", "metadata.name"),
-        _from_field("POD_UID", "metadata.uid"),
-        *([_from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
-        _variable("TS_KUBE_SECRET", "$(POD_NAME)"),
-        _variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        *([_variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
-        _variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
-        *(() if pod.grouped else [_variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
-        *(_variable(name, value) for name, value in of_this_kind.items()),
+        variable("TS_USERSPACE", "true" if pod.userspace else "false"),
+        from_field("POD_IP", "status.podIP"),
+        from_field("POD_NAME", "metadata.name"),
+        from_field("POD_UID", "metadata.uid"),
+        *([from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
+        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        *([variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
+        *(() if pod.grouped else [variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
+        *(variable(name, value) for name, value in of_this_kind.items()),
     ]
 
 
@@ -128,7 +129,7 @@ def configs(replicas: Sequence[Replica]) -> list[Volume]:
     return [
         Volume(
             f"{CONFIG_VOLUME}{each.ordinal}",
-            f"{_CONFIGS}/{each.state_secret.name}",
+            f"{CONFIGS}/{each.state_secret.name}",
             {"secret": {"secretName": each.config_secret.name}},
         )
         for each in replicas
@@ -161,11 +162,11 @@ def _sysctl_script(live: Object | None) -> str:
     return _SCRIPT
 
 
-def _variable(name: str, value: str) -> Object:
+def variable(name: str, value: str) -> Object:
     """Return a variable of a container."""
     return {"name": name, "value": value}
 
 
-def _from_field(name: str, path: str) -> Object:
+def from_field(name: str, path: str) -> Object:
     """Return a variable of a container with the value of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -3,7 +3,14 @@
 import json
 from dataclasses import dataclass
 
-from tsoperator.api.names import CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR, GROUP_CONFIG_KEY, SERVE_CONFIG_KEY
+from tsoperator.api.names import (
+    CONFIG_KEY,
+    CONFIG_KEY_WITHOUT_APP_CONNECTOR,
+    GROUP_CONFIG_KEY,
+    RELAY_CONFIG_KEY,
+    RELAY_PORT,
+    SERVE_CONFIG_KEY,
+)
 from tsoperator.api.objects import Object
 
 
@@ -13,7 +20,7 @@ class ProxyConfig:
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
     proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
-    traversal.
+    traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*.
     """
 
     hostname: str
@@ -23,14 +30,15 @@ class ProxyConfig:
     app_connector: bool = False
     accept_routes: bool = False
     in_group: bool = False
+    relay: bool = False
     static_endpoints: tuple[str, ...] = ()
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of the proxy's Secret by key.
 
-    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup has one file,
-    because images that are too old to read this file can't run in a ProxyGroup.
+    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
+    have one file, because images that are too old to read this file can't be one.
     """
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
@@ -40,6 +48,11 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
         if config.static_endpoints:
             head["StaticEndpoints"] = list(config.static_endpoints)
         return {GROUP_CONFIG_KEY: _compact(head)}
+    if config.relay:
+        head["RelayServerPort"] = RELAY_PORT
+        if config.static_endpoints:
+            head["RelayServerStaticEndpoints"] = list(config.static_endpoints)
+        return {RELAY_CONFIG_KEY: _compact(head)}
     if config.routes is not None:
         head["AdvertiseRoutes"] = list(config.routes)
     app_connector = {"Advertise": config.app_connector}

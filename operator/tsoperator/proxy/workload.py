@@ -37,7 +37,7 @@ from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_prob
 from tsoperator.proxy.metrics import metrics_objects
 from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
-from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.replica import Replica, ReplicaSecrets
 from tsoperator.proxy.secret import (
     Reissue,
     ReportedDevice,
@@ -63,6 +63,9 @@ from tsoperator.settings import Settings
 POD_NOT_WAITED_FOR = "PodNotWaitedFor"
 """The reason of the Event about a Pod that hangs, and that the removal of its proxy doesn't wait for any longer."""
 
+LOAD_BALANCER = "LoadBalancer"
+"""The type of a Service with an address outside of the cluster."""
+
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until the operator looks whether a deletion has ended, if no watch event tells it before
 _LOST = 60.0  # s after the end of a Pod's grace period; then no plan waits for that Pod any longer
@@ -74,7 +77,7 @@ class Workload:
 
     The steps *first* make the children that need no Secret, such as Services and the account of the Pods. *statefulset*
     is None until its contents are known. The steps *surplus* remove other objects of surplus replicas, once all of
-    their Pods are gone.
+    their Pods and devices are gone.
     """
 
     first: Sequence[Step]
@@ -184,9 +187,9 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
             *devices.before,
             *secret_steps(proxy, children, keys),
             *([Child(running)] if running else ()),
-            *(workload.surplus if left.requeue_after is None else ()),
             *devices.after,
             *_device_deletions(proxy.owner, left.gone, proxy.tailnet),
+            *(workload.surplus if left.requeue_after is None else ()),
             *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each).name not in mounted),
         ],
         notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
@@ -214,7 +217,8 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
 
     Its Pods are deleted first, then the children for which no request to the control server is needed, then its
     devices, and last its Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone, because then
-    nothing names a Tailnet.
+    nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they advertise its address,
+    nobody else should get it.
 
     The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
     several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
@@ -224,11 +228,14 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
     if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
         return Plan(steps=going, requeue_after=_STILL_THERE)
+    balancers = [each for each in children.services if each["spec"].get("type") == LOAD_BALANCER]
+    others = [each for each in children.services if each not in balancers]
     return Plan(
         steps=[
-            *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
+            *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in others),
             *unwanted(children.metrics),
             *_device_deletions(owner, children.secrets, tailnet),
+            *unwanted(balancers),
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
         notes=tuple(
@@ -316,22 +323,23 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
         found = children.secrets_of(replica)
         config = config_for_now(proxy.config_of(replica), found)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
-        whole = _secret(proxy, replica.config_secret, SECRET_TYPE_CONFIG)
+        whole = _secret(proxy, replica, replica.config_secret, SECRET_TYPE_CONFIG)
         patch = config_patch(found, config, auth_key)
         if found.config is None:
             yield Creation({**whole, "data": encoded(config_files(config, auth_key))})
-        elif proxy.controller is not None:
+        elif proxy.config_suffix:
             yield from _corrected(found.config, whole, patch)
         elif patch:
-            yield patch  # a Secret without an owner reference is found by its labels, so its labels are right
+            yield patch  # the only Secret of a replica is found by its labels, so its labels are right
         if replica.state_secret != replica.config_secret:
-            state = _secret(proxy, replica.state_secret, SECRET_TYPE_STATE)
+            state = _secret(proxy, replica, replica.state_secret, SECRET_TYPE_STATE)
             yield from [Creation(state)] if found.state is None else _corrected(found.state, state)
 
 
-def _secret(proxy: Proxy, key: Key, type_: str) -> Object:
-    """Return a Secret of a replica without its data; if the replica has two, a label says of which *type_* it is."""
+def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
+    """Return a Secret of *replica* without its data; if it has two, a label says of which *type_* this one is."""
     labels = {LABEL_SECRET_TYPE: type_} if proxy.config_suffix else {}
+    labels |= {proxy.replica_label: str(replica.ordinal)} if proxy.replica_label else {}
     return proxy.child(SECRET, key.name, {"type": "Opaque"}, **labels)
 
 

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_TAILNET_READY, LABEL_PARENT_TYPE
 from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SECRET, STATEFULSET, TAILNET, Key, Object, key_of, labels
-from tsoperator.group.egress import config_name
+from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache

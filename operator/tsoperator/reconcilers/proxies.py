@@ -9,10 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol, TypeVar
 
-from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
+from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PEERRELAY, PARENT_SERVICE
 from tsoperator.api.objects import (
     CONNECTOR,
     INGRESS,
+    PEERRELAY,
     POD,
     PROXYCLASS,
     SECRET,
@@ -48,7 +49,12 @@ from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
 
-_PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
+_PARENTS = {
+    SERVICE: PARENT_SERVICE,
+    INGRESS: PARENT_INGRESS,
+    CONNECTOR: PARENT_CONNECTOR,
+    PEERRELAY: PARENT_PEERRELAY,
+}
 
 
 class HasChildren(Protocol):
@@ -65,7 +71,7 @@ Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
 
 
 class Decides(Protocol[Facts_contra]):
-    """The functions that decide about one kind of parents, such as those of a module `desired`."""
+    """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
     def owner(self, key: Key, /) -> Owner:
         """Return the owner of the children of the parent named *key*."""
@@ -116,7 +122,7 @@ class Proxies:
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
-            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
+            return [obj for obj in labelled if is_named_after(obj, owner)]
 
         pods = found(POD)
         return Children(
@@ -206,31 +212,38 @@ class Proxies:
         look: Callable[[Object], Observed],
         decides: Decides[Observed],
         *,
-        gone: Callable[[Key], Plan] | None = None,
+        left: Callable[[Owner], Orphan] | None = None,
         said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
-    ) -> Kind[Observed]:
+    ) -> Kind[Observed | Orphan]:
         """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
 
-        *said* is called after each report. The other arguments are those of Kind.
+        *look* gathers the facts about an object that is there. *left* returns what an owner that is gone left behind;
+        by default, its proxy. *said* is called after each report. The other arguments are those of Kind.
         """
+        orphan = left or partial(self.orphan, resource)
 
-        def facts(obj: Object) -> Observed:
-            self.found(decides.owner(key_of(obj)))
+        def facts(key: Key, obj: Object) -> Observed | Orphan:
+            if not obj:
+                return orphan(decides.owner(key))
+            self.found(decides.owner(key))
             return look(obj)
 
-        def decision(obj: Object, observed: Observed) -> Decision:
+        def decision(obj: Object, observed: Observed | Orphan) -> Decision:
+            if isinstance(observed, Orphan):
+                return plan_orphan(observed)
             wanted = decides.wanted(obj, observed, self.settings)
             then = partial(decides.plan, obj, wanted, observed, self.settings)
             return then(NO_KEYS) if isinstance(wanted, Plan) else self.question(obj, wanted, observed.children, then)
 
-        def reported(obj: Object, observed: Observed, plan: Plan) -> None:
-            self.reported(decides.owner(key_of(obj)), plan)
-            said(obj, observed)
+        def refused(observed: Observed | Orphan, obj: Object, refusal: Refusal) -> Plan:
+            return Plan() if isinstance(observed, Orphan) else decides.failed(observed, obj, refusal)
 
-        def orphan(key: Key) -> Plan:
-            return plan_orphan(self.orphan(resource, decides.owner(key)))
+        def reported(obj: Object, observed: Observed | Orphan, plan: Plan) -> None:
+            if not isinstance(observed, Orphan):
+                self.reported(decides.owner(key_of(obj)), plan)
+                said(obj, observed)
 
-        return Kind(resource, watches, facts, decision, decides.failed, gone or orphan, reported=reported)
+        return Kind(resource, watches, facts, decision, refused, reported=reported)
 
     def question(
         self, parent: Object, wanted: Proxy, children: Children, then: Callable[[Keys | Refusal], Plan]
@@ -284,6 +297,10 @@ class Proxies:
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         return replace(found, due=left)
+
+    def left_behind(self, resource: Resource, owner: Owner) -> Plan:
+        """Return the plan for what *owner*, an object of *resource* that is gone, left behind."""
+        return plan_orphan(self.orphan(resource, owner))
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""

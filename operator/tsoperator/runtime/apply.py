@@ -14,7 +14,18 @@ from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
 from tsoperator.runtime.ownership import in_the_way, is_marked
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Errand, Note, Patch, Plan, Refusal
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    Errand,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    reports_of,
+)
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]
@@ -31,6 +42,8 @@ class Applier:
 
     It compares a Plan with the cache and writes only what differs. Its methods raise KubeError, and the errors of
     *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled again.
+
+    The parent of a plan is the object that it is for. It is empty if the object is gone, or if there is no such object.
     """
 
     def __init__(
@@ -66,7 +79,10 @@ class Applier:
                 raise
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
-            parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
+                if not parent:  # no object says it
+                    error.add_note(plan.way_out)
+            if parent:  # the finalizer may have been put on it just now
+                parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
             parent, _ = await self._apply(parent, refused)
             await self.report(parent, refused, failed)
@@ -77,18 +93,20 @@ class Applier:
         return parent
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
-        """Write the status of *plan* if it differs, then remove the finalizer that *plan* releases.
+        """Write each status of *plan* that differs, then remove the finalizer that *plan* releases.
 
         Conditions get their times here. If *plan* has an error, raise it after that. If the API server refuses, write
         the Events of the plan that *failed* returns, and raise the error.
         """
         try:
-            await self._report(parent, plan)
+            for obj, report in reports_of(parent, plan):
+                await self._report(obj, report)
         except Exception as error:
             if refusal := self._explain(error):
                 refused = failed(parent, refusal)
-                await self._tell(parent, refused.notes)
-                self.journal.unreported(parent, refused)
+                for obj, report in reports_of(parent, refused):
+                    await self._tell(obj, report.notes)
+                    self.journal.unreported(obj, report)
                 self.journal.failed(error, refused)
             raise
         if isinstance(plan.error, Pending):
@@ -122,7 +140,7 @@ class Applier:
     async def _apply(self, parent: Object, plan: Plan) -> tuple[Object, Pending | None]:
         """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it."""
         waiting: Pending | None = None
-        self.journal.planned(parent, plan)
+        self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)
         writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
             parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
@@ -148,8 +166,10 @@ class Applier:
                         break
                 case _:
                     await self._run_errand(step)
-        await self._tell(parent, plan.notes)
-        self.journal.carried_out(parent, plan, [write for write in writes if write])
+        for obj, report in reports_of(parent, plan):
+            await self._tell(obj, report.notes)
+            self.journal.carried_out(obj, report, [write for write in writes if write])
+            writes = []  # the line about the first object tells of the writes
         return parent, waiting
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:

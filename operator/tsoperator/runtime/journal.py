@@ -31,7 +31,7 @@ from tsoperator.kube.errors import Unreachable
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.diff import contains
 from tsoperator.runtime.memory import Memory
-from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, reports_of
 
 log = logging.getLogger("tsoperator")
 
@@ -103,7 +103,7 @@ class Journal:
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
     def planned(self, parent: Object, plan: Plan) -> None:
-        """Log *plan* at DEBUG, in one line."""
+        """Log *plan* at DEBUG, in one line. *parent* is the first object on which it reports, or empty."""
         if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
             log.debug("%s: plan: %s", _name(parent), _plan_in_words(parent, plan), extra=_fields(parent))
 
@@ -112,8 +112,6 @@ class Journal:
 
         A plan that isn't whole doesn't show that a refusal has ended.
         """
-        if not parent:
-            return  # a proxy whose parent has vanished
         known = self._known.get(parent)
         is_new = known is None
         if known is None:
@@ -143,7 +141,8 @@ class Journal:
 
     def failed(self, error: Exception, reported: Plan) -> None:
         """Mark *error*, which will be raised, as logged, if the plan *reported* warns of it."""
-        if any(note.type == "Warning" for note in reported.notes):
+        notes = [*reported.notes, *(note for each in reported.reports for note in each.notes)]
+        if any(note.type == "Warning" for note in notes):
             vars(error)[_TOLD] = True
 
     def reported(self, parent: Object, status: Object, plan: Plan) -> None:
@@ -279,6 +278,7 @@ def _plan_in_words(parent: Object, plan: Plan) -> str:
     parts += [_step(step) for step in plan.steps]
     parts += [f"Event {note.reason}" for note in plan.notes]
     parts += [f"{each['type']}={each['status']} ({each['reason']})" for each in _conditions(plan.status)]
+    parts += [f"{_name(obj)}: {_plan_in_words(obj, report)}" for obj, report in reports_of({}, plan)]
     if plan.release:
         parts.append(f"release {plan.release}")
     if plan.requeue_after is not None:

@@ -2,13 +2,12 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
 from tsoperator.api.objects import Key, Object, Resource
-from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -29,29 +28,35 @@ class Kind(Generic[Observed]):
     """The way to reconcile the objects of one kind.
 
     *watches* has a mapper for each kind to watch, which returns the keys that a change concerns. *look* gathers the
-    facts about an object, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports a
-    refusal on an object. *gone* returns the plan for the key of an object that is gone: it removes what the object left
-    behind.
+    facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports a
+    refusal. *acted* is called after the steps of a plan. *reported* is called after the report, also if the object has
+    to wait.
 
-    *acted* is called after the steps of a plan. *reported* is called after the report on an object, also if the object
-    has to wait.
+    Each function gets the object of *resource* that the key names. The object is empty if it is gone; then *plan*
+    removes what it left behind. It is also empty if the key names something else, such as a namespace. Then *resource*
+    may be None, *look* finds the objects of the key, and the plan has a report on each of them.
+
+    *name* is the name of the kind in metrics and in the log, if that isn't the name of *resource*.
     """
 
-    resource: Resource
+    resource: Resource | None
     watches: Mapping[Resource, Mapper]
-    look: Callable[[Object], Observed | Awaitable[Observed]]
+    look: Callable[[Key, Object], Observed | Awaitable[Observed]]
     plan: Callable[[Object, Observed], Decision]
     refused: Callable[[Observed, Object, Refusal], Plan]
-    gone: Callable[[Key], Plan] = lambda _key: Plan()
     acted: Callable[[Object, Observed, Plan], None] = _nothing
     reported: Callable[[Object, Observed, Plan], None] = _nothing
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or (self.resource.kind if self.resource else "")
 
 
 class KindReconciler(Generic[Observed]):
-    """Reconciles the objects of a kind, one at a time: it looks, decides, acts and reports."""
+    """Reconciles the keys of a kind, one at a time: it looks, decides, acts and reports."""
 
     def __init__(self, kind: Kind[Observed], cache: Cache, applier: Applier) -> None:
-        self.name = kind.resource.kind.lower()
+        self.name = str(kind).lower()
         self.watches = kind.watches
         self._kind = kind
         self._cache = cache
@@ -60,16 +65,17 @@ class KindReconciler(Generic[Observed]):
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the object named *key*. Raises the errors of its plan's steps, such as KubeError."""
         kind = self._kind
-        obj = self._cache.get(kind.resource, key)
-        if obj is None:
-            return await self._clean_up(key, kind.gone(key))
-        looked = kind.look(obj)
+        obj = (kind.resource and self._cache.get(kind.resource, key)) or {}
+        looked = kind.look(key, obj)
         observed: Observed = await looked if isawaitable(looked) else looked
         plan = kind.plan(obj, observed)
         if isinstance(plan, Question):
             plan = plan.then(await plan.ask())
         refused = partial(kind.refused, observed)
         stored = await self._applier.act(obj, plan, refused)
+        if not obj:
+            for note in plan.notes:  # there is no object to write an Event on
+                log.warning("%s %s: %s", kind, key, note.message)
         kind.acted(obj, observed, plan)
         try:
             result = await self._applier.report(stored, plan, refused)
@@ -78,15 +84,3 @@ class KindReconciler(Generic[Observed]):
             raise
         kind.reported(obj, observed, plan)
         return result
-
-    async def _clean_up(self, key: Key, plan: Plan) -> Result:
-        """Carry out the *plan* for an object that is gone. Log its Events, as there is no object to write them on."""
-        try:
-            await self._applier.apply({}, replace(plan, notes=()))
-        except Exception as error:
-            if plan.way_out and not isinstance(error, KubeError | Pending):
-                error.add_note(plan.way_out)
-            raise
-        for note in plan.notes:
-            log.warning("%s %s: %s", self._kind.resource.kind, key, note.message)
-        return Result(plan.requeue_after)

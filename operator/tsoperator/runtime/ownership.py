@@ -17,6 +17,7 @@ from tsoperator.api.names import (
     MANAGED,
     PARENT_CONNECTOR,
     PARENT_INGRESS,
+    PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
     PARENT_SERVICE,
     PROXY_GROUP,
@@ -31,7 +32,7 @@ from tsoperator.api.names import (
     TYPE_PROXYGROUP,
 )
 from tsoperator.api.objects import SECRET, Key, Object, Resource, annotations, is_deleting, key_of, labels
-from tsoperator.api.rules import child_base_name
+from tsoperator.api.rules import child_base_name, peer_relay_name
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
@@ -55,10 +56,14 @@ _TITLES = {
     PARENT_INGRESS: "Ingress",
     PARENT_CONNECTOR: "Connector",
     PARENT_PROXYGROUP: "ProxyGroup",
+    PARENT_PEERRELAY: "PeerRelay",
 }
 
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
+_WITHOUT_NAMESPACE = (PARENT_PROXYGROUP, PARENT_PEERRELAY)
+"""The types of owners whose children have no label for a namespace, because these owners have none."""
 _AFTER_STEM = re.compile(r"-+[a-z0-9]+(-\d+|-metrics)?")
+_OF_PEERRELAY = re.compile(r"(-\d+(-config)?)?")
 _STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
 
 
@@ -74,14 +79,14 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels on each of its children. Children of a ProxyGroup have no label for its namespace."""
+        """The labels on each of its children. Some kinds have no label for the namespace."""
         found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
             LABEL_PARENT_NAMESPACE: self.key.namespace,
             LABEL_PARENT_TYPE: self.type,
         }
-        if self.type == PARENT_PROXYGROUP:
+        if self.type in _WITHOUT_NAMESPACE:
             del found[LABEL_PARENT_NAMESPACE]
         return found
 
@@ -164,7 +169,7 @@ def is_marked(obj: Object) -> bool:
 
 
 def is_anothers(obj: Object, owner: Owner) -> bool:
-    """Tell whether *obj*, which has a name that a child of the ProxyGroup *owner* needs, belongs to somebody else.
+    """Tell whether *obj*, which has a name that a child of *owner* needs, belongs to somebody else.
 
     The owner reference decides. If there is none, the labels decide, by which children of other kinds are found.
     """
@@ -183,13 +188,16 @@ def in_the_way(stranger: Object) -> str:
     )
 
 
-def is_named_after(child: Object, parent_name: str) -> bool:
-    """Tell whether *child* has a name that we or the Go operator give to children of *parent_name*.
+def is_named_after(child: Object, owner: Owner) -> bool:
+    """Tell whether *child* has a name that we or the Go operator give to children of *owner*.
 
     Labels alone prove nothing, because somebody can edit them to claim the child of another parent.
     """
-    name, stem = key_of(child).name, child_base_name(parent_name)
-    return name.startswith(stem) and _AFTER_STEM.fullmatch(name, len(stem)) is not None
+    name, parent = key_of(child).name, owner.key.name
+    stem, rest = child_base_name(parent), _AFTER_STEM
+    if owner.type == PARENT_PEERRELAY:
+        stem, rest = peer_relay_name(parent), _OF_PEERRELAY
+    return name.startswith(stem) and rest.fullmatch(name, len(stem)) is not None
 
 
 def owner_reference(resource: Resource, name: str, uid: str) -> Object:
@@ -229,6 +237,6 @@ def _labelled_owner(child: Object) -> Owner | None:
     if found.get(LABEL_MANAGED) != MANAGED or not name:
         return None
     type_ = found.get(LABEL_PARENT_TYPE, "")
-    # A ProxyGroup has no namespace, so its children don't have the label, whatever somebody may have put there.
-    namespace = "" if type_ == PARENT_PROXYGROUP else found.get(LABEL_PARENT_NAMESPACE, "")
+    # These children don't have the label, so it means nothing if somebody has put it there.
+    namespace = "" if type_ in _WITHOUT_NAMESPACE else found.get(LABEL_PARENT_NAMESPACE, "")
     return Owner(type_, Key(namespace, name))

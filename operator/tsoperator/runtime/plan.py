@@ -1,6 +1,6 @@
 """A Plan: the steps for one object, its status and its Events, as a value."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -139,15 +139,18 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request for an object that the API server or a control server refused.
+    """The reason why something can't be done for an object, because the operator, a server or the object is not right.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
-    condition has the usual reason of its kind. *error* is the exception that was raised.
+    condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The next
+    look is after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end without anybody's help.
     """
 
     message: str
     reason: str = ""
     error: Exception | None = None
+    requeue_after: float | None = None
+    is_passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +166,23 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan."""
+
+    obj: Object
+    status: Object | None = None
+    notes: Sequence[Note] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The steps that close the gap between an object and the cluster, in their order, and what to report.
 
     First the finalizer *hold* is put on the object, then come the *steps* in their order and an Event for each of
     *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;
     None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
+
+    A plan for a key that names no object has only steps, and *reports* on any number of objects.
 
     *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
     control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
@@ -180,6 +194,7 @@ class Plan:
     steps: Sequence[Step] = ()
     notes: Sequence[Note] = ()
     status: Object | None = None
+    reports: Sequence[Report] = ()
     release: str = ""
     requeue_after: float | None = None
     error: Exception | None = None
@@ -200,6 +215,17 @@ class Question:
 
 
 Decision = Plan | Question
+
+
+def reports_of(parent: Object, plan: Plan) -> Iterator[tuple[Object, Plan]]:
+    """Yield each object on which *plan* reports, with the plan that reports on this object alone.
+
+    The *parent* comes first, unless it is empty.
+    """
+    if parent:
+        yield parent, plan
+    for each in plan.reports:
+        yield each.obj, Plan(notes=each.notes, status=each.status, error=plan.error, whole=plan.whole)
 
 
 def earliest(*seconds: float | None) -> float | None:

@@ -13,8 +13,8 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.api.rules import control_url_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.runtime.plan import Refusal
 
-VALID: Final = "TailnetValid"
 INVALID: Final = "TailnetInvalid"
 INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
 
@@ -31,20 +31,6 @@ class Given:
     audience: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TailnetVerdict:
-    """The verdict whether a Tailnet can be used. It is checked again in *seconds*; None means after a change."""
-
-    reason: str
-    message: str
-    seconds: float | None = None
-
-    @property
-    def is_good(self) -> bool:
-        """True if the Tailnet can be used."""
-        return self.reason == VALID
-
-
 def secret_name(obj: Object) -> str:
     """Return the name of the Secret that the Tailnet *obj*, which need not be valid, names."""
     spec = _mapping(obj.get("spec"))
@@ -57,35 +43,39 @@ def login_url(tailnet: Tailnet) -> str:
     return (tailnet.spec.login_url or DEFAULT_CONTROL_URL).removesuffix("/")
 
 
-def violation(tailnet: Tailnet | Invalid) -> TailnetVerdict | None:
-    """Return the verdict on a Tailnet that is itself invalid; None if it is valid."""
+def violation(tailnet: Tailnet | Invalid) -> Refusal | None:
+    """Return the refusal of a Tailnet that is itself invalid; None if it is valid."""
     if isinstance(tailnet, Invalid):
-        return TailnetVerdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
+        return Refusal(f"this Tailnet is invalid: {tailnet.message}", INVALID)
     if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
-        return TailnetVerdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
+        return Refusal(f"this Tailnet is invalid: spec.loginUrl {error}", INVALID)
     return None
 
 
-def credentials(key: Key, secret: Object | None) -> Given | TailnetVerdict:
-    """Return the credentials in the Secret named *key*, or the verdict that says what is wrong with it."""
+def credentials(key: Key, secret: Object | None) -> Given | Refusal:
+    """Return the credentials in the Secret named *key*, or a refusal that says what is wrong with it."""
     name = f'Secret "{key.name}"'
     fields = "client_id, and client_secret or audience"
     if secret is None:
         where = f'does not exist in namespace "{key.namespace}"'
-        return TailnetVerdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
+        return Refusal(f'referenced secret "{key.name}" {where}: create it with {fields}', INVALID_SECRET)
     data = _mapping(secret.get("data"))
     if not data:
-        return TailnetVerdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
+        return _unfit(f"{name} is empty: put {fields} into it")
     given = {field: _text(data.get(field)) for field in ("client_id", "client_secret", "audience")}
     if not given["client_id"]:
         words = "is missing the client_id field: it is the ID of an OAuth client of that tailnet"
-        return TailnetVerdict(INVALID_SECRET, f"{name} {words}", SOON)
+        return _unfit(f"{name} {words}")
     if given["audience"]:
         return Given(given["client_id"], audience=given["audience"])
     if given["client_secret"]:
         return Given(given["client_id"], SecretStr(given["client_secret"]))
     words = "must contain either a client_secret or an audience field: the secret of the OAuth client, or the audience"
-    return TailnetVerdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
+    return _unfit(f"{name} {words} of workload identity")
+
+
+def _unfit(message: str) -> Refusal:
+    return Refusal(message, INVALID_SECRET, requeue_after=SOON)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -18,9 +18,9 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.plan import Note
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.settings import Settings
+from tsoperator.tailnet.refusals import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import UNTOLD, ControlError, CredentialsUnreadable, Forbidden, Granted, Unauthorized
-from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
 
 log = logging.getLogger(__name__)
 

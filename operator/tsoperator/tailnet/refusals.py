@@ -1,14 +1,176 @@
-"""Tells which errors are refusals. The affected object reports a refusal to the user."""
+"""Explains refusals to users: what is wrong, and what they can do about it. The affected object reports them."""
 
+from typing import Final
+
+from tsoperator.api.policy import OPERATOR_TAG, UNSUPPORTED, clients_place, is_tailscales, policy_place, tag_owners
 from tsoperator.kube.errors import Denied, Rejected
 from tsoperator.runtime.plan import Refusal
-from tsoperator.tsclient.errors import ControlError
-from tsoperator.tsclient.explanations import explain
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    Granted,
+    IdentityUnreadable,
+    NoToken,
+    NotSupported,
+    Refused,
+    Unauthorized,
+)
+from tsoperator.tsclient.oauth import TOKEN_EXCHANGE
+
+AUTH_KEYS: Final = "auth_keys"
+DEVICES: Final = "devices:core"
+
+NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
+"""The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
+
+_SERVICES: Final = "services"
+_READ = {_SERVICES: "Services"}  # the scope that a Tailnet needs with read access only
+_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": _SERVICES}  # by a part of a call's path
+_BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
+_AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
+_CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
+
+_PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"
 
 
 def refusal_of(error: Exception) -> Refusal | None:
     """Return why the API server or a control server refused; None for an *error* that may pass by itself."""
-    if isinstance(error, ControlError | Denied | Rejected):
-        explanation = explain(error)
-        return Refusal(explanation.message, explanation.reason, error)
-    return None
+    return explain(error) if isinstance(error, ControlError | Denied | Rejected) else None
+
+
+def explain(error: Exception) -> Refusal:
+    """Return the refusal that *error* means for the affected object, with the fault and its cure in words."""
+    return Refusal(_in_words(error), UNSUPPORTED if isinstance(error, NotSupported) else "", error)
+
+
+def _in_words(error: Exception) -> str:
+    match error:
+        case IdentityUnreadable():
+            return f"{error}; {_PROJECTED}"
+        case NoToken():
+            return str(error)
+        case CredentialsUnreadable():
+            return f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client"
+        case Unauthorized() if error.call.path == TOKEN_EXCHANGE:
+            return _untrusted_cluster(error)
+        case Unauthorized():
+            return _unknown_client(error)
+        case NotSupported() if error.call.path == TOKEN_EXCHANGE:
+            return _no_workload_identity(error)
+        case NotSupported():
+            return _unsupported(error)
+        case Forbidden() if error.call.granted.scopes is None:
+            return f"{_scope_missing(error)}. {_AGAIN}"
+        case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, _scope_of(error)):
+            return f"{_tags_refused(error)}. {_AGAIN}"
+        case Forbidden():
+            return f"{_scope_missing(error)}. {_AGAIN}"
+        case BadRequest():
+            return f"{error}. {_AGAIN}"
+    return str(error)
+
+
+def lacking(granted: Granted, scope: str) -> bool:
+    """Tell whether the OAuth client certainly lacks *scope* with write access."""
+    return granted.scopes is not None and _BROAD.isdisjoint(granted.scopes) and scope not in granted.scopes
+
+
+def client_words(url: str, scope: str = "") -> str:
+    """Return words for the OAuth client that the operator needs at the control server with this *url*.
+
+    It also has to have *scope*, if one is given.
+    """
+    scopes = " and ".join(NEEDED.values())
+    reads = f", with read access to {_READ[scope]}" if scope in _READ else ""
+    return f"an OAuth client of {clients_place(url)} with write access to {scopes}{reads}, and with {OPERATOR_TAG}"
+
+
+def _unknown_client(error: Refused) -> str:
+    """Return words that fit into two lines of a terminal.
+
+    They don't say what else the client needs. Another error says that once the control server accepts the client.
+    """
+    server = error.call.server
+    who, see = f"the control server {server}", ""
+    if is_tailscales(server):
+        who, see = "the control server", f" (see {clients_place(server)})"
+    secret = error.call.secret or "Secret operator-oauth"
+    return (
+        f"{who} does not accept {_client(error)} ({_said(error)}): put the ID and secret of a valid one into {secret}"
+        f"{see}"
+    )
+
+
+def _client(error: Refused) -> str:
+    secret = error.call.secret
+    return f"the OAuth client in {secret}" if secret else "the operator's OAuth client"
+
+
+def _untrusted_cluster(error: Refused) -> str:
+    server, secret = error.call.server, error.call.secret
+    client_id = f"client_id of {secret}" if secret else "CLIENT_ID (oauth.clientId of the chart)"
+    audience = f"audience of {secret}" if secret else "oauth.audience"
+    return (
+        f"the control server {server} gives the operator's ServiceAccount no access ({_said(error)}): see that "
+        f"{client_id} is the ID of a credential of {clients_place(server)} for OpenID "
+        "Connect; that its issuer is this cluster's (kubectl get --raw /.well-known/openid-configuration) and can be "
+        f"reached from the Internet; that its audience is that of the token ({audience}) and its subject the "
+        "operator's ServiceAccount (system:serviceaccount:<namespace>:operator). No restart is needed for what "
+        "changes there"
+    )
+
+
+def _no_workload_identity(error: Refused) -> str:
+    said = f"the control server {error.call.server} does not have {error.call.path} ({_said(error)})"
+    if secret := error.call.secret:
+        return (
+            f"{said}, so the audience in {secret} can't be used with it: Headscale has no workload identity. Put the "
+            "client_secret of an OAuth client there in place of the audience"
+        )
+    return (
+        f"{said}, so CLIENT_ID can't be used with it: Headscale has no workload identity. Unset it (oauth.audience of "
+        "the chart), and set CLIENT_ID_FILE and CLIENT_SECRET_FILE"
+    )
+
+
+def _tags_refused(error: Refused) -> str:
+    server, tags, owners = error.call.server, error.call.tags, error.call.granted.tags or ()
+    wanted = ", ".join(tags)
+    if error.call.granted.tags == ():
+        remedy = f"{_client(error)} has no tag at all: use {client_words(server)}; and "
+    else:
+        remedy = f"each of them must be owned by a tag of {_client(error)}: "
+    return (
+        f"the control server does not let the operator give {wanted} to devices ({_said(error)}): {remedy}"
+        f"{policy_place(server)} needs {tag_owners(tags, owners)}"
+    )
+
+
+def _scope_of(error: Refused) -> str:
+    """Return the OAuth scope that the refused call needs."""
+    return next((scope for part, scope in _SCOPES.items() if part in error.call.path), "")
+
+
+def _scope_missing(error: Refused) -> str:
+    server, path = error.call.server, error.call.path
+    scope = _scope_of(error)
+    name, access = _READ.get(scope) or NEEDED.get(scope, scope), "read" if scope in _READ else "write"
+    return (
+        f"{_client(error)} may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
+        f"{access} access; use {client_words(server, scope)}"
+    )
+
+
+def _unsupported(error: Refused) -> str:
+    setting = "spec.loginUrl of the Tailnet" if error.call.secret else "OPERATOR_LOGIN_SERVER"
+    return (
+        f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}): see that "
+        f"{setting} is the URL of Tailscale's server or of Headscale 0.30 or newer. It is looked at again "
+        "by itself within a day, and at once when this object changes"
+    )
+
+
+def _said(error: Refused) -> str:
+    return f"HTTP {error.status}: {error.detail}"

@@ -18,9 +18,9 @@ from tsoperator.runtime.ownership import Owner, parent_title
 from tsoperator.runtime.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices
+from tsoperator.tailnet.refusals import explain
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, Missing, Refused
-from tsoperator.tsclient.explanations import explain
 
 log = logging.getLogger(__name__)
 

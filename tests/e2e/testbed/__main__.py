@@ -26,7 +26,7 @@ Files of a running bed, and the logs of the last one, are in ${TESTBED_WORK:-/va
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="python -m tests.e2e.testbed",
         description="A real Kubernetes cluster and tailnet on this machine, for the end-to-end tests.",
@@ -85,7 +85,7 @@ def _beds(paths: Paths, arguments: argparse.Namespace) -> list[Bed]:
 
 
 def status(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Say what runs."""
+    """Print what runs."""
     beds = _beds(paths, arguments)
     for bed in beds:
         print(f"{bed.folder.name}: KUBECONFIG={bed.kubeconfig}")
@@ -113,7 +113,7 @@ def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
 
 
 def peers(paths: Paths, _: argparse.Namespace) -> int:
-    """Get what `make bench` needs."""
+    """Install and build the programs that `make bench` needs."""
     progress = Progress()
     packages.install_peers(progress)
     print(build_program("k8s-nameserver", paths, progress))
@@ -121,13 +121,13 @@ def peers(paths: Paths, _: argparse.Namespace) -> int:
 
 
 def say_program(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Say where a program is."""
+    """Print the path of a program."""
     print(build_program(arguments.name, paths, Progress()))
     return 0
 
 
 def shell(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Start a shell for the bed."""
+    """Start a shell with the environment of the bed."""
     bed = Bed(paths, arguments.api_only)
     if not bed.runs:
         raise BedError("no bed is up: run `up` first")

@@ -41,7 +41,7 @@ class Bed:
 
     @property
     def folder(self) -> Path:
-        """The folder of the bed's files."""
+        """The folder with the bed's files."""
         return self.paths.work / ("api" if self.api_only else "cluster")
 
     @property
@@ -56,7 +56,7 @@ class Bed:
 
     @property
     def machines(self) -> Mapping[str, Isolation]:
-        """The machines of the bed, by the names that `network` gives them. None with *api_only*."""
+        """The machines of the bed, by their names in `network`. There are none with *api_only*."""
         found = (Isolation.load(self.folder / name) for name in network.NAMES)
         return {machine.name: machine for machine in found if machine}
 
@@ -73,7 +73,7 @@ class Bed:
 
     @property
     def runs(self) -> bool:
-        """Tell whether anything of it runs."""
+        """Tell whether any program of the bed runs."""
         return any(daemon.process.alive for daemon in self.daemons.all()) or any(
             machine.alive for machine in self.machines.values()
         )
@@ -83,14 +83,14 @@ class Bed:
         return self.plane.kubectl(*words, stdin=stdin, timeout=timeout)
 
     def helm(self, *words: Word, timeout: float = 60) -> str:
-        """Run helm as admin and return what it prints."""
+        """Run helm as admin and return its output."""
         return self.plane.helm(*words, timeout=timeout)
 
     def up(self, progress: Progress) -> None:
-        """Build what is missing and bring it up; what fails is taken down again, as is one that was killed before.
+        """Build the missing parts, and start the bed.
 
-        Raises:
-            BedError: it runs already, or something didn't start: says what, with the end of its log.
+        If a part fails, stop the bed again. If an earlier bed was killed, remove its rest first. Raises:
+        BedError: the bed runs already, or something didn't start. The error has the end of its log.
         """
         if self.runs:
             raise BedError(f"a bed runs already: {self.folder}. Run `down` first")
@@ -137,7 +137,7 @@ class Bed:
 
     @property
     def _before(self) -> Path:
-        """The snapshot of the machine before a whole cluster; there is none with *api_only*."""
+        """The snapshot of the machine from before the start. A bed with *api_only* has none."""
         return self.folder / "before.json"
 
     def _prepare(self) -> None:
@@ -185,9 +185,9 @@ class Bed:
 
     @contextmanager
     def second_node(self) -> Iterator[Node]:
-        """Have a second node in the cluster, with the taint `node.TAINT`; at the end it is gone, and so are its Pods.
+        """Add a second node with the taint `node.TAINT` during the block. Afterwards the node and its Pods are gone.
 
-        Meanwhile the controllers take a silent node for dead as soon as they do by default.
+        Meanwhile the controllers wait for a silent node as long as by default.
         """
         with ExitStack() as stack:
             machine = network.make_second_node(self.folder, self.machines)
@@ -204,7 +204,7 @@ class Bed:
         self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)
 
     def peers(self) -> tuple[peer.Peer, peer.Peer]:
-        """Return the devices outside the cluster: that of the first tailnet, and that of the second."""
+        """Return the two devices outside the cluster: one in each tailnet."""
         machines = self.machines
         return (
             peer.Peer.at(self.paths, machines["peer"], self.folder),
@@ -232,7 +232,7 @@ class Bed:
         return Ports(*(int(port) for port in file.read_text().split())) if file.exists() else Ports()
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a shell for this bed: kubectl and the other programs on the PATH."""
+        """Return the environment of a shell for this bed, with kubectl and the other programs on the PATH."""
         folders = [str(part.output(self.paths)) for part in parts.ALL]
         path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path}
@@ -240,7 +240,7 @@ class Bed:
 
 @contextmanager
 def brought_up(bed: Bed) -> Iterator[None]:
-    """Bring a bed up, and take it down at the end, that by SIGTERM too; one that is up stays so."""
+    """Start a bed, and take it down at the end, even after SIGTERM. A bed that runs already is left running."""
     if bed.runs:
         yield
         return

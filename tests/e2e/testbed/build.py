@@ -1,7 +1,7 @@
-"""Builds what the testbed runs, into a cache outside the tree: Go programs, and the file system under all images.
+"""Builds the programs of the testbed and the file system of all images, into a cache outside the source tree.
 
-Each part is built into a folder of its own and renamed into place when it is whole, so that a build that was stopped
-leaves the parts before it, and Go's own cache shortens the rest.
+Each part is built in its own folder, which gets its final name when it is complete. So a build that was stopped keeps
+all complete parts, and Go's own cache shortens the rest.
 """
 
 import re
@@ -22,10 +22,9 @@ PART_LIMIT = 3600.0  # seconds; far above what one part takes
 
 
 def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: bool = True) -> None:
-    """Build the *parts* that are missing; with *whole*, also the Debian packages and the base image.
+    """Build the missing ones of *parts*. With *whole*, also install the Debian packages and build the base image.
 
-    Raises:
-        BedError: something can't be built; says what.
+    Raises: BedError: something can't be built. The error says what.
     """
     missing = [part for part in parts if not part.output(paths).exists()]
     if missing:
@@ -42,7 +41,7 @@ def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: 
 
 
 def build_part(part: Part, paths: Paths, progress: Progress) -> None:
-    """Build one part's programs and move them into place at once."""
+    """Build the programs of one part, and move them to their place in one step."""
     target = part.output(paths)
     unfinished = target.with_name(f"{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -57,10 +56,9 @@ def build_part(part: Part, paths: Paths, progress: Progress) -> None:
 
 
 def build_program(name: str, paths: Paths, progress: Progress) -> Path:
-    """Return where the program *name* lies: in its part where that is built, else built here without the rest of it.
+    """Return the path of the program *name*. If its part isn't built, build this program only.
 
-    Raises:
-        BedError: it can't be built; says what.
+    Raises: BedError: the program can't be built.
     """
     whole = next((part for part in ALL if name in part.programs), None)
     if whole is None:
@@ -81,6 +79,6 @@ def _go_build(part: Part, folder: Path) -> None:
 
 
 def _default_name(package: str) -> str:
-    """Name the file that `go build` makes of a package: its last element that isn't a major version."""
+    """Return the file name that `go build` chooses for a package: its last element that isn't a major version."""
     elements = [element for element in package.split("/") if not re.fullmatch(r"v\d+", element)]
     return elements[-1]

@@ -1,4 +1,4 @@
-"""Runs one command to its end, with a time limit, and with an error that shows its output."""
+"""Runs a command to its end, with a time limit. An error shows the command's output."""
 
 import os
 import subprocess

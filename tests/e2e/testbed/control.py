@@ -1,7 +1,7 @@
-"""The world outside the cluster: two tailnets (control server, relay, management API each) and an ACME server.
+"""The world outside the cluster: two tailnets (each with control server, relay and management API) and an ACME server.
 
-All of it is on the machine `wan`. The operator has its credentials from the first tailnet. The second one is for what a
-cluster has in another tailnet.
+All of it runs on the machine `wan`. The operator's credentials are for the first tailnet. The second one serves objects
+that name another tailnet.
 """
 
 import json
@@ -80,7 +80,7 @@ class Listening(NamedTuple):
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA that the ACME server's certificate chains to; it is kept as long as the images that trust it."""
+    """Return the CA of the ACME server's certificate. It stays the same for as long as images trust it."""
     trusted = Pki(paths.cache / "acme-ca", days=3650)
     if not trusted.certificate(ACME).exists():
         trusted.make_ca()
@@ -89,10 +89,9 @@ def acme_authority(paths: Paths) -> Pki:
 
 
 def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
-    """Start everything, with files in *folder*, and wait until it answers.
+    """Start all programs with their files in *folder*, and wait until they answer.
 
-    Raises:
-        BedError: something does not start.
+    Raises: BedError: a program does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     trusted = acme_authority(paths)
@@ -108,10 +107,9 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
 def start_tailnet(
     paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None, tailnet: Tailnet = FIRST
 ) -> None:
-    """Start the control server, and the keeper of its auth keys and devices; both answer when this returns.
+    """Start the control server and the keeper, which stores auth keys and devices. Both answer when this returns.
 
-    Raises:
-        BedError: something does not start; the STUN port 3478 can't be chosen.
+    Raises: BedError: a program does not start, for example because the STUN port 3478 is in use.
     """
     keeper, control = f"tailnet{tailnet.name}", f"control{tailnet.name}"
     client = [f"--client-id={tailnet.client_id}", f"--client-secret={tailnet.client_secret}"]
@@ -147,7 +145,7 @@ def start_tailnet(
 
 
 def acme_root(paths: Paths, machine: Isolation) -> str:
-    """Return the root that leaf certificates chain to, as PEM: a new one with each start of the ACME server."""
+    """Return the root certificate of issued certificates, as PEM. The ACME server makes a new one at each start."""
     return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).ca, ACME_ROOT_URL])
 
 

@@ -44,12 +44,12 @@ class Ports(NamedTuple):
 
     @classmethod
     def free(cls) -> "Ports":
-        """Choose ports that nothing listens on now."""
+        """Choose ports on which nothing listens now."""
         return cls(*free_ports(4))
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose ports of loopback that nothing listens on now."""
+    """Choose *count* loopback ports on which nothing listens now."""
     sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     numbers = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Excuse(NamedTuple):
-    """A time in which the API server may deny requests that it allows at other times, and the reason."""
+    """A span of time in which the API server may deny requests that it normally allows, and the reason for that."""
 
     why: str
     began: datetime
@@ -67,7 +67,7 @@ class Excuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Where the control plane runs: in an isolation with the node's address, or bound to the machine's loopback."""
+    """The control plane's place: in an isolation with the node's address, or on the machine's loopback."""
 
     paths: Paths
     folder: Path
@@ -79,7 +79,7 @@ class ControlPlane:
 
     @property
     def pki(self) -> Pki:
-        """Its certificates."""
+        """The certificates of the control plane."""
         return Pki(self.folder / "pki")
 
     @property
@@ -93,11 +93,11 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """The log of the operator's and the nameserver's requests to the API server, unbuffered, as JSON Lines."""
+        """The unbuffered log of the operator's and the nameserver's requests to the API server, as JSON Lines."""
         return self.folder / "audit.log"
 
     def start(self) -> None:
-        """Start etcd and the API server; `wait` says when they serve."""
+        """Start etcd and the API server. Call `wait` to wait until they serve."""
         self.pki.make_cluster([LOOPBACK, network.API_SERVICE, network.NODE])
         for user, token in make_tokens(self.folder / "tokens.csv").items():
             write_kubeconfig(self.kubeconfig(user), self.url, self.pki.ca, token)
@@ -127,11 +127,11 @@ class ControlPlane:
             self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
-        """Wait until the controllers work."""
+        """Wait until the controllers are at work."""
         self.wait_for_namespace("default")
 
     def wait_for_namespace(self, name: str) -> None:
-        """Wait until a namespace has what the controllers put into each and what Pods need."""
+        """Wait until a namespace has the objects that controllers put into each one and that Pods need."""
         made = (
             f"/api/v1/namespaces/{name}/serviceaccounts/default",
             f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt",
@@ -141,7 +141,7 @@ class ControlPlane:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Stop the API server during the block, as a crash does. It is ready again afterwards."""
+        """Stop the API server during the block as if it had crashed. It is ready again afterwards."""
         self.daemons.stop(API_SERVER, grace=0)
         try:
             yield
@@ -178,11 +178,11 @@ class ControlPlane:
         return str(content["users"][0]["user"]["token"])
 
     def kubectl(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl as admin, beside the API server."""
+        """Run kubectl as admin in the network of the API server."""
         return self._beside("kubectl", *words, stdin=stdin, timeout=timeout)
 
     def helm(self, *words: Word, timeout: float = 60) -> str:
-        """Run helm as admin, beside the API server."""
+        """Run helm as admin in the network of the API server."""
         return self._beside("helm", *words, timeout=timeout)
 
     def _beside(self, name: str, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:

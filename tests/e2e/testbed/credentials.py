@@ -1,4 +1,4 @@
-"""Who may talk to the API server, by token; and kubeconfig files."""
+"""The tokens of the API server's users, and their kubeconfig files."""
 
 import json
 import secrets
@@ -19,7 +19,7 @@ USERS: Mapping[str, tuple[str, ...]] = {
 
 
 def make_tokens(file: Path) -> dict[str, str]:
-    """Write a token file with a fresh token for each user, and return the tokens by user."""
+    """Write a token file with a new token for each user, and return the tokens by user."""
     tokens = {user: secrets.token_hex(16) for user in USERS}
     lines = (f'{tokens[user]},{user},{user},"{",".join(groups)}"' for user, groups in USERS.items())
     file.write_text("\n".join(lines) + "\n")
@@ -28,7 +28,7 @@ def make_tokens(file: Path) -> dict[str, str]:
 
 
 def write_kubeconfig(file: Path, server: str, ca: Path, token: str) -> Path:
-    """Write a kubeconfig for one user, and return its path; JSON is YAML too."""
+    """Write a kubeconfig for a user in JSON, which is valid YAML, and return its path."""
     file.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "apiVersion": "v1",

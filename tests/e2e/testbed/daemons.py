@@ -1,4 +1,4 @@
-"""Programs that run on in the background, each in its own session, with a log and a file by which to end it later."""
+"""Background programs, each in its own session, with a log and a file that tells how to end it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ TAIL = 25  # lines of a log that a failure shows
 
 
 class Daemon(NamedTuple):
-    """One running program: its name and its process, as the outside sees it."""
+    """A running program: its name, and its process as seen from outside of isolations."""
 
     name: str
     process: Process
@@ -39,10 +39,9 @@ class Daemons:
         env: Mapping[str, str] | None = None,
         descriptor: int | None = None,
     ) -> Daemon:
-        """Start a program, in an isolation or on the machine itself; *descriptor* becomes its file number 3.
+        """Start a program, in an isolation or on the machine itself. *descriptor* becomes its file number 3.
 
-        Raises:
-            BedError: it ended at once; or one of that name runs.
+        Raises: BedError: the program ended at once, or another one with its name runs.
         """
         if (there := self.get(name)) and there.process.alive:
             raise BedError(f"{name} runs already, pid {there.process.pid}")
@@ -60,13 +59,13 @@ class Daemons:
         return daemon
 
     def restart(self, name: str, inside: Isolation | None = None) -> Daemon:
-        """End a program if it runs, and start it again with the words that it was started with."""
+        """End a program if it runs, and start it again with the same command line."""
         self.stop(name)
         words = json.loads((self.notes / f"{name}.json").read_text())["argv"]
         return self.start(name, words, inside)
 
     def get(self, name: str) -> Daemon | None:
-        """Return the program called *name* if it was ever started; it may have ended since."""
+        """Return the program called *name* if it was ever started. It may have ended since then."""
         note = self.notes / f"{name}.json"
         if not note.exists():
             return None
@@ -78,15 +77,14 @@ class Daemons:
         return [daemon for daemon in found if daemon]
 
     def stop(self, name: str, grace: float = 10.0) -> None:
-        """End a program: SIGTERM, then SIGKILL after *grace* seconds."""
+        """End a program by SIGTERM, and by SIGKILL after *grace* seconds."""
         if daemon := self.get(name):
             daemon.process.end(grace)
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
         """Wait until *holds* returns something true while the program *name* runs. An error of *holds* counts as false.
 
-        Raises:
-            BedError: the program ended or the time is over; shows its log's end.
+        Raises: BedError: the program ended, or the time is over. The error has the end of the log.
         """
         daemon = self.get(name)
         if daemon is None:
@@ -104,7 +102,7 @@ class Daemons:
 
 
 def tail(log: Path) -> str:
-    """Return the end of a log."""
+    """Return the last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:]) if log.exists() else ""
 
 

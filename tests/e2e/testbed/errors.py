@@ -1,5 +1,5 @@
-"""The one error that the testbed's users see: what is wrong and what to do about it."""
+"""The error that the testbed's users see. It says what went wrong, and what to do about it."""
 
 
 class BedError(Exception):
-    """Says in words for people why the testbed can't go on."""
+    """An error with words for people that say why the testbed can't continue."""

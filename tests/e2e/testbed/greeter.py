@@ -1,6 +1,6 @@
-"""Answers every TCP connection and every UDP datagram on one port with the same words.
+"""Answers every TCP connection and every UDP datagram on a port with the same words.
 
-A program of its own: it runs inside a machine of the bed, with the port and the words on its command line.
+It is a program of its own, which runs inside a machine of the bed. Its command line has the port and the words.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ class Datagrams(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport, by which answers are sent."""
+        """Store the transport for answers."""
         self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
-        """Answer."""
+        """Answer the datagram."""
         if self._transport:
             self._transport.sendto(self._words, sender)
 
 
 async def greet(port: int, words: bytes) -> None:
-    """Serve for ever."""
+    """Serve until the process ends."""
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)

@@ -19,21 +19,21 @@ Files = Mapping[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Makes images in a work folder of its own and pushes them to the registry in *node*."""
+    """Makes images in its own work folder, and pushes them to the registry in *node*."""
 
     paths: Paths
     node: Isolation
     folder: Path
 
     def push_standard(self) -> None:
-        """Push what the cluster itself needs, and the base image."""
+        """Push the images that the cluster itself needs, and the base image."""
         for name, image in (("pause", registry.PAUSE), ("coredns", registry.COREDNS)):
             files = {f"/{name}": program(self.paths, name)}
             self.push_files(image, files, oci.Start(entrypoint=[f"/{name}"]), base=False)
         registry.push(self.paths, self.node, rootfs.layout(self.paths), registry.BASE)
 
     def push_files(self, name: str, files: Files, start: oci.Start, base: bool = True) -> None:
-        """Push an image *name* that holds *files* alone, or on the base image."""
+        """Push an image *name* that has only *files*, or *files* on top of the base image."""
         with self._scratch(name) as scratch:
             layer = scratch / "layer.tar"
             oci.write_layer(layer, files)

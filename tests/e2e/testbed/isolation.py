@@ -1,9 +1,9 @@
-"""A machine within the machine: it has its own network, mounts and processes, which all end with its first process.
+"""A machine within the machine, with its own network, mounts and processes, which all end with its first process.
 
-Programs in an isolation can leave nothing behind, such as containers, volumes of the kubelet or files in /var/lib. The
-kernel kills every process of a PID namespace with the first one, mounts go with the mount namespace, and system folders
-are overlays that write into the work folder. The network namespace has a name, by which
-`nsenter --net=/run/netns/NAME` joins it.
+Programs in an isolation leave nothing behind, such as containers, volumes of the kubelet or files in /var/lib. The
+kernel kills every process of a PID namespace with the first one, mounts end with the mount namespace, and system
+folders are overlays that write into the work folder. The network namespace has a name, by which `nsenter
+--net=/run/netns/NAME` joins it.
 """
 
 import json
@@ -51,10 +51,9 @@ class Isolation:
 
     @classmethod
     def make(cls, name: str, folder: Path) -> "Isolation":
-        """Start it, and give its network namespace the name *name*.
+        """Start an isolation, and give its network namespace the name *name*.
 
-        Raises:
-            BedError: the name is taken, or the kernel refuses.
+        Raises: BedError: the name is in use, or the kernel refuses.
         """
         handle = NETNS / name
         if handle.exists():
@@ -73,7 +72,7 @@ class Isolation:
 
     @classmethod
     def load(cls, folder: Path) -> "Isolation | None":
-        """Return the one that was made in *folder*."""
+        """Return the isolation that was made in *folder*."""
         file = folder / "isolation.json"
         if not file.exists():
             return None
@@ -81,12 +80,12 @@ class Isolation:
         return cls(saved["name"], Process(**saved["first"]), folder)
 
     def save(self) -> None:
-        """Write down what `load` needs."""
+        """Write the file that `load` reads."""
         (self.folder / "isolation.json").write_text(json.dumps({"name": self.name, "first": asdict(self.first)}))
 
     @property
     def alive(self) -> bool:
-        """Tell whether its first process runs."""
+        """Tell whether the isolation's first process runs."""
         return self.first.alive
 
     def command(self, argv: Sequence[Word]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compares this machine before a bed came up and after it went down, to find leftovers."""
+"""Compares the machine before a bed and after it, to find leftovers."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ SYSCTLS = (
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The machine at one moment."""
+    """The state of the machine at one moment."""
 
     namespaces: list[str]
     mounts: list[str]
@@ -43,7 +43,10 @@ class Snapshot:
 
     @classmethod
     def take(cls, folder: Path) -> "Snapshot":
-        """Look at the machine; of its processes, at those that have *folder* on their command line."""
+        """Return the present state of the machine.
+
+        Of its processes, include those with *folder* on their command line.
+        """
         return cls(
             namespaces=sorted(entry.name for entry in NETNS.iterdir()) if NETNS.exists() else [],
             mounts=sorted(Path("/proc/self/mounts").read_text().splitlines()),
@@ -61,12 +64,12 @@ class Snapshot:
         return cls(**json.loads(file.read_text())) if file.exists() else None
 
     def save(self, file: Path) -> None:
-        """Write it to *file*."""
+        """Write the snapshot to *file*."""
         file.write_text(json.dumps(asdict(self), indent=1))
 
 
 def leftovers(before: Snapshot, folder: Path) -> list[str]:
-    """Return a line for each thing that the machine has now and hadn't *before*, and for each that is missing."""
+    """Return a line for each thing that exists now and not *before*, and a line for each thing that is missing now."""
     then, now = asdict(before), asdict(Snapshot.take(folder))
     found: list[str] = []
     for what in then:
@@ -93,7 +96,7 @@ def _iptables() -> list[str]:
 
 
 def pod_cgroups(cgroups: Path = CGROUPS) -> list[Path]:
-    """Return the cgroups of Pods, one a hierarchy and node."""
+    """Return the cgroups of Pods: one for each hierarchy and node."""
     if not cgroups.exists():
         return []
     candidates: Iterable[Path] = (cgroups, *(entry for entry in cgroups.iterdir() if entry.is_dir()))
@@ -129,7 +132,7 @@ def _tried_to_remove_cgroups() -> bool:
 
 
 def restore_sysctls(before: Snapshot) -> None:
-    """Set the machine's limits back."""
+    """Restore the machine's limits to their former values."""
     for name, value in before.sysctls.items():
         file = Path("/proc/sys") / name
         if file.read_text().strip() != value:

@@ -1,4 +1,4 @@
-"""A lock that keeps two commands from working on one folder at once."""
+"""A lock that keeps two commands from using the same folder at once."""
 
 import fcntl
 import os
@@ -11,10 +11,9 @@ from tests.e2e.testbed.errors import BedError
 
 @contextmanager
 def locked(folder: Path, doing: str) -> Iterator[None]:
-    """Hold the lock of *folder*, which is made when it isn't there.
+    """Hold the lock of *folder*, which is created if necessary.
 
-    Raises:
-        BedError: another process holds it.
+    Raises: BedError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as file:

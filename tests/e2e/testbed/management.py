@@ -1,4 +1,4 @@
-"""The tailnet's management API, as a test uses it: from inside one of the machines, by curl."""
+"""The tailnet's management API. A test calls it with curl from inside one of the machines."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Device = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """The API with an access token that is good for an hour; a device is a dict as the API has it."""
+    """The API with an access token that is valid for an hour. A device is a dict as in the API's JSON."""
 
     machine: Isolation
     token: str
@@ -46,7 +46,7 @@ class Management:
         return found
 
     def device(self, hostname: str) -> Device | None:
-        """Return the one device that has *hostname* for its name's first label, if there is one."""
+        """Return the device whose MagicDNS name has *hostname* as its first label, if there is one."""
         return next(
             (device for device in self.devices() if device["name"] == f"{hostname}.{self.tailnet.domain}"), None
         )
@@ -56,10 +56,9 @@ class Management:
         self._call("DELETE", f"device/{node_id}")
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
-        """Send one request and return the JSON of the answer.
+        """Send a request, and return the JSON of the answer.
 
-        Raises:
-            BedError: the answer isn't 200, or there is none.
+        Raises: BedError: the status isn't 200, or no answer came.
         """
         curl = ["curl", "-sS", "--max-time", "10", "-X", method, "-H", f"Authorization: Bearer {self.token}"]
         data = [] if body is None else ["--json", json.dumps(body)]

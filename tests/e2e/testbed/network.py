@@ -1,6 +1,7 @@
-"""Machines on one wire that leads nowhere: `wan` (the wire), `node` (the cluster), and two for devices outside.
+"""The machines of the bed on one wire without any other connection.
 
-The device on `peer` is in the first tailnet, that on `second` in the second. A test can add `node2`, a second node.
+`wan` has the world outside, `node` the cluster. The device on `peer` is in the first tailnet, that on `second` in the
+second. A test can add `node2`, a second node.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine)
 
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make all but the second node and connect them; their files go into folders of *folder*."""
+    """Make all machines but the second node, and connect them. Their files are in folders of *folder*."""
     machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]
     _configure(
@@ -57,7 +58,7 @@ def make(folder: Path) -> dict[str, Isolation]:
 
 
 def make_second_node(folder: Path, machines: Mapping[str, Isolation]) -> Isolation:
-    """Make the machine of the second node beside *machines*; Pods of either node reach those of the other."""
+    """Make the machine of the second node beside *machines*. Pods of the two nodes can reach each other."""
     made = Isolation.make(SECOND_NODE.machine, folder / SECOND_NODE.machine)
     _connect(machines["wan"], made, SECOND_NODE.address)
     _configure(made, _FORWARDING, f"ip route add {FIRST_NODE.pods} via {FIRST_NODE.address}")
@@ -66,7 +67,7 @@ def make_second_node(folder: Path, machines: Mapping[str, Isolation]) -> Isolati
 
 
 def _connect(wan: Isolation, machine: Isolation, address: str) -> None:
-    """Put a machine on the wire."""
+    """Connect a machine to the wire."""
     name = machine.name
     _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
     # The other end is moved from outside, where the target's pid means something.

@@ -78,7 +78,7 @@ class Node:
         self._start("kube-proxy", f"--config={proxy}")
 
     def wait(self) -> None:
-        """Wait until the node is ready for Pods."""
+        """Wait until the node accepts Pods."""
         path = '{.status.conditions[?(@.type=="Ready")].status}'
         ready = ("get", "node", self.place.name, "-o", f"jsonpath={path}")
         is_ready = lambda: self.plane.kubectl(*ready, timeout=10) == "True"  # noqa: E731
@@ -98,7 +98,7 @@ class Node:
         shutil.rmtree(self.folder)
 
     def _named(self, program: str) -> str:
-        """Name a program of it among those of the bed."""
+        """Return the name of a program of this node among those of the bed."""
         return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property

@@ -29,7 +29,7 @@ class Start:
 
 
 def architecture() -> str:
-    """Name this machine's architecture as images do."""
+    """Return this machine's architecture in the form that images use."""
     machine = os.uname().machine
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
@@ -41,7 +41,7 @@ def digest_of(file: Path) -> str:
 
 
 def write_layer(target: Path, files: Mapping[str, Path]) -> None:
-    """Write a tar file that holds *files* (path in the image → file here), which belong to root."""
+    """Write a tar file with *files*, a map from the path in the image to the file here. Root owns them."""
     with tarfile.open(target, "w") as tar:
         for inside, file in sorted(files.items()):
             entry = tar.gettarinfo(file, inside.lstrip("/"))

@@ -1,4 +1,4 @@
-"""The Debian packages that the testbed needs, installed by apt where they are missing."""
+"""The Debian packages that the testbed needs. apt installs the missing ones."""
 
 import shutil
 from collections.abc import Mapping
@@ -28,15 +28,14 @@ PEERS = {"knot": "knotd", "nsd": "nsd"}
 
 
 def missing(packages: Mapping[str, str]) -> list[str]:
-    """Name the *packages* that aren't installed."""
+    """Return those of *packages* that aren't installed."""
     return [name for name, brings in packages.items() if shutil.which(brings) is None]  # a path is looked at as it is
 
 
 def install_peers(progress: Progress) -> None:
-    """Install PEERS, and stop the services that Debian makes of them where it does.
+    """Install the packages PEERS, and stop the services that Debian starts for them.
 
-    Raises:
-        BedError: apt isn't there or fails.
+    Raises: BedError: apt is missing or fails.
     """
     names = missing(PEERS)
     install(progress, PEERS)
@@ -45,10 +44,9 @@ def install_peers(progress: Progress) -> None:
 
 
 def install(progress: Progress, packages: Mapping[str, str] = PACKAGES) -> None:
-    """Install those of *packages* that are missing, and say which that is.
+    """Install those of *packages* that are missing, and print their names.
 
-    Raises:
-        BedError: apt isn't there or fails.
+    Raises: BedError: apt is missing or fails.
     """
     names = missing(packages)
     if not names:

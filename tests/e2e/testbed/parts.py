@@ -1,4 +1,4 @@
-"""Which programs are built from Go modules, and where their builds lie."""
+"""The programs that are built from Go modules, and the folders of their builds."""
 
 import hashlib
 from collections.abc import Mapping
@@ -32,14 +32,14 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """Tell builds from different inputs apart."""
+        """The digest of the part's inputs, which tells its builds apart."""
         seen = hashlib.sha256(repr((sorted(self.programs.items()), self.ldflags)).encode())
         for file in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             seen.update(f"{file.relative_to(self.folder)}\0".encode() + file.read_bytes() + b"\0")
         return seen.hexdigest()[:16]
 
     def output(self, paths: Paths) -> Path:
-        """Name the folder of the built programs."""
+        """Return the folder of the built programs."""
         return paths.cache / f"{self.name}-{self.digest}"
 
 
@@ -81,8 +81,7 @@ API_ONLY = ("kubernetes",)
 def named(name: str) -> Part:
     """Return the part called *name*.
 
-    Raises:
-        BedError: there is none.
+    Raises: BedError: there is no such part.
     """
     for part in ALL:
         if part.name == name:
@@ -91,10 +90,9 @@ def named(name: str) -> Part:
 
 
 def program(paths: Paths, name: str) -> Path:
-    """Return where the built program called *name* lies.
+    """Return the path of the built program called *name*.
 
-    Raises:
-        BedError: no part brings it.
+    Raises: BedError: no part has it.
     """
     for part in ALL:
         if name in part.programs:

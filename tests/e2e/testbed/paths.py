@@ -1,4 +1,4 @@
-"""Where built parts and a running bed's files lie: both outside the source tree."""
+"""The folders of built parts and of a running bed, both outside the source tree."""
 
 import os
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ MANIFESTS = Path(__file__).parent / "manifests"
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The folders of the testbed; *work* holds a running bed and is emptied by `down`, its logs excepted."""
+    """The folders of the testbed. `down` empties *work*, the folder of a running bed, except for the logs."""
 
     cache: Path
     work: Path
 
     @classmethod
     def from_environment(cls) -> "Paths":
-        """Honour XDG_CACHE_HOME for what is kept, and TESTBED_WORK (default: a folder in /var/tmp) for what runs.
+        """Return the paths that XDG_CACHE_HOME (for built parts) and TESTBED_WORK (for a running bed) name.
 
-        The work folder must not lie on an overlay file system, nor under a folder that the bed makes private
-        (`isolation.PRIVATE`).
+        The default work folder is in /var/tmp. It must not be on an overlay file system, nor below a folder
+        that the bed makes private (`isolation.PRIVATE`).
         """
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cls(cache=cache / NAME, work=Path(os.environ.get("TESTBED_WORK") or Path("/var/tmp") / NAME))

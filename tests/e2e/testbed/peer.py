@@ -41,7 +41,7 @@ class Peer:
 
     @classmethod
     def at(cls, paths: Paths, machine: Isolation, folder: Path, name: str = "peer", tailnet: Tailnet = FIRST) -> "Peer":
-        """Return the device called *name* of a bed whose files are in *folder*, whether it runs or not."""
+        """Return the device called *name* of a bed with its files in *folder*, whether it runs or not."""
         return cls(name, machine, folder / f"peer-{name}", program(paths, "tailscale"), tailnet)
 
     @property
@@ -51,12 +51,12 @@ class Peer:
 
     @property
     def greeting(self) -> str:
-        """The words that the device's servers answer."""
+        """The words with which the device's servers answer."""
         return f"hello from the {self.name}\n"
 
     @property
     def socket(self) -> Path:
-        """Where its tailscaled listens for commands."""
+        """The path of the socket on which its tailscaled accepts commands."""
         return self.folder / "tailscaled.sock"
 
     def tailscale(self, *arguments: str | Path, timeout: float = 60) -> str:
@@ -64,7 +64,7 @@ class Peer:
         return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
 
     def status(self) -> dict[str, Any]:
-        """Return what it knows of itself (``Self``) and of the others (``Peer``, by node key)."""
+        """Return the device's own status (``Self``) and its view of the others (``Peer``, by node key)."""
         found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
         return found
 
@@ -74,16 +74,15 @@ class Peer:
         return self.tailscale("ip", "-4").strip()
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
-        """Run curl over the tailnet, whose names it knows; return what it prints. Raises BedError."""
+        """Run curl with the tailnet's addresses and names, and return its output. Raises BedError."""
         curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{PROXY}", "--max-time", str(timeout)]
         return self.machine.run([*curl, *arguments], timeout=timeout + 5)
 
 
 def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
-    """Start *peer* as a new device that logs in with the auth *key*, and its servers; a machine has room for one.
+    """Start *peer* as a new device that logs in with the auth *key*, and start its servers. A machine has room for one.
 
-    Raises:
-        BedError: something does not start, or the key isn't taken.
+    Raises: BedError: a program does not start, or the control server refuses the key.
     """
     shutil.rmtree(peer.folder, ignore_errors=True)
     (peer.folder / "web").mkdir(parents=True)
@@ -112,7 +111,7 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
 
 
 def _start_servers(daemons: Daemons, peer: Peer) -> None:
-    """Start the servers that answer at each of the device's addresses."""
+    """Start the servers on each of the device's addresses."""
     pages = peer.folder / "web"
     (pages / "index.html").write_text(peer.greeting)
     web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "::", "--directory", pages]
@@ -129,6 +128,6 @@ def _answers(peer: Peer, fetch: list[str]) -> bool:
 
 
 def stop(daemons: Daemons, peer: Peer) -> None:
-    """Stop the device; it stays in the tailnet until it is deleted there."""
+    """Stop the device. It stays in the tailnet until it is deleted there."""
     for what in NAMES:
         daemons.stop(f"{peer.name}-{what}")

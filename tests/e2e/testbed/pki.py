@@ -12,7 +12,7 @@ _DOMAIN = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubern
 
 @dataclass(frozen=True, slots=True)
 class Pki:
-    """The files in one folder: a CA, and what it has signed."""
+    """The files in a folder: a CA, and the certificates that it has signed."""
 
     folder: Path
     days: int = 30
@@ -41,7 +41,7 @@ class Pki:
         self._request("ca", "/CN=testbed-ca")
 
     def make_cluster(self, addresses: Sequence[str]) -> None:
-        """Make all that a control plane needs; *addresses* are the IP addresses that the API server is reached at."""
+        """Make all certificates of a control plane. *addresses* are the IP addresses of the API server."""
         self.make_ca()
         names = [f"DNS:{name}" for name in (*_DOMAIN, "localhost")] + [f"IP:{address}" for address in addresses]
         self.issue("apiserver", "/CN=kube-apiserver", names)

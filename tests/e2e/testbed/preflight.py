@@ -14,10 +14,9 @@ GO = (1, 26)
 
 
 def check_builds() -> None:
-    """See that parts can be built here.
+    """Check that parts can be built here.
 
-    Raises:
-        BedError: Go is missing or too old.
+    Raises: BedError: Go is missing or too old.
     """
     if shutil.which("go") is None:
         raise BedError(f"Go {GO[0]}.{GO[1]} or newer is needed, and there is no go on the PATH: https://go.dev/dl/")
@@ -28,10 +27,9 @@ def check_builds() -> None:
 
 
 def check_cluster(work: Path, cgroups: Path = CGROUPS) -> None:
-    """See that a whole cluster can run here, with its files in *work*.
+    """Check that a whole cluster can run here, with its files in *work*.
 
-    Raises:
-        BedError: the first thing that is missing, and what to do about it.
+    Raises: BedError: the first requirement that is missing, and what to do about it.
     """
     wanted = (
         (sys.platform == "linux", "the testbed needs Linux"),

@@ -1,4 +1,4 @@
-"""Processes known by pid and start time, so that a pid that was used again is never mistaken for ours."""
+"""Processes identified by pid and start time, so that a reused pid is never taken for one of ours."""
 
 import os
 import signal
@@ -15,32 +15,31 @@ POLL = 0.05  # seconds between two looks at a condition
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of this machine: its pid, and when it started in ticks since boot."""
+    """A process of this machine: its pid, and its start time in ticks since boot."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> "Process | None":
-        """Return the live process with *pid*; a zombie isn't one."""
+        """Return the live process with *pid*. A zombie is not alive."""
         fields = _stat(pid)
         return cls(pid, int(fields[19])) if fields and fields[0] != "Z" else None
 
     @property
     def alive(self) -> bool:
-        """Tell whether it still runs."""
+        """Tell whether the process still runs."""
         return Process.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it still runs."""
+        """Send the process a signal, if it still runs."""
         if self.alive:
             os.kill(self.pid, number)
 
     def end(self, grace: float) -> None:
-        """Ask it to stop, and kill it when it hasn't after *grace* seconds.
+        """Ask the process to stop, and kill it after *grace* seconds.
 
-        Raises:
-            BedError: it can't even be killed.
+        Raises: BedError: the process can't even be killed.
         """
         for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, 30.0)):
             if limit:
@@ -51,7 +50,7 @@ class Process:
 
 
 def ancestors(pid: int) -> set[int]:
-    """Return *pid* and the processes that led to it, up to the first of all."""
+    """Return *pid* and the pids of its parent, its parent's parent and so on."""
     found = set()
     while pid and (fields := _stat(pid)):
         found.add(pid)
@@ -60,7 +59,7 @@ def ancestors(pid: int) -> set[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on, or none."""
+    """Return the fields of /proc/PID/stat from the state on, or none if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -80,7 +79,7 @@ def children(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """Return a process's command line, empty when it is gone or has none."""
+    """Return a process's command line. It is empty if the process is gone or has none."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except (FileNotFoundError, ProcessLookupError):

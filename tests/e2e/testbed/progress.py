@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Progress:
-    """Writes one line a step to standard error: seconds since the start, then what happens."""
+    """Writes a line for each step to standard error: the seconds since the start, and the step."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -19,7 +19,7 @@ class Progress:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Say that *text* begins, and how long it took once it is done."""
+        """Print that the step *text* begins, and at its end how long it took."""
         self.say(text)
         start = time.monotonic()
         yield

@@ -1,4 +1,4 @@
-"""The local image registry: every image that the node pulls, whatever its name, comes from here."""
+"""The local image registry, from which the node pulls every image, whatever its name."""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
 
 
 def copy(paths: Paths, node: Isolation, name: str, other: str) -> None:
-    """Give the image *name*, which was pushed, the name *other* too."""
+    """Give the image *name* in the registry another name *other* as well."""
     run([*reach(node), program(paths, "crane"), "copy", address_of(name), address_of(other)], timeout=120)
 
 
@@ -48,7 +48,7 @@ def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[s
 
 
 def reach(node: Isolation) -> list[str]:
-    """Return the words before a command of this machine that run it in the node's network, where the registry is."""
+    """Return the beginning of a command of this machine that runs in the node's network, where the registry is."""
     return ["nsenter", f"--net={NETNS / node.name}", "--"]
 
 

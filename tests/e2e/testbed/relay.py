@@ -1,7 +1,7 @@
-"""Carries TCP connections from the machine's loopback into a network namespace.
+"""Forwards TCP connections from the machine's loopback into a network namespace.
 
-A program of its own: it runs inside the namespace, and its listening socket, made outside, is file number 3. So a
-kubeconfig works from the machine itself although no wire joins it to the cluster.
+It is a program of its own that runs inside the namespace. Its listening socket was made outside, and is file number 3.
+So a kubeconfig works from the machine itself although no wire connects the machine to the cluster.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ CHUNK = 1 << 16  # bytes
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one direction until its end, and pass the end on."""
+    """Copy one direction of a connection until its end, and then end the other side."""
     try:
         while data := await reader.read(CHUNK):
             writer.write(data)
@@ -24,7 +24,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def relay(listener: socket.socket, host: str, port: int) -> None:
-    """Carry what arrives at *listener* to *host* and *port*, for ever."""
+    """Forward each connection of *listener* to *host* and *port* until the process ends."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

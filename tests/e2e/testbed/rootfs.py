@@ -36,13 +36,13 @@ UNNEEDED = (
 
 
 def layout(paths: Paths) -> Path:
-    """Name the folder of the base image, an OCI layout."""
+    """Return the folder of the base image, which is an OCI layout."""
     seen = hashlib.sha256(repr((SUITE, PACKAGES, UNNEEDED)).encode()).hexdigest()[:16]
     return paths.cache / f"base-{seen}"
 
 
 def build(paths: Paths, progress: Progress) -> None:
-    """Make the base image when it isn't there."""
+    """Build the base image if it doesn't exist."""
     target = layout(paths)
     if target.exists():
         return

@@ -1,7 +1,8 @@
-"""Stores the auth keys and devices of a tailnet: clustersim's control server, whose devices are real tailscaleds.
+"""Stores the auth keys and devices of a tailnet, in clustersim's control server; the devices are real tailscaleds.
 
-It runs as a process behind the `control` program (`parts/control`), which passes management requests on to it, asks it
-about every client that registers, and makes real what it has for each device. Run it with ``python -m``.
+It runs behind the `control` program (`parts/control`). That program passes management requests on to it, asks it about
+every client that registers, and applies to the real control server what it stores for each device. Run it with ``python
+-m``.
 """
 
 import argparse
@@ -35,7 +36,10 @@ class RealDevices:
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
-        """Let a device in: ``{authKey, hostname, nodeId, addresses}``; 403 with a reason if the key isn't good."""
+        """Admit a device: ``{authKey, hostname, nodeId, addresses}``.
+
+        Answer 403 with a reason if the key isn't valid.
+        """
         asked = json.loads(await request.read())
         try:
             device = self._tailnet.register(asked["authKey"], asked["hostname"])
@@ -49,7 +53,7 @@ class RealDevices:
     async def _report(self, request: web.Request) -> web.Response:
         """Store the report of a device: ``{nodeId, hostname, routes}``.
 
-        Its routes are approved, as a policy with autoApprovers does.
+        Its routes are approved, as by a policy with autoApprovers.
         """
         asked = json.loads(await request.read())
         node_id, routes = asked["nodeId"], tuple(asked["routes"] or ())
@@ -63,14 +67,14 @@ class RealDevices:
         return web.json_response([self._shown(device) for device in self._tailnet.devices.values()])
 
     async def _replace_client(self, request: web.Request) -> web.Response:
-        """Replace the OAuth client, ``{id, secret}``; the one before and its access tokens are good no more."""
+        """Replace the OAuth client by ``{id, secret}``. The old one and its access tokens become invalid."""
         asked = json.loads(await request.read())
         self._tailnet.client_id, self._tailnet.client_secret = asked["id"], asked["secret"]
         self._tailnet.revoke_tokens()
         return web.json_response({})
 
     async def _replace_tags(self, request: web.Request) -> web.Response:
-        """Replace the tags of the OAuth client, a list; they hold for the access tokens that are issued from now on."""
+        """Replace the tags of the OAuth client by a list. They apply to access tokens that are issued from now on."""
         self._tailnet.own_tags = json.loads(await request.read())
         return web.json_response({})
 
@@ -101,7 +105,7 @@ async def serve(tailnet: Tailnet, port: int) -> None:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Serve the tailnet that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--domain", required=True, help="MagicDNS domain")
     parser.add_argument("--port", required=True, type=int, help="port on loopback")

@@ -1,4 +1,4 @@
-"""The objects that tests put into a store, and waiting for what its controllers do."""
+"""Objects that tests put into a store, and functions that wait for the work of its controllers."""
 
 import asyncio
 import json
@@ -69,13 +69,13 @@ def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
-    """Change the proxy's configuration as the operator does."""
+    """Change the proxy's configuration in the same way as the operator."""
     store.merge(SECRET, "tailscale", name, {"stringData": config_secret(name, **config)["stringData"]})
     touch(store, name)
 
 
 def touch(store: Store, name: str) -> None:
-    """Change an annotation of the proxy's Pod, so that the kubelet mounts what has changed."""
+    """Change an annotation of the proxy's Pod, so that the kubelet mounts its changed files at once."""
     store.merge(POD, "tailscale", name, {"metadata": {"annotations": {"example.org/touched": str(uuid4())}}})
 
 

@@ -54,7 +54,7 @@ PROXYCLASSES = "/apis/tailscale.com/v1alpha1/proxyclasses"
         (400, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"audiences": "a"}}, JSON),
     ],
 )
-async def test_a_senseless_request_is_refused(
+async def test_the_api_server_refuses_a_malformed_request(
     api: Api, status: int, method: str, path: str, body: Any, content_type: str
 ) -> None:
     for name in ("web", "operator"):
@@ -67,7 +67,7 @@ async def test_a_senseless_request_is_refused(
     assert api.store.revision == before
 
 
-async def test_the_body_of_a_deletion_can_have_its_options(api: Api) -> None:
+async def test_a_delete_request_can_carry_its_options_in_the_body(api: Api) -> None:
     hooked = {"containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}], "nodeName": "node1"}
     uid = api.store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": hooked})["metadata"]["uid"]
     options = [{}, {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}, {"gracePeriodSeconds": 0}]
@@ -77,7 +77,7 @@ async def test_the_body_of_a_deletion_can_have_its_options(api: Api) -> None:
     assert api.store.get(POD, "default", "a")["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
-async def test_a_page_goes_on_after_the_one_before_unless_its_version_is_forgotten(api: Api) -> None:
+async def test_a_list_continues_after_the_last_page_unless_that_resource_version_has_expired(api: Api) -> None:
     for name in "abc":
         api.store.create(CONFIGMAP, configmap(name))
     _, first = await api.call("GET", f"{CONFIGMAPS}?limit=2")
@@ -90,7 +90,7 @@ async def test_a_page_goes_on_after_the_one_before_unless_its_version_is_forgott
     assert (await api.call("GET", path))[1]["reason"] == "Expired"
 
 
-async def test_a_token_has_the_audience_and_the_time_that_were_asked_for(api: Api) -> None:
+async def test_a_token_has_the_requested_audience_and_lifetime(api: Api) -> None:
     api.store.create(SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": "default"}})
     claims = []
     for spec in ({"audiences": ["api.example.org/client"], "expirationSeconds": 600}, {}):
@@ -103,7 +103,7 @@ async def test_a_token_has_the_audience_and_the_time_that_were_asked_for(api: Ap
     assert [each["exp"] - each["iat"] for each in claims] == [600, 3600]
 
 
-async def test_lists_of_builtin_kinds_leave_the_kind_of_their_items_out(api: Api) -> None:
+async def test_items_in_a_list_of_a_builtin_kind_have_no_kind_field(api: Api) -> None:
     api.store.create(SERVICE, service())
     api.store.create(PROXYCLASS, {"metadata": {"name": "a"}})
     _, services = await api.call("GET", "/api/v1/services")
@@ -128,7 +128,7 @@ async def test_a_client_can_ask_for_the_metadata_of_objects_alone(api: Api) -> N
     assert (await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA_LIST))[0] == 406
 
 
-async def test_a_version_that_is_used_again_after_a_restore_shows_the_new_object(api: Api) -> None:
+async def test_a_resource_version_that_is_reused_after_a_restore_shows_the_new_object(api: Api) -> None:
     revision = api.store.revision
     for value in "12":
         api.store.restore(revision)

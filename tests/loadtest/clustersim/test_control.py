@@ -20,7 +20,7 @@ def control(request: pytest.FixtureRequest) -> Control:
 
 @pytest.fixture
 async def call(control: Control) -> AsyncIterator[Call]:
-    """A client that has logged in; it gives the status of an answer, and its JSON or its text."""
+    """Yield a client that has logged in. It returns the status of an answer, and its JSON or its text."""
     async with control.serve() as url, aiohttp.ClientSession(url) as session, asyncio.timeout(30):
 
         async def call(method: str, path: str, **options: Any) -> tuple[int, Any]:
@@ -57,7 +57,7 @@ async def test_only_headscale_requires_every_field_of_a_key(control: Control, ca
         (["tag:admin"], (400, "not permitted"), (403, "not allowed for this client")),
     ],
 )
-async def test_a_key_with_tags_that_it_may_not_carry_is_refused(
+async def test_a_key_with_tags_that_its_client_does_not_own_is_refused(
     control: Control, call: Call, tags: list[str], tailscale: tuple[int, str], headscale: tuple[int, str]
 ) -> None:
     control.policy_tags, control.client_tags = {"tag:k8s", "tag:admin"}, {"tag:k8s"}
@@ -83,5 +83,5 @@ async def test_a_device_can_be_renamed_but_not_to_a_name_in_use(
 
 @pytest.mark.parametrize("control", ["headscale"], indirect=True)
 @pytest.mark.parametrize(("method", "path"), [("GET", SERVICES), ("POST", EXCHANGE), ("GET", "/")])
-async def test_a_path_that_headscale_lacks_is_a_plain_404(call: Call, method: str, path: str) -> None:
+async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Call, method: str, path: str) -> None:
     assert await call(method, path) == (404, "404 page not found\n")

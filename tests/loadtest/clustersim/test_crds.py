@@ -1,4 +1,4 @@
-"""Custom kinds come and go with their definitions."""
+"""Custom kinds are served while their definitions exist."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def create(sim: ClusterSim, name: str, *finalizers: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"finalizers": []}])
-async def test_a_kind_comes_and_goes_with_its_definition(sim: ClusterSim, metadata: dict[str, list[str]]) -> None:
+async def test_a_kind_is_served_while_its_definition_exists(sim: ClusterSim, metadata: dict[str, list[str]]) -> None:
     assert await status(sim) == 404
     await define(sim, **metadata)
     assert await status(sim) == 200
@@ -46,7 +46,7 @@ async def test_a_kind_comes_and_goes_with_its_definition(sim: ClusterSim, metada
     assert (await status(sim), sim.store.list(SERVICEMONITOR)) == (404, [])
 
 
-async def test_a_definition_waits_for_the_finalizers_of_its_objects(sim: ClusterSim) -> None:
+async def test_the_deletion_of_a_definition_waits_for_the_finalizers_of_its_objects(sim: ClusterSim) -> None:
     await define(sim)
     create(sim, "a", "example.org/hold")
     create(sim, "b")

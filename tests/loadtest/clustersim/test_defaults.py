@@ -3,7 +3,18 @@
 from typing import Any
 
 import pytest
-from clustersim.objects import DEPLOYMENT, ENDPOINTSLICE, INGRESS, POD, SECRET, STATEFULSET, Object, Resource
+from clustersim.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    INGRESS,
+    POD,
+    SECRET,
+    STATEFULSET,
+    Object,
+    Resource,
+)
 from clustersim.store import ApiError, Store
 
 
@@ -19,6 +30,9 @@ def container(**fields: object) -> Object:
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 MOUNTED = {"name": "a", "secret": {"secretName": "b"}}
+ALL = {"scope": "*"}
+CHOSEN: Object = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
+MATCHED = {"matchPolicy": "Equivalent", "objectSelector": {}, **CHOSEN}
 
 
 @pytest.mark.parametrize(
@@ -33,16 +47,19 @@ MOUNTED = {"name": "a", "secret": {"secretName": "b"}}
         (DEPLOYMENT, {"strategy": {"type": "Recreate"}}, "strategy", {"type": "Recreate"}),
         (POD, {"serviceAccountName": "proxies"}, "serviceAccount", "proxies"),
         (POD, {"volumes": [MOUNTED]}, "volumes", [{"name": "a", "secret": {"secretName": "b", "defaultMode": 420}}]),
+        (ADMISSIONPOLICY, {"matchConstraints": {"resourceRules": [{}]}}, "matchConstraints.resourceRules", [ALL]),
+        (ADMISSIONPOLICY, {}, "failurePolicy", "Fail"),
+        (ADMISSIONBINDING, {"matchResources": CHOSEN}, "matchResources", MATCHED),
     ],
 )
-def test_a_workload_is_filled(resource: Resource, spec: Object, path: str, expected: object) -> None:
+def test_a_spec_gets_its_defaults(resource: Resource, spec: Object, path: str, expected: object) -> None:
     value: Any = create(resource, spec=spec)["spec"]
     for part in path.split("."):
         value = value[part]
     assert value == expected
 
 
-def test_a_container_is_filled() -> None:
+def test_a_container_gets_its_defaults() -> None:
     env = [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     filled = container(ports=[{"containerPort": 80}], env=env, readinessProbe={"httpGet": {"port": 80}})
     assert (filled["terminationMessagePolicy"], filled["resources"]) == ("File", {})
@@ -53,12 +70,12 @@ def test_a_container_is_filled() -> None:
 
 
 @pytest.mark.parametrize(("policy", "tags"), [("Always", ["", ":latest"]), ("IfNotPresent", [":1", "@sha256:00"])])
-def test_the_tag_decides_whether_an_image_is_pulled(policy: str, tags: list[str]) -> None:
+def test_the_image_tag_decides_the_default_pull_policy(policy: str, tags: list[str]) -> None:
     filled = [container(image=f"example.org:5000/a{tag}") for tag in tags]
     assert [each["imagePullPolicy"] for each in filled] == [policy] * 2
 
 
-def test_the_data_of_a_secret_is_base64() -> None:
+def test_the_string_data_of_a_secret_is_stored_as_base64_data() -> None:
     secret = create(SECRET, stringData={"a": "1"}, data={"b": "Mg=="})
     assert (secret["type"], secret["data"], "stringData" in secret) == ("Opaque", {"a": "MQ==", "b": "Mg=="}, False)
     with pytest.raises(ApiError, match="cannot be handled as a Secret"):
@@ -66,7 +83,7 @@ def test_the_data_of_a_secret_is_base64() -> None:
 
 
 @pytest.mark.parametrize(("resource", "status"), [(INGRESS, {"loadBalancer": {}}), (STATEFULSET, {"replicas": 0})])
-def test_a_new_object_begins_with_the_servers_status(resource: Resource, status: Object) -> None:
+def test_a_new_object_gets_the_initial_status_of_the_server(resource: Resource, status: Object) -> None:
     assert create(resource, spec={}, status={"mine": True})["status"] == status
 
 

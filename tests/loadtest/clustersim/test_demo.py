@@ -44,7 +44,7 @@ def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_a_demo_that_is_to_stay_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
+def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
     with start(tmp_path, "--keep") as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
@@ -57,7 +57,7 @@ def test_a_demo_that_is_to_stay_runs_until_a_signal_ends_it(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_a_failure_shows_the_logs(tmp_path: Path) -> None:
+def test_the_demo_shows_the_logs_when_it_fails(tmp_path: Path) -> None:
     with start(tmp_path, PROXY_FIREWALL_MODE="nonsense") as demo:
         text, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 1

@@ -31,7 +31,7 @@ def in_cluster(sim: ClusterSim, version: str) -> frozenset[str]:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    """Yield a cluster and a nameserver that is right but for *wrong_answers*, by type."""
+    """Yield a cluster with a nameserver that gives right answers, except for the *wrong_answers* by type."""
     wrong_answers: dict[str, frozenset[str]] = {}
 
     def respond(packet: bytes, _: str) -> bytes:
@@ -48,7 +48,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
-    """Make what the operator makes for *target*, with a Pod that only runs."""
+    """Make the objects that the operator would make for *target*, with a Pod that only runs."""
     metadata: Any = {"name": "ts-db-abcde", "namespace": "tailscale", "labels": target.labels}
     pods = statefulset()
     pods["spec"]["template"]["metadata"]["labels"] |= target.labels
@@ -58,7 +58,7 @@ async def proxy(world: World, target: Exposed = DB) -> None:
     await until(world.sim.store, lambda: in_cluster(world.sim, "IPv4") and in_cluster(world.sim, "IPv6"))
 
 
-async def test_a_name_leads_to_a_ready_proxy_alone(world: World) -> None:
+async def test_a_name_resolves_to_a_ready_proxy_only(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(DB)
@@ -66,7 +66,7 @@ async def test_a_name_leads_to_a_ready_proxy_alone(world: World) -> None:
     assert await world.checks.leads(DB) == (FQDN, ("10.244.0.2", "2001:db8:244::2"))
 
 
-async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world: World) -> None:
+async def test_a_name_at_a_group_resolves_to_the_clusterip_service_of_its_ready_proxies(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(IN_GROUP)
@@ -81,7 +81,7 @@ async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])
-async def test_the_report_has_a_wrong_answer_and_the_right_one(world: World, qtype: str, address: str) -> None:
+async def test_the_report_shows_the_wrong_answer_and_the_right_one(world: World, qtype: str, address: str) -> None:
     world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers[qtype] = frozenset({address})
@@ -89,14 +89,14 @@ async def test_the_report_has_a_wrong_answer_and_the_right_one(world: World, qty
         await world.checks.leads(DB)
 
 
-async def test_an_egress_by_address_goes_by_its_external_name(world: World) -> None:
+async def test_the_demo_reaches_an_egress_service_by_address_through_its_external_name(world: World) -> None:
     world.sim.store.create(SERVICE, egress(target="100.64.10.10"))
     await proxy(world)
     with pytest.raises(NotYet, match="its externalName is 'placeholder'"):
         await world.checks.leads(DB)
 
 
-async def test_the_demo_reports_a_move_that_the_nameserver_does_not_follow(world: World) -> None:
+async def test_the_demo_reports_an_address_change_that_the_nameserver_does_not_follow(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers["A"] = frozenset({"192.0.2.1"})

@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
-    """Return the devices of an object with *case*'s spec and status, and with two Secrets of devices."""
+    """Return the devices that the demo shows for an object with the spec and status of *case* and two Secrets."""
     target = case.target
     metadata = {"name": target.name, **({"namespace": target.namespace} if target.namespace else {})}
     condition = {"type": "TailscaleProxyReady" if target is ORDERS else "ConnectorReady", "status": case.ready}
@@ -64,7 +64,7 @@ async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
         (Case(NET, {"replicas": 2}), ["app connector"] * 2),
     ],
 )
-async def test_a_device_is_shown_with_its_purpose(sim: ClusterSim, case: Case, offers: list[str]) -> None:
+async def test_the_demo_shows_the_purpose_of_each_device(sim: ClusterSim, case: Case, offers: list[str]) -> None:
     numbers = range(len(offers))
     expected = [Reached(f"net-{n}.example.org", (f"100.64.0.{n}",), offers[n]) for n in numbers]
     assert await looked(sim, case) == expected
@@ -81,6 +81,8 @@ async def test_a_device_is_shown_with_its_purpose(sim: ClusterSim, case: Case, o
         (Case(NET, {}, {"devices": [{**STATED, "tailnetIPs": ["192.0.2.1"]}]}, routed()), r"shows .*192\.0\.2\.1"),
     ],
 )
-async def test_the_demo_reports_a_device_that_differs_from_the_tailnet(sim: ClusterSim, case: Case, words: str) -> None:
+async def test_the_demo_reports_a_device_whose_data_differ_from_the_tailnet(
+    sim: ClusterSim, case: Case, words: str
+) -> None:
     with pytest.raises(NotYet, match=words):
         await looked(sim, case)

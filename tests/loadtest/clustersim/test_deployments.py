@@ -10,7 +10,7 @@ def pods(store: Store) -> list[str]:
     return [pod["metadata"]["name"] for pod in store.list(POD, "default")]
 
 
-def test_pods_of_an_older_template_do_not_count_as_updated() -> None:
+def test_pods_of_an_older_template_are_not_counted_as_updated() -> None:
     store = Store()
     controller = deployments.Deployments(store)
     store.create(DEPLOYMENT, statefulset(2, "example.org/a:1"))

@@ -29,11 +29,11 @@ def reply(query: DNSRecord, rcode: int = 0, id_change: int = 0) -> bytes:
         (lambda _: b"\0" * 5, NONE),
     ],
 )
-async def test_an_answer_is_read(ask: Ask, respond: Callable[[DNSRecord], bytes], answer: Answer) -> None:
+async def test_the_dns_client_reads_an_answer(ask: Ask, respond: Callable[[DNSRecord], bytes], answer: Answer) -> None:
     async with dns_server(lambda query, _: respond(DNSRecord.parse(query))) as server:
         assert await ask(server.port, NAME, "A") == answer
 
 
 @pytest.mark.parametrize("ask", [ask_udp, ask_tcp])
-async def test_a_server_that_is_not_there_gives_no_answer(ask: Ask) -> None:
+async def test_the_dns_client_gets_no_answer_from_a_server_that_does_not_run(ask: Ask) -> None:
     assert await ask(free_port(), NAME, "A") == NONE

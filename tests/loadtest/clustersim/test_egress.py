@@ -24,7 +24,7 @@ HEALTH = "http://ts-db.tailscale.svc.cluster.local:9002/healthz"
 
 
 def replica() -> Object:
-    """Return a proxy's Pod that mounts the configuration of another one and the ConfigMap besides."""
+    """Return the Pod of a proxy that mounts the config Secret of another proxy, and also the ConfigMap."""
     pod = proxy_pod("foo-0", TS_EGRESS_PROXIES_CONFIG_PATH="/etc/proxies")
     pod["spec"]["containers"][0]["volumeMounts"] += [{"name": "proxies", "mountPath": "/etc/proxies"}]
     pod["spec"]["volumes"] += [
@@ -35,7 +35,7 @@ def replica() -> Object:
 
 
 def ground(**entries: Object) -> tuple[Store, Tailnet]:
-    """Return a store with everything that the Pod of `replica` mounts, and the tailnet that the Pod joins."""
+    """Return a store with all objects that the Pod of `replica` mounts, and the tailnet that the Pod joins."""
     store, tailnet = configured(egress_services=json.dumps(entries), hep_pings="6"), Tailnet()
     config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
     for name in ("foo-0", "foo-1"):
@@ -48,7 +48,7 @@ def ground(**entries: Object) -> tuple[Store, Tailnet]:
     ("resource", "name", "word"),
     [(CONFIGMAP, NAME.name, "configmap"), (SECRET, "foo-1", "secret"), (SECRET, "foo-0", "secret")],
 )
-async def test_a_replica_waits_for_all_that_it_mounts(resource: Any, name: str, word: str) -> None:
+async def test_a_replica_waits_for_every_object_that_it_mounts(resource: Any, name: str, word: str) -> None:
     def status() -> Any:
         return store.get(POD, "tailscale", "foo-0").get("status", {})
 
@@ -64,7 +64,7 @@ async def test_a_replica_waits_for_all_that_it_mounts(resource: Any, name: str, 
         await until(store, lambda: tailnet.devices and status().get("podIP") == "10.244.0.2")
 
 
-async def test_a_replica_follows_the_device_that_it_leads_to() -> None:
+async def test_a_replica_follows_its_egress_target_to_a_new_address() -> None:
     def report() -> Any:
         return json.loads(state(store, "foo-0")["egress-services"])["services"]
 
@@ -83,14 +83,14 @@ async def test_a_replica_follows_the_device_that_it_leads_to() -> None:
 
 
 def egress(store: Store, addresses: dict[str, str]) -> Egress:
-    """Return the forwarding part of a proxy that mounts what is in *store*."""
+    """Return the egress part of a proxy that mounts the objects in *store*."""
     volumes = Volumes(store, NAME.namespace, [(CONFIGMAP, NAME.name)])
     volumes.sync()
     return Egress(store, volumes, NAME.name, addresses)
 
 
 def configured(**files: str) -> Store:
-    """Return a store with *files* in the ConfigMap, where - stands for _."""
+    """Return a store with *files* in the ConfigMap. In their names, - is written as _."""
     store = Store()
     data = {name.replace("_", "-"): text for name, text in files.items()}
     store.create(CONFIGMAP, {"metadata": {"namespace": "tailscale", "name": NAME.name}, "data": data})
@@ -103,7 +103,7 @@ def endpointslice(conditions: Object) -> Object:
     return {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}
 
 
-async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it() -> None:
+async def test_a_pod_with_a_prestop_hook_stays_until_no_service_routes_to_it() -> None:
     hooked = replica()
     hooked["spec"]["terminationGracePeriodSeconds"] = 360_000
     hooked["spec"]["containers"][0]["lifecycle"] = {"preStop": {"httpGet": {"path": "/", "port": 9002}}}
@@ -137,7 +137,7 @@ async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_fi
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
-def test_a_document_that_cannot_be_read_is_an_error(text: str) -> None:
+def test_an_unreadable_document_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
         egress(configured(egress_services=text), ADDRESSES).report(Tailnet())
 
@@ -154,7 +154,7 @@ def test_a_document_that_cannot_be_read_is_an_error(text: str) -> None:
         ({}, "6", {"ready": True}, False),
     ],
 )
-def test_a_proxy_that_ends_waits_for_the_health_services_of_its_entries(
+def test_a_proxy_that_ends_waits_for_the_health_check_services_of_its_entries(
     entries: Object, pings: str, conditions: Object, routed: bool
 ) -> None:
     store = configured(hep_pings=pings, egress_services=json.dumps(entries))
@@ -174,7 +174,9 @@ def test_a_proxy_that_ends_waits_for_the_health_services_of_its_entries(
         ("example.org/tailscale", {"TS_ENABLE_HEALTH_CHECK": ""}, True, None),
     ],
 )
-def test_the_health_port_names_the_pod(image: str, env: dict[str, str], has_joined: bool, answer: object) -> None:
+def test_an_answer_of_the_health_port_names_the_pod(
+    image: str, env: dict[str, str], has_joined: bool, answer: object
+) -> None:
     given = {"TS_ENABLE_HEALTH_CHECK": "true", **env}
     health = Health({"image": image}, given, {"Pod-IPv4": "10.244.0.2", "Pod-IPv6": ""})
     assert health.answer(9002, has_joined) == answer

@@ -28,7 +28,7 @@ def found_names(store: Store) -> list[str]:
     return [obj["metadata"]["name"] for obj in store.list(CONFIGMAP)]
 
 
-async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
+async def test_a_child_stays_while_one_of_its_owners_exists(store: Store) -> None:
     first, second = create(store, "first"), create(store, "second")
     create(store, "child", first, second)
     create(store, "witness", first)
@@ -38,7 +38,9 @@ async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("propagation", "left"), [("Foreground", ["child", "owner"]), ("Background", ["child"])])
-async def test_a_foreground_owner_waits_for_its_children(store: Store, propagation: str, left: list[str]) -> None:
+async def test_an_owner_that_is_deleted_in_the_foreground_waits_for_its_children(
+    store: Store, propagation: str, left: list[str]
+) -> None:
     owner = create(store, "owner")
     create(store, "child", owner, finalizers=["example.org/wait"])
     store.delete(CONFIGMAP, "default", "owner", propagation)

@@ -25,7 +25,10 @@ def endpointslice(*addresses: str, family: str = "IPv4", **more: object) -> Obje
 
 
 async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tuple[int, str] | None]:
-    """Return the status and the header of each answer, None for an error, where two Services are and *slice_*."""
+    """Return the status and the header of each answer, or None for an error.
+
+    Two Services exist, one of them with *slice_*.
+    """
     store = Store()
     ports = [{"name": "other", "port": 5432, "targetPort": 10437}, {"name": "health", "port": 9004}]
     for name in ("ts-db", "ts-none"):
@@ -42,7 +45,7 @@ async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tup
     return found
 
 
-async def test_each_ready_pod_behind_a_service_answers_now_and_then() -> None:
+async def test_every_ready_pod_behind_a_service_answers_some_requests() -> None:
     assert {*await answers(endpointslice(*PODS), count=20)} == {(200, "10.244.0.2"), (503, "")}
 
 
@@ -57,7 +60,7 @@ async def test_each_ready_pod_behind_a_service_answers_now_and_then() -> None:
         ("http://localhost:9004/healthz", None),
     ],
 )
-async def test_a_service_that_leads_nowhere_cuts_the_connection(url: str, answer: tuple[int, str] | None) -> None:
+async def test_a_connection_to_a_service_without_endpoints_is_cut(url: str, answer: tuple[int, str] | None) -> None:
     assert await answers(endpointslice("10.244.0.2"), url) == [answer]
 
 
@@ -70,5 +73,5 @@ async def test_a_service_that_leads_nowhere_cuts_the_connection(url: str, answer
         endpointslice("10.244.0.2", ports=None),
     ],
 )
-async def test_an_endpoint_that_takes_nothing_gets_no_request(unused: Object) -> None:
+async def test_an_endpoint_that_accepts_no_connections_gets_no_request(unused: Object) -> None:
     assert await answers(unused) == [None]

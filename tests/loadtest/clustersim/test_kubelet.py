@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.fixture
 async def joined(world: World) -> World:
-    """A world with a proxy that has joined the tailnet, and whose key is used up."""
+    """Yield a world with a proxy that has joined the tailnet, and whose auth key is used up."""
     start(world, **TARGET)
     await until(world.store, lambda: "device_fqdn" in state(world.store))
     configure(world.store, Hostname="ts-db-0")
@@ -36,7 +37,7 @@ async def joined(world: World) -> World:
 
 
 def start(world: World, more: dict[str, str] | None = None, /, **variables: str) -> None:
-    """Start a proxy whose Secret holds a good key and *more*."""
+    """Start a proxy whose Secret has a valid auth key and the keys of *more*."""
     secret = config_secret(AuthKey=new_key(world.tailnet), Hostname="ts-db-0")
     secret["stringData"] |= more or {}
     world.store.create(SECRET, secret)
@@ -44,7 +45,7 @@ def start(world: World, more: dict[str, str] | None = None, /, **variables: str)
 
 
 async def restart(world: World) -> None:
-    """Replace the Pod, and wait until the next one is ready."""
+    """Replace the Pod, and wait until the new one is ready."""
     world.store.delete(POD, "tailscale", "ts-db-0")
     world.store.create(POD, proxy_pod(**TARGET))
     await until(world.store, lambda: is_ready(world))
@@ -59,7 +60,7 @@ def is_ready(world: World, name: str = "ts-db-0") -> bool:
 
 
 @pytest.mark.parametrize("families", [("IPv4", "IPv6"), ("IPv6",)])
-async def test_every_pod_gets_a_node_and_addresses_of_its_own(families: tuple[str, ...]) -> None:
+async def test_every_pod_gets_a_node_and_its_own_addresses(families: tuple[str, ...]) -> None:
     world = World(Store(), Tailnet())
     async with running(kubelet.run(*world, families)):
         for name in ("a", "b"):
@@ -78,7 +79,9 @@ GATED = {"readinessGates": [{"conditionType": "example.org/a"}]}
 
 
 @pytest.mark.parametrize(("spec", "reason"), [({}, None), (GATED, "ReadinessGatesNotReady")])
-async def test_a_pod_says_that_it_waits_for_its_gates(world: World, spec: Object, reason: str | None) -> None:
+async def test_the_status_of_a_pod_says_that_it_waits_for_its_readiness_gates(
+    world: World, spec: Object, reason: str | None
+) -> None:
     containers = {"containers": [{"name": "c"}]}
     world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": containers | spec})
     await until(world.store, lambda: pod_status(world, "a").get("conditions"))
@@ -86,7 +89,7 @@ async def test_a_pod_says_that_it_waits_for_its_gates(world: World, spec: Object
     assert (found["ContainersReady"], found["Ready"]) == (None, reason)
 
 
-async def test_a_pod_whose_image_no_registry_has_waits_for_it(world: World) -> None:
+async def test_a_pod_whose_image_is_in_no_registry_waits_for_it(world: World) -> None:
     spec = {"containers": [{"name": "c", "image": "registry.invalid/c:v1"}]}
     world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": spec})
     await until(world.store, lambda: "containerStatuses" in pod_status(world, "a"))
@@ -94,7 +97,7 @@ async def test_a_pod_whose_image_no_registry_has_waits_for_it(world: World) -> N
     assert (container["state"]["waiting"]["reason"], is_ready(world, "a")) == ("ImagePullBackOff", False)
 
 
-async def test_a_proxy_reports_its_name_once_it_finds_the_one_that_it_leads_to(world: World) -> None:
+async def test_an_egress_proxy_reports_its_own_name_once_it_finds_its_target(world: World) -> None:
     world.tailnet.has_all_targets = False
     start(world, **{"TS_TAILNET_TARGET_FQDN": "DB.tail1234.ts.net."})
     await until(world.store, lambda: "device_id" in state(world.store))
@@ -111,7 +114,7 @@ BAD_STATE = {"_current-profile": "profile-1234", "profile-1234": '{"Config": nul
     ("data", "variables"),
     [({"cap-107.hujson": "{"}, {}), (BAD_STATE, {}), ({}, {"TS_LOCAL_ADDR_PORT": "[$(POD_IP)]:9002"})],
 )
-async def test_a_proxy_that_cannot_start_keeps_crashing(
+async def test_a_proxy_that_cannot_start_crashes_again_and_again(
     world: World, data: dict[str, str], variables: dict[str, str]
 ) -> None:
     start(world, data, **variables)
@@ -122,7 +125,7 @@ async def test_a_proxy_that_cannot_start_keeps_crashing(
     assert reasons == ["ContainersNotReady"] * 2
 
 
-async def test_a_bad_reload_leaves_a_running_proxy_alone(joined: World) -> None:
+async def test_a_running_proxy_keeps_its_config_when_the_new_one_is_invalid(joined: World) -> None:
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"stringData": {"cap-107.hujson": "{"}})
     touch(joined.store, "ts-db-0")
     configure(joined.store, Hostname="renamed")
@@ -149,14 +152,14 @@ async def test_a_running_proxy_sees_a_changed_secret_when_the_kubelet_syncs_its_
     assert at_least <= now() - began <= at_most
 
 
-async def test_a_boot_resets_the_reports_of_an_earlier_pod(world: World) -> None:
+async def test_a_new_pod_removes_the_reports_of_an_earlier_one(world: World) -> None:
     stale = dict.fromkeys(("reissue_authkey", "https_endpoint", "egress-services", "ingress-config.json"), "old")
     start(world, stale)
     await until(world.store, lambda: "device_fqdn" in state(world.store))
     assert not stale.keys() & state(world.store).keys()
 
 
-async def test_a_key_that_is_taken_from_the_secret_is_reported_again_by_the_next_start_only(joined: World) -> None:
+async def test_a_proxy_reports_a_removed_auth_key_at_its_next_start_only(joined: World) -> None:
     (node_id,) = joined.tailnet.devices
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"data": {"device_id": None}})
     configure(joined.store, Hostname="other")
@@ -166,7 +169,7 @@ async def test_a_key_that_is_taken_from_the_secret_is_reported_again_by_the_next
     assert state(joined.store)["device_id"] == node_id
 
 
-async def test_only_an_egress_proxy_by_name_is_unready_before_it_has_joined(world: World) -> None:
+async def test_only_an_egress_proxy_with_an_fqdn_target_is_unready_before_it_has_joined(world: World) -> None:
     for name, variables in {"by-name": TARGET, "by-ip": {"TS_TAILNET_TARGET_IP": "100.64.10.10"}}.items():
         world.store.create(SECRET, config_secret(name))
         world.store.create(POD, proxy_pod(name, **variables))
@@ -174,10 +177,24 @@ async def test_only_an_egress_proxy_by_name_is_unready_before_it_has_joined(worl
     assert not is_ready(world, "by-name")
 
 
-async def test_a_proxy_remembers_its_serve_config_until_that_is_removed(world: World) -> None:
+async def test_a_proxy_keeps_its_serve_config_until_the_config_is_removed(world: World) -> None:
     start(world, {"serve-config": '{"TCP": {}}'}, TS_SERVE_CONFIG="/etc/tailscaled/$(POD_NAME)/serve-config")
     await until(world.store, lambda: "https_endpoint" in state(world.store))
     profile = state(world.store)["_current-profile"].removeprefix("profile-")
     assert state(world.store)[f"_serve_{profile}"] == '{"TCP": {}}'
     await restart(world)
     assert f"_serve_{profile}" in state(world.store)
+
+
+async def test_a_relay_is_in_the_login_profile_while_the_configuration_has_it(joined: World) -> None:
+    port, endpoints = {"RelayServerPort": 41641}, {"RelayServerStaticEndpoints": ["203.0.113.1:41641"]}
+    for relay in (port | endpoints, port, {"RelayServerPort": 0}, {}):
+        configure(joined.store, Hostname="ts-db-0", **relay)
+        await until(joined.store, lambda relay=relay: relay_of(joined) == relay)  # type: ignore[misc]
+
+
+def relay_of(world: World) -> Object:
+    """Return the preferences of a relay in the login profile."""
+    found = state(world.store)
+    profile: Object = json.loads(found[found["_current-profile"]])
+    return {name: value for name, value in profile.items() if name.startswith("Relay")}

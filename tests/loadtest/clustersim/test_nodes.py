@@ -34,7 +34,7 @@ def conditions(obj: Object) -> dict[str, str]:
 
 
 def endpoints(sim: ClusterSim, condition: str) -> set[str]:
-    """Return the Pods that the Service's EndpointSlices show with *condition*."""
+    """Return the Pods in the Service's EndpointSlices that have *condition*."""
     found: list[Any] = [each for slice_ in sim.store.list(ENDPOINTSLICE) for each in slice_["endpoints"] or ()]
     return {each["targetRef"]["name"] for each in found if each["conditions"][condition]}
 
@@ -49,7 +49,7 @@ async def test_the_pods_of_a_statefulset_are_spread_over_the_nodes(spread: Clust
     assert addresses == {"192.0.2.10", "192.0.2.11"}
 
 
-async def test_the_control_plane_finds_out_after_its_grace_period(spread: ClusterSim) -> None:
+async def test_the_control_plane_marks_a_dead_node_after_its_grace_period(spread: ClusterSim) -> None:
     spread.kubelet.kill_node("node2")
     await asyncio.sleep(49)
     assert (is_ready(spread.store.get(NODE, "", "node2")), endpoints(spread, "serving")) == (True, {"web-0", "web-1"})
@@ -59,7 +59,7 @@ async def test_the_control_plane_finds_out_after_its_grace_period(spread: Cluste
     assert (shown["Ready"], shown["ContainersReady"], endpoints(spread, "serving")) == ("False", "True", {"web-0"})
 
 
-async def test_the_pods_of_a_dead_node_are_deleted_when_their_toleration_ends_and_stay(spread: ClusterSim) -> None:
+async def test_pods_of_a_dead_node_are_marked_for_deletion_when_their_toleration_ends(spread: ClusterSim) -> None:
     spread.kubelet.kill_node("node2")
     await asyncio.sleep(349)
     assert not is_deleting(pod(spread))
@@ -69,7 +69,7 @@ async def test_the_pods_of_a_dead_node_are_deleted_when_their_toleration_ends_an
     assert (is_deleting(pod(spread)), is_deleting(pod(spread, "web-0"))) == (True, False)
 
 
-async def test_a_deleted_pod_of_a_dead_node_goes_by_force_only(spread: ClusterSim) -> None:
+async def test_only_a_forced_deletion_removes_a_pod_of_a_dead_node(spread: ClusterSim) -> None:
     spread.kubelet.kill_node("node2")
     uid = spread.store.delete(POD, "default", "web-1", grace=5)["metadata"]["uid"]
     await asyncio.sleep(100)
@@ -97,7 +97,7 @@ async def test_a_node_that_comes_back_starts_its_pods_again(spread: ClusterSim, 
     assert not is_deleting(pod(spread))
 
 
-async def test_a_node_that_comes_back_ends_the_pods_that_were_deleted(spread: ClusterSim) -> None:
+async def test_a_node_that_comes_back_removes_the_pods_that_were_deleted_meanwhile(spread: ClusterSim) -> None:
     spread.kubelet.kill_node("node2")
     uid = spread.store.delete(POD, "default", "web-1")["metadata"]["uid"]
     await asyncio.sleep(100)
@@ -106,7 +106,7 @@ async def test_a_node_that_comes_back_ends_the_pods_that_were_deleted(spread: Cl
     assert pod(spread)["metadata"]["uid"] != uid
 
 
-async def test_the_proxies_of_a_dead_node_go_offline_and_come_back_with_it(sim: ClusterSim) -> None:
+async def test_proxies_go_offline_with_their_node_and_come_back_with_it(sim: ClusterSim) -> None:
     sim.store.create(SECRET, config_secret(AuthKey=new_key(sim.control)))
     sim.store.create(POD, proxy_pod(TS_ENABLE_HEALTH_CHECK="true"))
     await until(sim.store, lambda: "device_id" in state(sim.store))

@@ -11,7 +11,7 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 
 async def start(processes: Processes, folder: Path, code: str) -> None:
-    """Start a program and wait until it has come past its first part."""
+    """Start a program, and wait until its first part is done."""
     before, after = code.rsplit("; ", 1) if "; " in code else ("", code)
     pipe = folder / "pipe"
     os.mkfifo(pipe)
@@ -22,7 +22,7 @@ async def start(processes: Processes, folder: Path, code: str) -> None:
     await asyncio.to_thread(pipe.read_bytes)
 
 
-async def test_a_process_ends_with_the_block(tmp_path: Path) -> None:
+async def test_a_process_ends_at_the_end_of_its_block(tmp_path: Path) -> None:
     async with Processes(tmp_path) as processes:
         await start(processes, tmp_path, SLEEPER)
         processes.check()
@@ -30,7 +30,7 @@ async def test_a_process_ends_with_the_block(tmp_path: Path) -> None:
         processes.check()
 
 
-async def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
+async def test_a_process_that_ignores_its_stop_signal_is_killed(tmp_path: Path) -> None:
     async with Processes(tmp_path, stop_seconds=0.1) as processes:
         await start(processes, tmp_path, STUBBORN + SLEEPER)
     with pytest.raises(ProcessError, match="it ended with code -9"):
@@ -38,7 +38,7 @@ async def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_end_kills(tmp_path: Path) -> None:
+async def test_a_cancelled_stop_kills_the_process(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     await start(processes, tmp_path, STUBBORN + SLEEPER)
     with pytest.raises(TimeoutError):
@@ -49,7 +49,7 @@ async def test_a_cancelled_end_kills(tmp_path: Path) -> None:
         processes.check()
 
 
-async def test_a_process_that_failed_is_noticed_with_its_last_words(tmp_path: Path) -> None:
+async def test_the_error_about_a_failed_process_contains_its_last_output(tmp_path: Path) -> None:
     async with Processes(tmp_path) as processes:
         await start(processes, tmp_path, STUBBORN + FAILURE)
     assert processes.tails() == {"it": ["no such thing"]}

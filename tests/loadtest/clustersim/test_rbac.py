@@ -1,4 +1,4 @@
-"""What the user of the kubeconfig may do by its roles."""
+"""The rights that the user of the kubeconfig has by its roles."""
 
 import pytest
 from clustersim.objects import CONFIGMAP, SERVICE, Object
@@ -56,7 +56,7 @@ async def test_the_user_may_do_what_a_rule_allows(
     assert api.rights.denied == ([answer["message"]] if status == 403 else [])
 
 
-async def test_others_and_a_user_without_a_role_may_do_everything(api: Api) -> None:
+async def test_other_users_and_a_user_without_a_role_may_do_everything(api: Api) -> None:
     assert (await api.call("GET", CONFIGMAPS, Authorization=f"Bearer {USER}"))[0] == 200
     api.rights.give(EVERYWHERE)
     assert (await api.call("GET", CONFIGMAPS, Authorization="Bearer other"))[0] == 200

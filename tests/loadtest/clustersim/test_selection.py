@@ -30,12 +30,12 @@ POD: Object = {
         ("app=db", "metadata.name=web-0", False),
     ],
 )
-def test_a_selector_chooses_by_labels_and_fields(labels: str, fields: str, matches: bool) -> None:
+def test_a_selector_selects_by_labels_and_fields(labels: str, fields: str, matches: bool) -> None:
     assert Selector.parse(labels, fields).matches(POD) is matches
 
 
 @pytest.mark.parametrize("text", ["a=b=c d", "a in b", "=b", "a b"])
-def test_a_senseless_selector_is_refused(text: str) -> None:
+def test_a_malformed_selector_is_refused(text: str) -> None:
     with pytest.raises(ApiError, match="unable to parse") as refusal:
         Selector.parse(text, "")
     assert refusal.value.status == 400

@@ -1,4 +1,4 @@
-"""What the API server does to Services."""
+"""The rules of the API server for Services."""
 
 import pytest
 from clustersim.objects import SERVICE, Object
@@ -48,7 +48,7 @@ def test_two_services_have_two_addresses() -> None:
     assert store.create(SERVICE, service("c", clusterIP=wanted))["spec"]["clusterIPs"] == [wanted]
 
 
-def test_a_node_port_is_one_services_until_that_service_goes() -> None:
+def test_a_node_port_belongs_to_one_service_until_that_service_is_deleted() -> None:
     store, wanted = Store(), {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}
     store.create(SERVICE, service("a", **wanted))
     store.merge(SERVICE, "default", "a", {"spec": wanted})
@@ -70,7 +70,7 @@ SELECTING = {"clusterIP": "None", "selector": {"a": "b"}}
         ({**SELECTING, "ipFamilyPolicy": "PreferDualStack"}, "PreferDualStack", ["IPv6", "IPv4"]),
     ],
 )
-def test_a_headless_service_may_have_the_families_of_the_cluster(
+def test_a_headless_service_may_have_the_ip_families_of_the_cluster(
     spec: Object, policy: str, families: list[str]
 ) -> None:
     created = Store(families=["IPv6", "IPv4"]).create(SERVICE, service(**spec))["spec"]
@@ -98,13 +98,13 @@ def test_a_service_may_have_an_address_of_each_family() -> None:
         ({"ports": [{"port": 80, "nodePort": 30000}]}, {"ports": [{"port": 80, "nodePort": 29999}]}),
     ],
 )
-def test_another_class_and_a_port_out_of_range_are_refused(store: Store, spec: Object, changed: Object) -> None:
+def test_an_unknown_class_and_a_node_port_out_of_range_are_refused(store: Store, spec: Object, changed: Object) -> None:
     change(store, **spec)
     with pytest.raises(ApiError, match=r"may not change once set|29999: provided port is not in the valid range"):
         change(store, **changed)
 
 
-def test_an_external_name_has_nothing_of_a_cluster_service(store: Store) -> None:
+def test_an_externalname_service_has_no_cluster_ip_and_no_node_ports(store: Store) -> None:
     spec = change(store, type="ExternalName", externalName="db.example.org")["spec"]
     assert spec.keys() == {"type", "externalName", "sessionAffinity", "ports"}
     back = change(store, type="ClusterIP")["spec"]

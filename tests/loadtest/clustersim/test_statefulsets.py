@@ -28,7 +28,7 @@ async def create(store: Store, replicas: int) -> Object:
 
 
 async def create_lingering(store: Store, replicas: int, **spec: Any) -> None:
-    """Create the StatefulSet of Pods that have a preStop hook, and call them ready; no kubelet ends them."""
+    """Create a StatefulSet whose Pods have a preStop hook, and mark the Pods as ready. No kubelet ends them."""
     obj = statefulset(replicas, **spec)
     hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
     obj["spec"]["template"]["spec"] |= {"containers": [{"name": "web", **hook}], "nodeName": "node1"}
@@ -56,7 +56,9 @@ def address(pod: Object) -> Any:
 
 
 @pytest.mark.parametrize(("policy", "started"), [("OrderedReady", ["web-0"]), ("Parallel", ["web-0", "web-1"])])
-async def test_the_next_pod_waits_for_the_one_before_unless_parallel(policy: str, started: list[str]) -> None:
+async def test_a_statefulset_starts_pods_one_after_the_other_unless_it_is_parallel(
+    policy: str, started: list[str]
+) -> None:
     store = Store()
     async with running(statefulsets.run(store)):  # no kubelet: no Pod ever gets ready
         store.create(STATEFULSET, statefulset(replicas=2, podManagementPolicy=policy))
@@ -79,7 +81,7 @@ async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> 
 
 
 @pytest.mark.parametrize(("policy", "ended"), [("OrderedReady", {2}), ("Parallel", {1, 2})])
-async def test_pods_that_linger_hold_up_the_next_one_unless_parallel(policy: str, ended: set[int]) -> None:
+async def test_a_pod_that_takes_long_to_end_delays_the_next_one_unless_parallel(policy: str, ended: set[int]) -> None:
     store = Store()
     async with running(statefulsets.run(store)):  # no kubelet: no Pod ever ends
         await create_lingering(store, 3, podManagementPolicy=policy)
@@ -88,7 +90,7 @@ async def test_pods_that_linger_hold_up_the_next_one_unless_parallel(policy: str
     assert {int(name[-1]) for name, pod in pods(store).items() if is_deleting(pod)} == ended
 
 
-async def test_the_next_pod_waits_for_one_that_is_about_to_go() -> None:
+async def test_the_next_pod_waits_for_the_end_of_one_that_is_being_deleted() -> None:
     store = Store()
     async with running(statefulsets.run(store)):
         await create_lingering(store, 1)
@@ -98,7 +100,7 @@ async def test_the_next_pod_waits_for_one_that_is_about_to_go() -> None:
     assert list(pods(store)) == ["web-0"]
 
 
-async def test_a_settled_cluster_writes_nothing(store: Store) -> None:
+async def test_the_controllers_write_nothing_when_nothing_changes(store: Store) -> None:
     await create(store, 2)
     revision = store.revision
     store.create(POD, {"metadata": {"name": "other", "namespace": "default"}, "spec": {"containers": [{"name": "c"}]}})

@@ -25,7 +25,7 @@ def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
-def test_a_name_is_generated() -> None:
+def test_the_store_generates_a_name() -> None:
     store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
     generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
     assert len(generated) == 9
@@ -38,7 +38,7 @@ def test_a_null_in_a_patch_removes_a_field() -> None:
     assert store.merge(CONFIGMAP, "default", "settings", {"data": {"a": None, "b": "2"}})["data"] == {"b": "2"}
 
 
-def test_an_older_version_or_another_uid_conflicts() -> None:
+def test_a_write_with_an_older_version_or_another_uid_is_a_conflict() -> None:
     store = Store()
     seen = store.create(CONFIGMAP, configmap())
     store.merge(CONFIGMAP, "default", "settings", {"data": {"a": "2"}})
@@ -49,7 +49,7 @@ def test_an_older_version_or_another_uid_conflicts() -> None:
             store.merge(CONFIGMAP, "default", "settings", {"metadata": stale})
 
 
-def test_a_status_is_written_by_its_subresource_only() -> None:
+def test_only_the_status_subresource_writes_a_status() -> None:
     store = Store()
     store.create(PROXYCLASS, {"metadata": {"name": "a"}, "spec": {"x": 1}, "status": {"ready": 1}})
     both = {"spec": {"x": 2}, "status": {"ready": 2}}
@@ -58,7 +58,7 @@ def test_a_status_is_written_by_its_subresource_only() -> None:
     assert (reported["spec"], reported["status"]) == ({"x": 2}, {"ready": 3})
 
 
-def test_a_write_that_changes_nothing_makes_no_new_version() -> None:
+def test_a_write_that_changes_nothing_makes_no_new_resource_version() -> None:
     store = Store()
     created = store.create(SERVICE, service())
     with store.subscribe() as changes:
@@ -75,7 +75,7 @@ def test_generation_counts_changes_of_the_specification_only() -> None:
     assert [each["metadata"]["generation"] for each in (labelled, reported, scaled)] == [1, 1, 2]
 
 
-def test_a_finalizer_holds_a_deleted_object_which_gets_no_others() -> None:
+def test_a_deleted_object_stays_for_its_finalizer_and_gets_no_new_ones() -> None:
     store = Store()
     store.create(CONFIGMAP, configmap(finalizers=["example.org/a"]))
     assert "deletionTimestamp" in store.delete(CONFIGMAP, "default", "settings")["metadata"]
@@ -85,7 +85,7 @@ def test_a_finalizer_holds_a_deleted_object_which_gets_no_others() -> None:
     assert store.find(CONFIGMAP, "default", "settings") is None
 
 
-def test_a_deleted_namespace_deletes_its_objects_and_waits_for_their_finalizers() -> None:
+def test_the_deletion_of_a_namespace_deletes_its_objects_and_waits_for_their_finalizers() -> None:
     store = Store(("default", "shop"))
     store.create(CONFIGMAP, configmap(namespace="shop", finalizers=["example.org/a"]))
     assert store.delete(NAMESPACE, "", "shop")["status"]["phase"] == "Terminating"
@@ -95,7 +95,7 @@ def test_a_deleted_namespace_deletes_its_objects_and_waits_for_their_finalizers(
     assert (store.find(NAMESPACE, "", "shop"), store.list(CONFIGMAP)) == (None, [])
 
 
-async def test_an_adopted_object_is_held_as_it_is_until_it_is_disowned() -> None:
+async def test_an_object_that_the_test_takes_over_stays_unchanged_until_the_test_releases_it() -> None:
     store = Store(())
     obj = {"metadata": {"name": "s", "namespace": "shop", "uid": "of-another-cluster"}}
     with store.subscribe() as changes:
@@ -107,7 +107,7 @@ async def test_an_adopted_object_is_held_as_it_is_until_it_is_disowned() -> None
         assert [change.type for change in await changes.batch()] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_restore_takes_back_what_came_after() -> None:
+def test_a_restore_undoes_all_later_writes() -> None:
     store = Store()
     kept, changed = (store.create(CONFIGMAP, configmap(name)) for name in ("kept", "changed"))
     revision = store.revision
@@ -148,7 +148,9 @@ def test_an_invalid_object_is_refused(resource: Resource, obj: Object) -> None:
         (DEPLOYMENT, statefulset(), {"spec": {"replicas": 2}}, {"spec": {"selector": {"matchLabels": {"a": "b"}}}}),
     ],
 )
-def test_some_fields_never_change(resource: Resource, content: Object, allowed: Object, refused: Object) -> None:
+def test_a_write_cannot_change_an_immutable_field(
+    resource: Resource, content: Object, allowed: Object, refused: Object
+) -> None:
     store = Store()
     store.create(resource, {**content, "metadata": {"name": "a", "namespace": "default"}})
     store.merge(resource, "default", "a", allowed)
@@ -168,7 +170,7 @@ HOOKED = {"containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seco
         ({"containers": [{"name": "c"}], "nodeName": "node1"}, None),
     ],
 )
-def test_a_pod_that_runs_with_a_hook_has_time_to_end(spec: Object, grace: int | None) -> None:
+def test_a_running_pod_with_a_prestop_hook_has_a_grace_period(spec: Object, grace: int | None) -> None:
     store = Store()
     store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
     last = store.delete(POD, "default", "a")
@@ -180,7 +182,7 @@ def test_a_pod_that_runs_with_a_hook_has_time_to_end(spec: Object, grace: int | 
     assert store.find(POD, "default", "a") is None
 
 
-def test_the_deletion_time_of_a_pod_is_when_its_grace_period_ends() -> None:
+def test_the_deletion_timestamp_of_a_pod_is_the_end_of_its_grace_period() -> None:
     store = Store(clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
     spec = {**HOOKED, "nodeName": "node1"}
     store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})

@@ -26,7 +26,7 @@ def test_a_taken_hostname_gets_the_first_free_number(tailnet: Tailnet) -> None:
     assert tailnet.register(new_key(tailnet), "db").name == devices[0].name
 
 
-def test_a_key_of_a_single_use_is_refused_the_second_time(tailnet: Tailnet) -> None:
+def test_a_single_use_key_is_refused_the_second_time(tailnet: Tailnet) -> None:
     single, reusable = new_key(tailnet), new_key(tailnet, reusable=True)
     for key in (single, reusable, reusable):
         tailnet.register(key, "db")
@@ -44,7 +44,7 @@ def test_an_expired_dead_or_unknown_key_is_refused(tailnet: Tailnet, clock: Cloc
     assert tailnet.register(new_key(tailnet), "db").connected
 
 
-def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet) -> None:
+def test_a_name_that_an_admin_gave_stays_when_the_hostname_changes(tailnet: Tailnet) -> None:
     device = tailnet.register(new_key(tailnet), "db")
     tailnet.rename_device(device, "orders")
     renamed = tailnet.set_hostname(device.node_id, "web")
@@ -55,7 +55,7 @@ def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet)
     assert tailnet.register(new_key(tailnet), "web").name == "web.tail1234.ts.net"
 
 
-def test_an_offer_of_a_device_stays_until_it_says_otherwise(tailnet: Tailnet) -> None:
+def test_a_route_that_a_device_advertises_stays_until_the_device_withdraws_it(tailnet: Tailnet) -> None:
     node_id = tailnet.register(new_key(tailnet), "router").node_id
     offers = [(("10.40.0.0/14",), True), (None, None), ((), None), (None, False)]
     devices = [tailnet.advertise(node_id, *offer) for offer in offers]

@@ -17,18 +17,18 @@ SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinit
 
 @pytest.fixture(scope="session")
 def client() -> Client:
-    """The client, which reports to who runs it five times a second."""
+    """Yield the compiled client, which prints a report five times a second."""
     return Client(client_program(), CLIENT_CORE, tick_seconds=0.2)
 
 
 @pytest.fixture(scope="session")
 def folder_of_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The records of `ours`."""
+    """Return the folder with the records that `ours` serves."""
     return tmp_path_factory.mktemp("ours")
 
 
 @pytest.fixture(scope="session")
 def ours(folder_of_ours: Path) -> Iterator[Server]:
-    """Our server with NAMES names."""
+    """Yield our server, which serves NAMES names."""
     with Installed.find({Kind.OURS}, None).serve(Kind.OURS, NAMES, folder_of_ours, SERVER_CORE) as server:
         yield server

@@ -43,7 +43,7 @@ def test_contestants_are_measured_round_after_round(bench: Bench) -> None:
     assert not [command for command in commands if str(bench.folder).encode() in command]
 
 
-def test_the_bare_echo_answers_all_and_none_wrongly(bench: Bench) -> None:
+def test_the_bare_echo_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
     measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
@@ -64,13 +64,13 @@ FLOOD, GONE = (
     [FLOOD, pytest.param(GONE, marks=pytest.mark.skipif(os.geteuid() != 0, reason="it needs root"))],
     ids=lambda scenario: scenario.attack,
 )
-def test_another_client_is_measured_during_an_attack(bench: Bench, scenario: Scenario) -> None:
+def test_the_benchmark_measures_another_client_during_an_attack(bench: Bench, scenario: Scenario) -> None:
     for row in bench.run(scenario):
         assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
         assert 0 < row.best.p50_us <= row.best.longest_us <= row.best.stall_us
 
 
-def test_an_attack_that_does_not_begin_is_an_error() -> None:
+def test_the_benchmark_fails_if_the_attack_does_not_start() -> None:
     with pytest.raises(BenchError, match="doesn't start"), attacked(Attack.FLOOD, free_port(), SERVER_CORE):
         pass
 
@@ -82,7 +82,7 @@ def test_every_query_to_a_server_that_does_not_answer_is_lost(tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-def test_changes_are_made_and_seen_to_be_served_unless_they_are_aside(bench: Bench) -> None:
+def test_the_benchmark_waits_until_each_change_of_the_records_is_served(bench: Bench) -> None:
     measuring = replace(bench, client=replace(bench.client, tick_seconds=0.5))
     rows = measuring.run(Scenario("reload", "Reload", Load(1.7, rates=steady(200)), 1, (CHANGES, ASIDE)))
     assert rows[0].best.changes > 0
@@ -90,7 +90,9 @@ def test_changes_are_made_and_seen_to_be_served_unless_they_are_aside(bench: Ben
     assert (bench.folder / "records.json").exists()
 
 
-def test_the_last_change_is_served_when_a_measurement_ends(ours: Server, folder_of_ours: Path) -> None:
+def test_the_last_change_of_the_records_is_served_at_the_end_of_a_measurement(
+    ours: Server, folder_of_ours: Path
+) -> None:
     writer = Writer(Changes.of(folder_of_ours, addresses(NAMES)), ours.port)
     writer.write()
     writer.settle()

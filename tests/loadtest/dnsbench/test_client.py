@@ -1,4 +1,4 @@
-"""Tests of the client on a core of its own."""
+"""Tests of the client process, which has a CPU core of its own."""
 
 from pathlib import Path
 
@@ -29,7 +29,9 @@ def written(folder: Path, mix: Mix) -> Path:
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 @pytest.mark.parametrize("mix", [Mix(NAMES), SORTS], ids=["plain", "every sort"])
-def test_every_query_is_answered_rightly(client: Client, ours: Server, tmp_path: Path, load: Load, mix: Mix) -> None:
+def test_the_client_counts_every_answer_as_right(
+    client: Client, ours: Server, tmp_path: Path, load: Load, mix: Mix
+) -> None:
     seen = client.run(written(tmp_path, mix), ours.port, load)
     tally = seen.tally
     assert 100 < tally.sent == tally.right == tally.latency.count
@@ -39,19 +41,19 @@ def test_every_query_is_answered_rightly(client: Client, ours: Server, tmp_path:
         assert tally.rcodes[3] == pytest.approx(0.1 * tally.sent, rel=0.5)
 
 
-def test_reports_are_made_on_the_way(client: Client, ours: Server, tmp_path: Path) -> None:
+def test_the_client_prints_reports_while_it_runs(client: Client, ours: Server, tmp_path: Path) -> None:
     ticks: list[Seen] = []
     load = Load(0.5, steady(1000), every=0.1)
     seen = client.run(written(tmp_path, Mix(NAMES)), ours.port, load, lambda at: ticks.append(read_reports(at)))
     assert any(0 < each.tally.sent < seen.tally.sent and not each.last for each in ticks)
 
 
-def test_a_report_that_is_not_whole_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_report_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "reports").write_bytes(LINE + LINE + LINE[:-1])
     assert read_reports(tmp_path / "reports").tally.sent == 6
 
 
-def test_the_client_is_told_where_and_how_fast_to_ask_on_its_core(tmp_path: Path) -> None:
+def test_the_command_line_of_the_client_has_its_target_its_rate_and_its_core(tmp_path: Path) -> None:
     program = tmp_path / "client"
     commands = "echo $@ > words", "cat > asked", "taskset -p $$ > core", f"echo '{LINE.decode().strip()}'"
     program.write_text("\n".join(["#!/bin/sh", f"cd {tmp_path}", *commands]))
@@ -65,7 +67,7 @@ def test_the_client_is_told_where_and_how_fast_to_ask_on_its_core(tmp_path: Path
     assert int((tmp_path / "core").read_text().split()[-1], 16) == 1 << CLIENT_CORE
 
 
-def test_a_client_that_fails_says_why(client: Client, tmp_path: Path) -> None:
+def test_the_error_about_a_failed_compiled_client_has_the_reason(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "bad.queries"
     path.write_bytes(miss(f"a.{DOMAIN}").encode()[:-1])
     with pytest.raises(BenchError, match=r"code 1: the queries: malformed"):

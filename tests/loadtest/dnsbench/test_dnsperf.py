@@ -21,7 +21,7 @@ Statistics:
 """
 
 
-def test_the_counts_that_dnsperf_prints_are_read() -> None:
+def test_the_counts_that_dnsperf_prints_are_parsed() -> None:
     seen = parse(SAID, cpu_seconds=1.0)
     tally = seen.tally
     assert (tally.sent, tally.answered, tally.lost, tally.right, tally.wrong) == (1010, 1000, 10, 993, 7)
@@ -29,12 +29,12 @@ def test_the_counts_that_dnsperf_prints_are_read() -> None:
     assert parse(SAID.replace("NXDOMAIN 103", "REFUSED 103"), 1.0).tally.wrong == 110
 
 
-def test_output_that_is_not_understood_is_an_error() -> None:
+def test_unknown_output_of_dnsperf_is_an_error() -> None:
     with pytest.raises(BenchError, match="isn't understood: Error: connection refused"):
         parse("Error: connection refused", 0.0)
 
 
-def test_dnsperf_is_told_where_and_how_fast_to_ask(tmp_path: Path) -> None:
+def test_the_command_line_of_dnsperf_has_its_target_and_its_rate(tmp_path: Path) -> None:
     program = tmp_path / "dnsperf"
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat <<END\n{SAID}\nEND\n')
     program.chmod(0o755)

@@ -28,7 +28,7 @@ MET = Table([
 ])  # fmt: skip
 
 
-def test_goals_that_are_just_reached_are_met() -> None:
+def test_a_goal_that_is_exactly_reached_is_met() -> None:
     verdicts = judged(MET)
     assert [verdict.text for verdict in verdicts if verdict.missed or verdict.figure is None] == []
 
@@ -70,14 +70,16 @@ def test_goals_that_are_just_reached_are_met() -> None:
         ("paced", "echo", "wrong", 1, 0),
     ],
 )
-def test_a_goal_is_missed_by_a_little(scenario: str, label: str, figure: str, value: float, missed: int) -> None:
+def test_a_goal_is_missed_by_the_smallest_amount(
+    scenario: str, label: str, figure: str, value: float, missed: int
+) -> None:
     found = MET.get(scenario, label)
     assert found is not None
     worse = row(scenario, label, **{**found.model_dump(), figure: value})
     assert sum(verdict.missed for verdict in judged(Table([worse, *MET.rows]))) == missed
 
 
-def test_a_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
+def test_the_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
     compared = {verdict.text: verdict.figure for verdict in judged(MET) if verdict.limit is None}
     assert compared == {
         "CPU a query, saturated: a bare echo / Go": 2.0,
@@ -85,7 +87,7 @@ def test_a_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
     }
 
 
-def test_a_goal_that_was_not_measured_is_not_missed() -> None:
+def test_a_goal_without_a_measurement_is_not_missed() -> None:
     assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
 
 

@@ -16,7 +16,7 @@ def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixt
 
 @NEEDS_CC
 @pytest.mark.thorough
-def test_a_run_prints_tables_and_keeps_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_prints_tables_and_stores_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--servers", "ours", "--scenarios", "tcp", "--quick", "--results", str(tmp_path)]) == 0
     assert "### TCP saturated" in capsys.readouterr().out
     kept = json.loads((tmp_path / "nameserver.json").read_text())

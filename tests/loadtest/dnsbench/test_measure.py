@@ -19,12 +19,12 @@ def test_a_server_that_answers_nothing_has_figures_too() -> None:
     assert (seen.qps, seen.cpu_us, seen.lost_percent) == (0, 0, 100)
 
 
-def test_hostile_packets_are_work_too() -> None:
+def test_hostile_packets_count_as_work_of_the_server() -> None:
     seen = sample(counted(malformed_sent=392), 0.00098, 1)
     assert (seen.cpu_us, seen.client_cpu_us, seen.hostile) == pytest.approx((2.0, 4000, 392))
 
 
-def test_the_best_of_several_rounds_has_the_least_time_the_highest_rate_and_every_loss() -> None:
+def test_the_best_of_several_rounds_has_the_least_time_the_highest_rate_and_all_losses() -> None:
     chosen = best([
         figures(cpu_us=5.0, qps=10.0, p99_us=9.0, rss_mb=40.0, changes=1),
         figures(cpu_us=4.0, qps=8.0, p99_us=11.0, rss_mb=41.0, changes=2),

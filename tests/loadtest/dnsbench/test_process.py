@@ -1,4 +1,4 @@
-"""Tests of server processes: children are measured and ended together with the server."""
+"""Tests of server processes. Child processes are measured and ended together with the server."""
 
 import os
 import re
@@ -16,7 +16,7 @@ FORKING = ["sh", "-c", "sleep 60 & echo $!; wait"]
 CAP_NET_ADMIN = 12
 
 
-def test_a_stat_line_is_read_whatever_the_command_is_called() -> None:
+def test_a_line_of_proc_stat_is_parsed_whatever_the_name_of_the_command() -> None:
     fields = "S 1 7 7 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 100 4096 300 0"
     assert Stat.parse(f"42 (a) b) {fields}\n") == Stat(42, False, 7, 33, 300)
 
@@ -28,7 +28,7 @@ def test_a_server_gets_the_receive_buffer_of_a_pod(tmp_path: Path) -> None:
         assert not int(allowed, 16) >> CAP_NET_ADMIN & 1
 
 
-def test_children_end_with_the_server(tmp_path: Path) -> None:
+def test_child_processes_end_with_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(FORKING, SERVER_CORE, 1, log, lambda: log.read_text().endswith("\n")):
         child = Path("/proc") / log.read_text().strip()
@@ -36,7 +36,7 @@ def test_children_end_with_the_server(tmp_path: Path) -> None:
     assert not child.exists() or Stat.parse((child / "stat").read_text()).ended  # its new parent is yet to reap it
 
 
-def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:
+def test_the_memory_of_a_server_includes_its_child_processes(tmp_path: Path) -> None:
     with running(FORKING, SERVER_CORE, 1, tmp_path / "log", lambda: True) as server:
         stat = Path(f"/proc/{server.pid}/stat")
         _wait_until(  # a process has no memory of its own at first
@@ -44,7 +44,7 @@ def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:
         )
 
 
-def test_the_cpu_that_is_used_is_seen(tmp_path: Path) -> None:
+def test_the_cpu_time_of_a_busy_server_grows(tmp_path: Path) -> None:
     with running(["sh", "-c", "while :; do :; done"], SERVER_CORE, 1, tmp_path / "log", lambda: True) as server:
         _wait_until(lambda: server.cpu_seconds >= 0.05)
 

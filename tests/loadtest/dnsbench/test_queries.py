@@ -1,4 +1,4 @@
-"""Tests of the queries that servers are measured by."""
+"""Tests of the queries that the benchmark sends to servers."""
 
 from collections import Counter
 
@@ -8,14 +8,14 @@ from dnsbench.queries import DOMAIN, FEWEST, NXDOMAIN, REFUSED, Hostile, Mix, ma
 from dnsload.client import ASKED, JUNK, PORTLESS
 
 
-def test_a_packet_is_a_plain_query_for_an_address() -> None:
+def test_each_packet_is_a_plain_query_for_an_address() -> None:
     query = dns.message.from_wire(packet(f"db.{DOMAIN}"))
     assert query.question[0].to_text() == f"db.{DOMAIN}. IN A"
     assert (query.id, query.flags, query.edns) == (0, 0x0100, -1)
 
 
 @pytest.mark.parametrize("names", [1, 20_000])
-def test_a_mix_has_the_shares_that_were_asked_for(names: int) -> None:
+def test_a_mix_of_queries_has_the_requested_shares(names: int) -> None:
     shares = {"misses": 0.1, "deep": 0.2, "outside": 0.05, "hostility": 0.04}
     queries = make(Mix(names, cookies=0.3, hostile=tuple(Hostile), **shares))
     total = max(names, FEWEST)
@@ -28,7 +28,7 @@ def test_a_mix_has_the_shares_that_were_asked_for(names: int) -> None:
 
 
 @pytest.mark.parametrize("sort", Hostile)
-def test_hostile_packets_are_of_their_sort(sort: Hostile) -> None:
+def test_each_hostile_packet_is_of_the_requested_sort(sort: Hostile) -> None:
     hostile = [query for query in make(Mix(10, 0.0, hostile=(sort,), hostility=0.01)) if query.kind >= JUNK]
     assert len(hostile) == FEWEST // 100
     assert {query.packet[:2] for query in hostile} == {b"\xff\xff"}
@@ -45,11 +45,11 @@ def test_every_name_is_asked_for_equally_often() -> None:
     assert set(asked.values()) == {FEWEST // 100}
 
 
-def test_misses_are_all_different() -> None:
+def test_all_queries_for_missing_names_are_different() -> None:
     assert len({query.packet for query in make(Mix(10, misses=1.0))}) == FEWEST
 
 
-def test_everyone_gets_the_same_queries_shuffled() -> None:
+def test_every_contestant_gets_the_same_queries_in_another_order() -> None:
     some = Mix(10, hostile=(Hostile.MALFORMED,), hostility=0.1)
     queries = make(some)
     assert queries == make(some)

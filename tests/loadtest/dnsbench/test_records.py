@@ -1,4 +1,4 @@
-"""Tests of the names as each server reads them."""
+"""Tests of the names in the format that each server reads."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tsnameserver.records import merge, parse
         (2 * NAMES_IN_SHARD + 1, ["records.json", "records-1.json", "records-2.json"]),
     ],
 )
-def test_names_are_shards_of_one_whole_set_unless_there_are_few(names: int, files: list[str]) -> None:
+def test_many_names_are_split_into_shards_of_one_whole_set(names: int, files: list[str]) -> None:
     made = documents(addresses(names))
     whole = merge(map(parse, made.values()))
     assert whole is not None
@@ -28,7 +28,7 @@ def test_a_shard_fits_a_configmap() -> None:
     assert len(documents(names)["records.json"]) <= 256 << 10
 
 
-def test_the_go_servers_document_and_the_zone_file_have_every_name() -> None:
+def test_the_document_for_the_go_server_and_the_zone_file_have_every_name() -> None:
     names = addresses(3)
     assert parse(one_document(names)).ip4 == {name: [address] for name, address in names.items()}
     zone = dns.zone.from_text(zone_file(addresses(3)), origin=f"{ZONE}.", relativize=False)
@@ -36,7 +36,7 @@ def test_the_go_servers_document_and_the_zone_file_have_every_name() -> None:
     assert found == addresses(3)
 
 
-def test_a_change_replaces_the_last_shard_and_leaves_the_other_names(tmp_path: Path) -> None:
+def test_a_change_replaces_the_last_shard_and_keeps_all_other_names(tmp_path: Path) -> None:
     names = addresses(NAMES_IN_SHARD + 1)
     before = parse(documents(names)["records-1.json"]).ip4
     changes = Changes.of(tmp_path, names)

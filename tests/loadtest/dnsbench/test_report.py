@@ -19,20 +19,20 @@ MET, MISSED, UNMEASURED, COMPARED = (
 )
 
 
-def test_the_report_warns_of_a_client_at_its_limit() -> None:
+def test_the_report_warns_if_the_client_was_at_its_limit() -> None:
     busy, idle = row("saturated", "Knot", client_busy=0.99), row("saturated", "ours", client_busy=0.8)
     assert "The client was the limit with Knot:" in measurements(SATURATED, [busy, idle])
     assert "limit" not in measurements(SATURATED, [idle])
 
 
-def test_the_share_of_answers_is_told_and_the_worst_of_all_rounds() -> None:
+def test_the_report_has_the_share_of_answers_and_the_worst_figure_of_all_rounds() -> None:
     two = row("saturated", "ours", sent=300, lost=1)
     two = two.model_copy(update={"rounds": [*two.rounds, figures(cpu_us=99.5)]})
     cells = [cell.strip() for cell in measurements(SATURATED, [two]).splitlines()[-1].split("|")]
     assert (cells[3], cells[11]) == ("99.50", "99.67")
 
 
-def test_figures_that_are_not_known_are_dashes() -> None:
+def test_the_report_shows_a_dash_for_an_unknown_figure() -> None:
     attacked = row("gone", "ours, UDP", cpu_us=0.0, client_cpu_us=0.0, client_stall_us=0.0)
     gone = next(each for each in SCENARIOS if each.name == "gone")
     cells = [cell.strip() for cell in measurements(gone, [attacked]).splitlines()[-1].split("|")]
@@ -49,7 +49,7 @@ def test_verdicts_say_whether_each_goal_is_met() -> None:
     ]
 
 
-def test_the_document_is_json_with_goals_and_figures() -> None:
+def test_the_result_file_is_json_with_goals_and_figures() -> None:
     all_ = [MET, MISSED, UNMEASURED, COMPARED]
     kept = json.loads(json.dumps(document({"cores": 2}, [row("saturated", "ours", cpu_us=4.12345)], all_)))
     assert [goal["met"] for goal in kept["goals"]] == [True, False, None, None]
@@ -59,18 +59,18 @@ def test_the_document_is_json_with_goals_and_figures() -> None:
     assert kept["measurements"][0]["rounds"]["cpu_us"] == [4.123]
 
 
-def test_readmes_table_is_that_of_the_results() -> None:
+def test_the_table_in_the_readme_is_made_from_the_stored_results() -> None:
     root = Path(__file__).resolve().parents[3]
     results = json.loads((root / "loadtest" / "results" / "nameserver.json").read_text())
     assert summary(results) in (root / "README.md").read_text()
 
 
-def test_a_soaks_document_is_json_with_memory_by_the_minute() -> None:
+def test_the_result_file_of_a_soak_is_json_with_the_memory_of_each_minute() -> None:
     kept = json.loads(json.dumps(soak_document({}, Soaked(seen(), 10, 9, 20.0, [50.0] * 121), [MET])))
     assert (kept["memory_mb_each_minute"], kept["client"]["lost"], kept["goals"][0]["met"]) == ([50.0] * 3, 2, True)
 
 
-def test_a_soak_is_told_with_its_losses() -> None:
+def test_the_report_on_a_soak_has_its_losses() -> None:
     text = soaked(Soaked(seen(), changes=10, served=9, cpu_us=20.0, memory=[50.0, 52.0, 51.0]))
     lines = {cells[1].strip(): cells[2].strip() for line in text.splitlines()[2:] if (cells := line.split("|"))}
     assert lines["lost, of which dropped by the client's socket"] == "2, 0"

@@ -8,21 +8,21 @@ from dnsbench.soak import mix
 from tests.loadtest.dnsbench.figures import row
 
 
-def test_the_queries_of_a_contestant_are_as_many_as_their_shares_say() -> None:
+def test_the_number_of_queries_of_each_sort_follows_from_their_shares() -> None:
     mixes = {each.mix for scenario in SCENARIOS for each in scenario.contestants} | {mix(raw=True)}
     assert all(len(make(each)) == FEWEST for each in {each._replace(names=1) for each in mixes})
 
 
-def test_contestants_have_labels_of_their_own() -> None:
+def test_every_contestant_has_a_different_label() -> None:
     for scenario in SCENARIOS:
         assert len({each.label for each in scenario.contestants}) == len(scenario.contestants), scenario.name
 
 
-def test_every_goal_is_measured_by_the_scenarios() -> None:
+def test_the_scenarios_measure_every_goal() -> None:
     rows = [row(scenario.name, each.label) for scenario in SCENARIOS for each in scenario.contestants]
     assert [verdict.text for verdict in judged(Table(rows), GOALS) if verdict.figure is None] == []
 
 
-def test_changes_are_compared_with_as_many_writes_that_change_nothing() -> None:
+def test_the_cost_of_changes_is_compared_with_writes_that_change_nothing() -> None:
     reload = next(scenario for scenario in SCENARIOS if scenario.name == "reload")
     assert [each.writes for each in reload.contestants] == [Writes.ASIDE, Writes.SERVED]

@@ -1,4 +1,4 @@
-"""Tests of a long run: what it does each second, and how it is judged."""
+"""Tests of a long run: its work in each second, and its verdict."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ FLAT = [50.0] * 600
         (FLAT[:12], None, 0),
     ],
 )
-def test_a_leak_is_growth_and_slope(memory: list[float], gained: float | None, a_second: float) -> None:
+def test_growth_and_slope_of_memory_show_a_leak(memory: list[float], gained: float | None, a_second: float) -> None:
     assert growth(memory) == (gained if gained is None else pytest.approx(gained))
     assert slope(memory) == pytest.approx(a_second)
 
@@ -55,11 +55,13 @@ def soaked(served: int = 599, memory: list[float] = FLAT, **changes: int) -> Soa
         ),
     ],
 )
-def test_a_soak_is_judged_by_loss_wrong_answers_changes_and_memory(run: Soaked, missed: list[str]) -> None:
+def test_the_verdict_on_a_soak_depends_on_losses_wrong_answers_changes_and_memory(
+    run: Soaked, missed: list[str]
+) -> None:
     assert [verdict.text for verdict in verdicts(run) if verdict.missed] == missed
 
 
-def test_packets_from_port_0_are_left_out_where_they_cannot_be_sent() -> None:
+def test_packets_from_port_0_are_left_out_if_the_system_cannot_send_them() -> None:
     assert set(soak.mix(raw=True).hostile) - set(soak.mix(raw=False).hostile) == {Hostile.PORTLESS}
 
 

@@ -24,33 +24,33 @@ NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 
 
 class Ran(NamedTuple):
-    """A finished run; *runs* counts it and those before it that the machine was too busy for."""
+    """A finished run. *runs* is the number of runs so far, with those for which the machine was too busy."""
 
     report: Report
     runs: int
 
 
 def records_file(folder: Path) -> Path:
-    """Write records in which each name has ADDRESS."""
+    """Write records in which each name has the address ADDRESS."""
     path = folder / "records.json"
     path.write_text(render(Records(ip4={name: [ADDRESS] for name in NAMES})))
     return path
 
 
 def small(settings: Settings) -> Settings:
-    """Return *settings* with few absent names, for a pool that is made at once."""
+    """Return *settings* with few absent names, so that their pool is made at once."""
     return replace(settings, mix=replace(settings.mix, absent_names=100))
 
 
 def run_settings(target: Target, folder: Path, *arguments: str) -> Settings:
-    """Return settings for a silent run; without other *arguments* of 100 queries in a tenth of a second."""
+    """Return settings for a silent run. Without other *arguments* it sends 100 queries in a tenth of a second."""
     pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "1000", "--duration", "0.1")
     base = ("--target", str(target), "--records", str(records_file(folder)), "--quiet")
     return small(read_settings([*base, *pace, *arguments]))
 
 
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
-    """Run an engine to its end, as `run_settings` has it.
+    """Run an engine to its end with the settings of `run_settings`.
 
     If the client fell behind its schedule, the machine was too busy. Then repeat the run, a few times at most.
     """

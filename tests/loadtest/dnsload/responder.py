@@ -1,4 +1,4 @@
-"""A small DNS server on loopback that can be told to misbehave."""
+"""A small DNS server on loopback that misbehaves on request."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ from dnsload.targets import Target
 
 ADDRESS = "100.64.0.1"
 Respond = Callable[[int, bytes], bytes | None]
-"""The number of a query, from 1 on, and the query; gives the answer."""
+"""A function that gets the number of a query, from 1 on, and the query. It returns the answer."""
 
 
 def response(query: bytes) -> dns.message.Message:
@@ -26,7 +26,10 @@ def response(query: bytes) -> dns.message.Message:
 
 
 def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | None:
-    """Answer *address* for every name, NXDOMAIN for those that dnsload made up, and nothing to what is malformed."""
+    """Answer *address* for every name, and NXDOMAIN for names that dnsload made up.
+
+    Leave malformed queries unanswered.
+    """
     del number
     try:
         reply = response(query)
@@ -40,7 +43,7 @@ def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | No
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Answers each query as it is told, *delay* seconds later."""
+    """Answers each query as *respond* says, *delay* seconds later."""
 
     def __init__(self, respond: Respond, delay: float, copies: int) -> None:
         self._respond = respond
@@ -69,7 +72,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 async def udp_responder(
     respond: Respond = answer_well, delay: float = 0, copies: int = 1, port: int = 0
 ) -> AsyncIterator[Target]:
-    """Answer by UDP."""
+    """Run a server that answers by UDP."""
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", port)
     )
@@ -90,7 +93,10 @@ def _framed(answer: bytes | None) -> bytes:
 
 
 class Tens:
-    """Answers ten queries of a connection at a time, the last first: only a client that pipelines gets any."""
+    """Answers the queries of a connection in groups of ten, in reverse order.
+
+    Only a client that pipelines gets an answer.
+    """
 
     def __init__(self) -> None:
         self.connections = 0
@@ -110,7 +116,7 @@ class Tens:
 
 @asynccontextmanager
 async def relay_of_tens() -> AsyncIterator[Tens]:
-    """Serve by Tens."""
+    """Run a server of `Tens`."""
     tens = Tens()
     async with await asyncio.start_server(tens.serve, "127.0.0.1", 0) as server:
         tens.target = Target(*server.sockets[0].getsockname())
@@ -121,7 +127,10 @@ async def relay_of_tens() -> AsyncIterator[Tens]:
 async def tcp_responder(
     respond: Respond = answer_well, close_after: int | None = None, connected: Callable[[int], object] = id
 ) -> AsyncIterator[Target]:
-    """Answer by TCP; a connection ends after so many queries, and *connected* is told how many came before it."""
+    """Run a server that answers by TCP.
+
+    A connection ends after *close_after* queries. *connected* is called with the number of connections before.
+    """
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

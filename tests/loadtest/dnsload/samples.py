@@ -21,7 +21,7 @@ def settings_for(*arguments: str) -> Settings:
 
 
 def record(recording: Recording, seconds: int, **counts: int) -> None:
-    """Record seconds with a hundred right answers in 1 to 100 ms, and these *counts* each."""
+    """Record this many seconds, each with a hundred right answers in 1 to 100 ms and with *counts*."""
     start = recording.next_turn - SECOND
     recording.begin(start)
     for number in range(1, seconds + 1):

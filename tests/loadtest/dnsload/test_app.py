@@ -1,4 +1,4 @@
-"""Tests of the choice of a run's engine, sockets, questions and expectations by the settings."""
+"""Tests of how the settings decide the engine, the sockets, the questions and the expected answers of a run."""
 
 import tempfile
 from contextlib import ExitStack
@@ -41,7 +41,7 @@ BUILT = Path(__file__)
         ("--rate 5 --engine compiled", "compiled, with 1 worker"),
     ],
 )
-def test_the_engine_is_chosen_by_rate_unless_it_is_named(arguments: str, engine: str) -> None:
+def test_the_rate_decides_the_engine_unless_the_user_names_one(arguments: str, engine: str) -> None:
     assert engine_of(*arguments.split()) == engine
 
 
@@ -56,14 +56,14 @@ def test_without_a_compiler_the_engine_is_asyncio_and_the_output_says_so(
         run(settings(*named, "--engine", "compiled"))
 
 
-def test_without_a_folder_to_compile_in_the_engine_is_asyncio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_writable_cache_folder_the_engine_is_asyncio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with ExitStack() as stack:
         program, words = choose_engine(settings("--name", "a.ts.net", "--concurrency", "1"), stack)
     assert (program, words.startswith("asyncio: there is no folder to compile the client in: ")) == (None, True)
 
 
-def test_a_run_has_as_many_sockets_as_ids_are_needed() -> None:
+def test_a_run_has_enough_sockets_for_its_message_ids() -> None:
     named = ("--name", "a.ts.net", "--target", "[::1]:53")
     assert [str(target) for target in every_target(settings(*named, "--sockets", "2"))] == [
         *("127.0.0.1:53", "[::1]:53") * 2
@@ -73,7 +73,7 @@ def test_a_run_has_as_many_sockets_as_ids_are_needed() -> None:
     assert len(every_target(settings(*named, "--rate", "1000000", "--tcp", "--connections", "3"))) == 6
 
 
-def test_questions_are_the_records_unless_others_are_named(tmp_path: Path) -> None:
+def test_the_questions_come_from_the_records_unless_the_user_gives_others(tmp_path: Path) -> None:
     records = ("--records", str(records_file(tmp_path)), "--types", "A,AAAA")
     assert len(make_workload(settings(*records)).pool) == 2 * len(NAMES)
     listed = tmp_path / "names"
@@ -92,7 +92,7 @@ def test_questions_are_the_records_unless_others_are_named(tmp_path: Path) -> No
         ("--types AAAA --tcp", 0x86, Fate.WRONG),
     ],
 )
-def test_answers_are_held_against_records_transport_and_kind_of_server(
+def test_the_expected_answers_depend_on_records_transport_and_kind_of_server(
     tmp_path: Path, arguments: str, flags: int, fate: Fate
 ) -> None:
     session = make_session(settings("--records", str(records_file(tmp_path)), *arguments.split()))

@@ -18,14 +18,14 @@ def truncated(number: int, query: bytes) -> bytes:
     return reply.to_wire()
 
 
-async def test_connections_are_reused_and_pipelined(tmp_path: Path) -> None:
+async def test_tcp_connections_are_reused_and_pipelined(tmp_path: Path) -> None:
     async with relay_of_tens() as relay:
         ran = await conduct("asyncio", relay.target, tmp_path, *TCP)
     totals = ran.report.totals
     assert (totals.answered, totals.wrong, relay.connections) == (100, 0, 2 * ran.runs)
 
 
-async def test_a_connection_may_be_for_one_query(tmp_path: Path) -> None:
+async def test_the_user_can_ask_for_one_query_per_connection(tmp_path: Path) -> None:
     made: list[int] = []
     async with tcp_responder(connected=made.append) as target:
         ran = await conduct("asyncio", target, tmp_path, *TCP, "--new-connections")
@@ -34,7 +34,7 @@ async def test_a_connection_may_be_for_one_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("respond", [lambda *_: None, lambda *_: b""], ids=["silent", "nothing in it"])
-async def test_queries_of_connections_of_their_own_may_be_lost(tmp_path: Path, respond: Respond) -> None:
+async def test_queries_with_a_connection_each_may_be_lost(tmp_path: Path, respond: Respond) -> None:
     pace = ("--rate", "50", "--duration", "0.2", "--new-connections")
     async with tcp_responder(respond) as target:
         lost = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report.totals
@@ -44,20 +44,20 @@ async def test_queries_of_connections_of_their_own_may_be_lost(tmp_path: Path, r
 
 
 @pytest.mark.parametrize("engine", ["asyncio", "compiled"])
-async def test_a_truncated_answer_is_asked_for_again_by_tcp(tmp_path: Path, engine: str) -> None:
+async def test_the_client_asks_again_by_tcp_after_a_truncated_answer(tmp_path: Path, engine: str) -> None:
     async with tcp_responder() as target, udp_responder(truncated, port=target.port) as same:
         totals = (await conduct(engine, same, tmp_path, "--tcp-retry")).report.totals
     assert (totals.answered, totals.retried, totals.truncated, totals.wrong) == (100, 100, 0, 0)
 
 
 @pytest.mark.parametrize("engine", ["asyncio", "compiled"])
-async def test_an_answer_that_is_truncated_by_tcp_too_is_wrong(tmp_path: Path, engine: str) -> None:
+async def test_a_truncated_answer_by_tcp_counts_as_wrong(tmp_path: Path, engine: str) -> None:
     async with tcp_responder(truncated) as target, udp_responder(truncated, port=target.port) as same:
         report = (await conduct(engine, same, tmp_path, "--tcp-retry")).report
     assert (report.totals.wrong, report.wrong_reasons, report.totals.retried) == (100, {"truncated": 100}, 100)
 
 
-async def test_a_connection_that_ends_is_made_again(tmp_path: Path) -> None:
+async def test_the_client_replaces_a_connection_that_ends(tmp_path: Path) -> None:
     async with tcp_responder(close_after=20) as target:
         ran = await conduct("asyncio", target, tmp_path, *TCP, "--duration", "0.5", "--rate", "400")
     totals = ran.report.totals
@@ -65,7 +65,7 @@ async def test_a_connection_that_ends_is_made_again(tmp_path: Path) -> None:
     assert totals.answered > 40
 
 
-async def test_the_queries_of_a_connection_that_ends_are_lost_at_once(tmp_path: Path) -> None:
+async def test_queries_on_a_connection_that_ends_count_as_lost_at_once(tmp_path: Path) -> None:
     pace = ("--concurrency", "4", "--duration", "0.3", "--timeout", "20")
     async with tcp_responder(lambda *_: None, close_after=2) as target:
         report = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report
@@ -74,7 +74,7 @@ async def test_the_queries_of_a_connection_that_ends_are_lost_at_once(tmp_path: 
     assert report.seconds < 10
 
 
-async def test_refused_connections_are_loss_and_said(tmp_path: Path) -> None:
+async def test_refused_connections_count_as_loss_and_the_report_says_why(tmp_path: Path) -> None:
     async with tcp_responder() as target:
         pass
     report = (await conduct("asyncio", target, tmp_path, *TCP, "--timeout", "0.3")).report

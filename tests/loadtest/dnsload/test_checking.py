@@ -1,4 +1,4 @@
-"""Tests of the judgement on answers."""
+"""Tests of the verdict on each answer."""
 
 from collections.abc import Callable
 
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Callable[[bytes], bytes], Fate, str | None]] = {
 
 
 @pytest.mark.parametrize(("make", "fate", "reason"), CASES.values(), ids=CASES)
-def test_an_answer_is_judged(make: Callable[[bytes], bytes], fate: Fate, reason: str | None) -> None:
+def test_each_answer_gets_its_verdict(make: Callable[[bytes], bytes], fate: Fate, reason: str | None) -> None:
     load = workload()
     checker = Checker(load.pool)
     answer = make(load.pool[0].packet)
@@ -85,7 +85,7 @@ def test_an_answer_is_judged(make: Callable[[bytes], bytes], fate: Fate, reason:
     assert [*checker.reasons] == ([reason] if reason else [])
 
 
-def test_an_answer_to_another_of_our_questions_is_foreign() -> None:
+def test_an_answer_to_another_open_question_counts_as_foreign() -> None:
     load = workload()
     checker = Checker(load.pool)
     answer = addresses(load.pool[1].packet, OTHERS)
@@ -95,7 +95,7 @@ def test_an_answer_to_another_of_our_questions_is_foreign() -> None:
     assert not checker.reasons
 
 
-def test_the_rcode_is_all_that_counts_without_records() -> None:
+def test_without_records_only_the_rcode_decides() -> None:
     load = workload(known=None)
     checker = Checker(load.pool)
     assert checker.judge(0, addresses(load.pool[0].packet, "192.0.2.1")).fate is Fate.RIGHT
@@ -109,7 +109,7 @@ def absent(packet: bytes, rcode: Rcode = NXDOMAIN, ttl: int = 5) -> bytes:
     return wire(reply)
 
 
-def test_absent_names_are_judged_by_what_they_share() -> None:
+def test_answers_for_absent_names_must_agree_with_each_other() -> None:
     load = workload(miss=1)
     checker = Checker(load.pool)
     for place in range(2, 50):
@@ -119,7 +119,7 @@ def test_absent_names_are_judged_by_what_they_share() -> None:
     assert checker.reasons == {"rcode": 48}
 
 
-def test_ttls_that_count_down_do_not_make_another_answer() -> None:
+def test_a_ttl_that_counts_down_does_not_make_an_answer_different() -> None:
     packet = workload().pool[1].packet
     first, second = (addresses(packet, OTHERS, ttl=ttl) for ttl in (300, 299))
     assert first != second
@@ -127,7 +127,7 @@ def test_ttls_that_count_down_do_not_make_another_answer() -> None:
     assert without_ttls(addresses(packet, "192.0.2.1", ttl=300)) != without_ttls(first)
 
 
-def test_the_first_wrong_answers_are_told_in_words() -> None:
+def test_the_report_describes_the_first_wrong_answers_in_words() -> None:
     load = workload()
     checker = Checker(load.pool)
     for last in range(1, 30):

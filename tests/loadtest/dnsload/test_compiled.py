@@ -28,7 +28,7 @@ A = Question("a.ts.net", "A")
         (None, UNKNOWN, Query(b"\xff\xffrest", JUNK)),
     ],
 )
-def test_a_client_is_told_what_is_asked_and_expected(
+def test_the_input_of_a_client_has_its_queries_and_the_expected_answers(
     question: Question | None, expected: Expectation, told: Query
 ) -> None:
     assert query(Asked(b"rest", question, b"", expected)) == told
@@ -45,7 +45,7 @@ def test_a_client_is_told_what_is_asked_and_expected(
         (Load(1, outstanding=5, sockets=4), 1, 0, [5], 4),
     ],
 )
-def test_clients_share_a_load_and_have_sockets_for_it(
+def test_clients_share_the_load_and_each_has_enough_sockets(
     load: Load, clients: int, rates: float, outstanding: list[int], sockets: int
 ) -> None:
     loads = shared(load, clients)
@@ -65,14 +65,14 @@ def test_clients_share_a_load_and_have_sockets_for_it(
         ("--concurrency 7 --tcp-retry", Load(10, (), 7, sockets=4, each=100, patience=2, retry=True)),
     ],
 )
-def test_the_load_is_that_of_the_command_line(tmp_path: Path, arguments: str, load: Load) -> None:
+def test_the_load_is_as_on_the_command_line(tmp_path: Path, arguments: str, load: Load) -> None:
     settings = run_settings(Target("127.0.0.1", 53), tmp_path, *arguments.split())
     told = client_load(settings)
     assert (told.every, told.authoritative) == (1, True)
     assert replace(told, every=0, authoritative=False) == load
 
 
-async def test_several_clients_are_one_run(tmp_path: Path) -> None:
+async def test_the_report_adds_up_several_clients(tmp_path: Path) -> None:
     async with udp_responder() as target:
         pace = ("--rate", "300", "--duration", "1.6", "--workers", "2")
         report = (await conduct("compiled", target, tmp_path, *pace)).report
@@ -82,7 +82,7 @@ async def test_several_clients_are_one_run(tmp_path: Path) -> None:
     assert 0 <= report.client_cpu < 0.9  # a client that only waits isn't busy
 
 
-async def test_wrong_answers_are_told_in_words(tmp_path: Path) -> None:
+async def test_the_report_on_compiled_clients_describes_wrong_answers_in_words(tmp_path: Path) -> None:
     async with udp_responder(lambda number, asked: answer_well(number, asked, "192.0.2.9")) as target:
         report = (await conduct("compiled", target, tmp_path, "--workers", "2")).report
     assert (report.totals.wrong, report.wrong_reasons) == (100, {"addresses": 100})
@@ -90,7 +90,7 @@ async def test_wrong_answers_are_told_in_words(tmp_path: Path) -> None:
     assert report.wrong_examples[0].endswith("tail1234.ts.net A: 192.0.2.9 instead of 100.64.0.1")
 
 
-def test_a_client_that_fails_says_why(tmp_path: Path) -> None:
+def test_the_error_about_a_failed_compiled_client_has_the_reason(tmp_path: Path) -> None:
     failing = tmp_path / "client"
     failing.write_text("#!/bin/sh\necho why >&2\nexit 3\n")
     failing.chmod(0o755)

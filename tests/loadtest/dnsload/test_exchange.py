@@ -28,7 +28,7 @@ def answer(place: int, rcode: int = 0) -> bytes:
     return bytes((0x80, rcode)) + packet[2:]
 
 
-def test_latency_counts_from_when_a_query_was_meant_to_be_sent(exchange: Exchange, tally: Tally) -> None:
+def test_the_latency_counts_from_the_scheduled_time_of_a_query(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0, 1], [100, 150], 200, tally)
     exchange.close(tally, 1, answer(1), 260)
     exchange.close(tally, 0, answer(0, 3), 300)
@@ -37,7 +37,7 @@ def test_latency_counts_from_when_a_query_was_meant_to_be_sent(exchange: Exchang
     assert tally.rcodes == {0: 1, 3: 1}
 
 
-def test_a_second_answer_is_unexpected(exchange: Exchange, tally: Tally) -> None:
+def test_a_second_answer_to_a_query_counts_as_unexpected(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0], [0], 0, tally)
     for _ in range(3):
         exchange.close(tally, 0, answer(0), 5)
@@ -45,7 +45,7 @@ def test_a_second_answer_is_unexpected(exchange: Exchange, tally: Tally) -> None
     assert (tally.right, tally.unexpected, len(tally.latencies)) == (1, 3, 1)
 
 
-def test_an_answer_to_another_question_leaves_the_query_open(exchange: Exchange, tally: Tally) -> None:
+def test_a_query_stays_open_after_an_answer_to_another_question(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0], [0], 0, tally)
     exchange.close(tally, 0, answer(1), 5)
     assert (tally.unexpected, exchange.outstanding) == (1, 1)
@@ -53,7 +53,7 @@ def test_an_answer_to_another_question_leaves_the_query_open(exchange: Exchange,
     assert (tally.right, exchange.outstanding) == (1, 0)
 
 
-def test_a_query_is_lost_after_its_time_and_its_answer_late(exchange: Exchange, tally: Tally) -> None:
+def test_a_query_is_lost_after_its_timeout_and_an_answer_after_that_is_late(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0], [0], 50, tally)
     exchange.expire(50 + TIMEOUT - 1, tally)
     assert (tally.lost, exchange.outstanding) == (0, 1)
@@ -64,7 +64,7 @@ def test_a_query_is_lost_after_its_time_and_its_answer_late(exchange: Exchange, 
     assert (tally.late, tally.unexpected, tally.latencies, tally.loss) == (1, 1, [], 1.0)
 
 
-def test_malformed_packets_are_neither_checked_nor_lost(exchange: Exchange, tally: Tally) -> None:
+def test_malformed_packets_have_no_verdict_and_never_count_as_lost(exchange: Exchange, tally: Tally) -> None:
     exchange.open([MALFORMED, MALFORMED], [0, 0], 0, tally)
     exchange.close(tally, 0, b"\x80", 5)
     exchange.expire(TIMEOUT, tally)
@@ -72,7 +72,7 @@ def test_malformed_packets_are_neither_checked_nor_lost(exchange: Exchange, tall
     assert (tally.sent, tally.lost, tally.wrong, tally.latencies) == (0, 0, 0, [])
 
 
-def test_no_id_is_used_twice_while_it_is_outstanding(exchange: Exchange, tally: Tally) -> None:
+def test_a_message_id_is_not_reused_while_its_query_is_outstanding(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0] * IDS, [0] * IDS, 0, tally)
     assert (exchange.room, exchange.outstanding) == (0, IDS)
     exchange.close(tally, 5, answer(0), 1)
@@ -82,7 +82,7 @@ def test_no_id_is_used_twice_while_it_is_outstanding(exchange: Exchange, tally: 
     assert (exchange.room, exchange.next_id) == (1, 0)
 
 
-def test_ids_go_round(exchange: Exchange, tally: Tally) -> None:
+def test_message_ids_start_again_at_0_after_the_last_one(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0] * (IDS - 10), [0] * (IDS - 10), 0, Tally())
     exchange.abandon(Tally())
     for number in range(IDS - 10, IDS + 10):

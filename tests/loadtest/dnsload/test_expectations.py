@@ -18,7 +18,7 @@ def records_file(path: Path, records: Records = RECORDS) -> Path:
     return path
 
 
-def test_answers_are_those_of_the_records(tmp_path: Path) -> None:
+def test_the_expected_answers_are_those_of_the_records(tmp_path: Path) -> None:
     known = read_records([records_file(tmp_path / "records.json")])
     name = "db.tail1234.ts.net"
     assert known.expectation(name, "A") == Expectation(NOERROR, frozenset({"100.64.0.1", "100.64.0.2"}))
@@ -29,7 +29,7 @@ def test_answers_are_those_of_the_records(tmp_path: Path) -> None:
     assert known.expectation(name, "ANY") == UNKNOWN
 
 
-def test_shards_are_joined_whether_they_or_their_folder_is_named(tmp_path: Path) -> None:
+def test_shards_are_joined_whether_the_user_names_the_files_or_their_folder(tmp_path: Path) -> None:
     shards = [Records(ip4={f"n{number}.ts.net": ["100.64.0.1"]}, shard=number, shards=2) for number in (0, 1)]
     paths = [tmp_path / name for name in ("records.json", "records-1.json")]
     for path, shard in zip(paths, shards, strict=True):

@@ -1,4 +1,4 @@
-"""Tests of the histogram."""
+"""Tests of the histogram of latencies."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def lognormal(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(12, 2, 20_003).astype(np.int64)
 
 
-def test_percentiles_are_numpys_within_a_fifth_of_a_percent() -> None:
+def test_percentiles_differ_from_those_of_numpy_by_a_fifth_of_a_percent_at_most() -> None:
     values = lognormal(0)
     histogram = Histogram()
     histogram.record(values)
@@ -28,7 +28,7 @@ def test_every_power_of_two_is_in_its_own_bucket() -> None:
         assert histogram.percentiles([50.0]) == pytest.approx([1 << bits], rel=2e-3)
 
 
-def test_histograms_add_up() -> None:
+def test_two_histograms_can_be_added() -> None:
     first, second, both = Histogram(), Histogram(), Histogram()
     first.record(lognormal(1))
     second.record(lognormal(2))
@@ -38,7 +38,7 @@ def test_histograms_add_up() -> None:
     assert (first.count, first.mean, first.largest) == (both.count, both.mean, both.largest)
 
 
-def test_buckets_count_as_the_durations_in_them() -> None:
+def test_the_counts_of_buckets_are_those_of_their_durations() -> None:
     histogram, recorded = Histogram(), Histogram()
     histogram.record_buckets([(3, 2), (700, 1)])
     recorded.record([3, 3, 889])
@@ -47,7 +47,7 @@ def test_buckets_count_as_the_durations_in_them() -> None:
     assert histogram.mean == pytest.approx((6 + 888) / 3, rel=1e-2)
 
 
-def test_a_value_that_is_negative_or_too_long_counts_as_the_nearest() -> None:
+def test_a_negative_or_too_long_duration_goes_into_the_nearest_bucket() -> None:
     histogram = Histogram()
     histogram.record([-5, 1 << 50])
     assert histogram.percentiles([50.0]) == [0]

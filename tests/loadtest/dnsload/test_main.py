@@ -1,4 +1,4 @@
-"""Tests of the command: whole runs against the real nameserver, what is written, exit codes and signals."""
+"""Tests of the command: whole runs against the real nameserver, output files, exit codes and signals."""
 
 import json
 import os
@@ -58,7 +58,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         "--concurrency 20 --duration 0.2 --tcp --dnssec-ok",
     ],
 )
-def test_the_nameserver_answers_every_query_right(server: Server, how: str) -> None:
+def test_the_nameserver_answers_every_query_of_dnsload_right(server: Server, how: str) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     report = run(small(read_settings([*server.arguments, *EVERYTHING.split(), *how.split()])))
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -68,7 +68,7 @@ def test_the_nameserver_answers_every_query_right(server: Server, how: str) -> N
     assert report.totals.malformed_sent > 0
 
 
-def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
+def test_a_run_prints_a_report_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
     out, page = tmp_path / "report.json", tmp_path / "report.html"
     how = ("--rate", "200", "--duration", "2.2", "--json", str(out), "--html", str(page))
     ended = subprocess.run([*COMMAND, *server.arguments, *how], capture_output=True, text=True, timeout=45, check=False)
@@ -88,14 +88,14 @@ def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path
         pytest.param("--tcp", signal.SIGTERM, marks=pytest.mark.thorough),
     ],
 )
-def test_a_signal_ends_a_run_early_with_its_report(server: Server, how: str, number: signal.Signals) -> None:
+def test_a_signal_ends_a_run_early_and_the_report_is_printed(server: Server, how: str, number: signal.Signals) -> None:
     with sigint_is(signal.default_int_handler):
         stdout = signalled([*server.arguments, "--rate", "200", "--duration", "30", how], number)
     assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("engine", ["asyncio", pytest.param("compiled", marks=NEEDS_CC)])
-def test_a_run_that_is_started_with_sigint_ignored_goes_on_after_it(server: Server, engine: str) -> None:
+def test_a_run_that_was_started_with_sigint_ignored_continues_after_sigint(server: Server, engine: str) -> None:
     with sigint_is(signal.SIG_IGN):
         stdout = signalled([*server.arguments, "--rate", "200", "--duration", "1.5", "--engine", engine], signal.SIGINT)
     assert "(interrupted)" not in stdout
@@ -104,7 +104,10 @@ def test_a_run_that_is_started_with_sigint_ignored_goes_on_after_it(server: Serv
 
 @contextmanager
 def sigint_is(handler: Any) -> Iterator[None]:
-    """Let *handler* handle SIGINT, here and at the start of a process, which may have been ignored before."""
+    """Let *handler* handle SIGINT in this process and in processes that it starts.
+
+    SIGINT may have been ignored before.
+    """
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -113,7 +116,7 @@ def sigint_is(handler: Any) -> Iterator[None]:
 
 
 def signalled(arguments: Sequence[str], number: signal.Signals) -> str:
-    """Return what dnsload prints if it and its clients get a signal after a second, as from a terminal."""
+    """Return the output of dnsload if it and its clients get a signal after a second, as from a terminal."""
     pipe = subprocess.PIPE
     command = [*COMMAND, *arguments]
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
@@ -125,13 +128,15 @@ def signalled(arguments: Sequence[str], number: signal.Signals) -> str:
     return stdout
 
 
-def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_answer_makes_the_exit_code_1(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--target", server.target, "--records", str(records_file(tmp_path)), "--duration", "0.2"]
     assert main(arguments) == 1
     assert "FAILED: " in capsys.readouterr().out
 
 
-def test_loss_is_exit_code_1_unless_it_is_allowed() -> None:
+def test_loss_makes_the_exit_code_1_unless_the_user_allows_it() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -154,14 +159,16 @@ def test_loss_is_exit_code_1_unless_it_is_allowed() -> None:
         ("127.0.0.1", "what to ask?"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_an_error_of_one_line_and_exit_code_2(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--target", *arguments.split()]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert printed.err.startswith(f"dnsload: {words}")
 
 
-def test_the_process_ends_with_the_exit_code() -> None:
+def test_the_process_ends_with_the_exit_code_of_the_run() -> None:
     command = [*COMMAND, "--target", "127.0.0.1", "--rate", "2000000"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=45, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -29,5 +29,5 @@ def test_a_plot_has_a_title_and_axes_with_units(plot: Callable[[Report], str], t
     assert title in texts(plot(report_on(seconds=0)))
 
 
-def test_a_plot_without_errors_says_so() -> None:
+def test_a_plot_of_a_run_without_errors_says_so() -> None:
     assert {"queries a second", "none"} <= texts(errors_over_time(report_on(seconds=0)))

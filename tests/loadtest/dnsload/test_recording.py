@@ -1,4 +1,4 @@
-"""Tests of seconds, windows and steps."""
+"""Record a run in which *n* queries are sent in second *n* and answered in *n* milliseconds."""
 
 from dnsload.recording import Recording, Row, Steps
 from dnsload.schedule import SECOND
@@ -29,7 +29,7 @@ def test_each_second_is_reported_and_belongs_to_a_window_and_the_total() -> None
     assert (recording.total.sent, recording.total.latency.count) == (21, 21)
 
 
-def test_a_short_end_belongs_to_the_last_window() -> None:
+def test_an_incomplete_last_window_is_joined_to_the_one_before() -> None:
     recording, _ = recorded(2, window=1)
     recording.tally.lost += 5
     recording.end(START + 2 * SECOND + SECOND // 4)
@@ -37,13 +37,13 @@ def test_a_short_end_belongs_to_the_last_window() -> None:
     assert recording.total.lost == 5
 
 
-def test_steps_have_their_own_tallies_and_what_comes_late_is_the_lasts() -> None:
+def test_each_step_has_its_own_counts_and_late_answers_belong_to_the_last_step() -> None:
     recording, _ = recorded(5, window=1, steps=2, step_seconds=2)
     recording.end(START + 5 * SECOND + 2000)
     assert [step.sent for step in recording.steps] == [1 + 2, 3 + 4 + 5]
 
 
-def test_a_lost_query_belongs_to_the_step_that_sent_it() -> None:
+def test_a_lost_query_belongs_to_the_step_in_which_it_was_sent() -> None:
     recording, _ = recorded(2, window=1, steps=2, step_seconds=2)
     recording.tally.lost, recording.tally.late = 5, 4
     recording.turn(START + 3 * SECOND)

@@ -6,7 +6,7 @@ from dnsload.report import Report
 from tests.loadtest.dnsload.samples import report_on
 
 
-def test_windows_have_rates_and_the_rate_that_was_meant() -> None:
+def test_windows_show_the_measured_and_the_intended_rate() -> None:
     windows = report_on("--rate", "100..200", "--duration", "3").windows
     assert [window.sent_rate for window in windows] == pytest.approx([100] * 3)
     assert [window.target_rate for window in windows] == pytest.approx([100 + 100 / 6, 150, 200 - 100 / 6])
@@ -25,7 +25,7 @@ def test_windows_have_rates_and_the_rate_that_was_meant() -> None:
         ({"sent": 0}, ["no query was sent"], ()),
     ],
 )
-def test_a_run_fails_by_wrong_answers_more_loss_than_allowed_and_no_query(
+def test_a_run_fails_by_wrong_answers_by_too_much_loss_and_without_any_query(
     counts: dict[str, int], failures: list[str], arguments: tuple[str, ...]
 ) -> None:
     assert report_on(*arguments, **counts).failures == failures
@@ -40,13 +40,13 @@ def test_a_run_fails_by_wrong_answers_more_loss_than_allowed_and_no_query(
         ({}, []),
     ],
 )
-def test_the_client_says_when_it_was_the_limit(counts: dict[str, int], words: list[str]) -> None:
+def test_the_report_says_when_the_client_was_the_bottleneck(counts: dict[str, int], words: list[str]) -> None:
     limits = report_on(**counts).client_limits
     assert len(limits) == len(words)
     assert all(word in limit for word, limit in zip(words, limits, strict=True))
 
 
-def test_a_soak_compares_its_ends() -> None:
+def test_the_report_on_a_soak_compares_its_beginning_and_its_end() -> None:
     soak = report_on("--soak", seconds=250).soak
     assert soak is not None
     assert soak.windows == 2
@@ -54,14 +54,14 @@ def test_a_soak_compares_its_ends() -> None:
     assert report_on().soak is None
 
 
-def test_the_curve_ends_where_answers_do() -> None:
+def test_the_latency_curve_ends_where_no_answers_came() -> None:
     curve = report_on().curve
     assert curve[0][0] == 0
     assert 99 < curve[-1][0] < 99.9
     assert [value for _, value in curve] == sorted(value for _, value in curve)
 
 
-def test_a_report_can_be_read_back() -> None:
+def test_a_stored_report_can_be_read_again() -> None:
     report = report_on("--steps", "100,200", "--step-seconds", "2")
     assert Report.model_validate_json(report.model_dump_json()) == report
     assert [step.totals.sent for step in report.steps] == [200, 100]

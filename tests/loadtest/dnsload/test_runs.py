@@ -11,12 +11,12 @@ from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, udp
 
 @pytest.fixture(params=["asyncio", "compiled"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Each engine in turn."""
+    """Yield each engine in turn."""
     name: str = request.param
     return name
 
 
-async def test_a_good_server_passes_and_its_delay_is_the_latency(engine: str, tmp_path: Path) -> None:
+async def test_a_run_against_a_good_server_passes_and_its_delay_shows_as_latency(engine: str, tmp_path: Path) -> None:
     async with udp_responder(delay=0.02) as target:
         report = (await conduct(engine, target, tmp_path)).report
     assert (report.totals.sent, report.totals.answered, report.totals.lost) == (100, 100, 0)
@@ -25,7 +25,7 @@ async def test_a_good_server_passes_and_its_delay_is_the_latency(engine: str, tm
     assert (report.failures, report.totals.unexpected, report.totals.unsent) == ([], 0, 0)
 
 
-async def test_absent_names_and_malformed_packets_are_mixed_in(engine: str, tmp_path: Path) -> None:
+async def test_a_run_mixes_in_queries_for_absent_names_and_malformed_packets(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         mix = ("--miss", "0.3", "--malformed", "0.2", "--edns", "1232", "--seed", "1", "--timeout", "1")
         totals = (await conduct(engine, target, tmp_path, *mix)).report.totals
@@ -36,7 +36,7 @@ async def test_absent_names_and_malformed_packets_are_mixed_in(engine: str, tmp_
 
 
 def misbehave(number: int, query: bytes) -> bytes | None:
-    """Answer ten queries in turn: leave one unanswered, give one a wrong address, and truncate one (TC)."""
+    """Treat ten queries in turn: leave one unanswered, answer one with a wrong address, truncate one answer."""
     if number % 10 == 1:
         reply = response(query)
         reply.flags |= dns.flags.TC
@@ -44,7 +44,7 @@ def misbehave(number: int, query: bytes) -> bytes | None:
     return answer_well(number, query, "192.0.2.9" if number % 10 == 2 else ADDRESS) if number % 10 else None
 
 
-async def test_lost_wrong_and_truncated_answers_are_told_apart(engine: str, tmp_path: Path) -> None:
+async def test_the_report_counts_lost_wrong_and_truncated_answers_separately(engine: str, tmp_path: Path) -> None:
     async with udp_responder(misbehave) as target:
         report = (await conduct(engine, target, tmp_path, "--timeout", "0.5")).report
     totals = report.totals
@@ -57,7 +57,7 @@ async def test_lost_wrong_and_truncated_answers_are_told_apart(engine: str, tmp_
     ]
 
 
-async def test_late_answers_are_lost_counted_as_late_and_delay_no_query(engine: str, tmp_path: Path) -> None:
+async def test_late_answers_count_as_late_and_lost_and_delay_no_other_query(engine: str, tmp_path: Path) -> None:
     pace = ("--rate", "200", "--duration", "0.5", "--timeout", "0.2")
     async with udp_responder(delay=0.3) as target:
         totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
@@ -65,7 +65,7 @@ async def test_late_answers_are_lost_counted_as_late_and_delay_no_query(engine: 
     assert 0 < totals.late <= 100
 
 
-async def test_a_closed_loop_goes_on_after_a_loss(engine: str, tmp_path: Path) -> None:
+async def test_a_run_without_a_rate_continues_after_a_loss(engine: str, tmp_path: Path) -> None:
     pace = ("--concurrency", "3", "--duration", "0.4", "--timeout", "0.1")
     async with udp_responder(lambda number, query: answer_well(number, query) if number > 3 else None) as target:
         totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
@@ -73,7 +73,7 @@ async def test_a_closed_loop_goes_on_after_a_loss(engine: str, tmp_path: Path) -
     assert totals.answered + totals.lost == totals.sent
 
 
-async def test_a_closed_port_is_loss_and_said_to_be_closed(engine: str, tmp_path: Path) -> None:
+async def test_a_closed_port_counts_as_loss_and_the_report_says_so(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         pass
     totals = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report.totals
@@ -81,7 +81,7 @@ async def test_a_closed_port_is_loss_and_said_to_be_closed(engine: str, tmp_path
     assert totals.refused > 0
 
 
-async def test_targets_are_asked_in_turn_and_told_apart(engine: str, tmp_path: Path) -> None:
+async def test_several_targets_are_queried_in_turn_and_reported_separately(engine: str, tmp_path: Path) -> None:
     pace = ("--rate", "500", "--duration", "0.2", "--timeout", "0.5")
     async with udp_responder() as first, udp_responder(lambda *_: None) as second:
         report = (await conduct(engine, first, tmp_path, "--target", str(second), *pace)).report
@@ -92,7 +92,7 @@ async def test_targets_are_asked_in_turn_and_told_apart(engine: str, tmp_path: P
 
 
 @pytest.mark.thorough
-async def test_steps_are_told_apart(engine: str, tmp_path: Path) -> None:
+async def test_each_step_of_the_rate_is_reported_separately(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         report = (await conduct(engine, target, tmp_path, "--steps", "50,100", "--step-seconds", "1")).report
     assert [step.rate for step in report.steps] == [50, 100]

@@ -18,7 +18,7 @@ def test_a_constant_rate_is_evenly_spaced() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(100, 1100), (1100, 100)])
-def test_a_ramp_has_as_many_before_any_time_as_the_rates_integral(first: int, last: int) -> None:
+def test_a_ramp_sends_as_many_queries_as_the_integral_of_its_rate(first: int, last: int) -> None:
     schedule = Schedule([Segment(10, first, last)])
     due = due_seconds(schedule)
     assert len(due) == schedule.total == 6000
@@ -28,23 +28,23 @@ def test_a_ramp_has_as_many_before_any_time_as_the_rates_integral(first: int, la
         assert sum(each < seconds for each in due) == pytest.approx(integral, abs=1)
 
 
-def test_each_step_has_its_rate() -> None:
+def test_each_step_of_a_schedule_has_its_rate() -> None:
     due = due_seconds(Schedule(STEPS))
     assert [sum(start <= each < end for each in due) for start, end in ((0, 2), (2, 3), (3, 5))] == [20, 100, 10]
 
 
-def test_due_times_do_not_depend_on_where_they_are_asked_from() -> None:
+def test_the_due_times_do_not_depend_on_when_the_schedule_is_asked() -> None:
     schedule = Schedule(STEPS)
     whole = schedule.due_times(0, schedule.total)
     assert whole == [due for first in range(0, 130, 7) for due in schedule.due_times(first, 7)]
 
 
-def test_the_rate_is_that_of_the_time() -> None:
+def test_the_rate_at_a_time_is_that_of_its_step() -> None:
     schedule = Schedule([*STEPS, Segment(2, 10, 30)])
     assert [schedule.rate(at) for at in (0, 1.9, 2.5, 3, 6, 7, -1)] == [10, 10, 100, 5, 20, 0, 0]
 
 
-def test_an_open_loop_hands_out_what_is_due_once() -> None:
+def test_an_open_loop_hands_out_each_due_query_once() -> None:
     loop = OpenLoop(Schedule([Segment(1, 10_000, 10_000)]), start=5 * SECOND)
     assert loop.due(5 * SECOND - 1, 0, 100) == []
     assert loop.next_due() == 5 * SECOND
@@ -53,7 +53,7 @@ def test_an_open_loop_hands_out_what_is_due_once() -> None:
     assert np.diff(half) == pytest.approx(100_000)
 
 
-def test_an_open_loop_ends_and_knows_what_it_has_not_handed_out() -> None:
+def test_an_open_loop_ends_and_counts_the_queries_that_it_has_not_handed_out() -> None:
     loop = OpenLoop(Schedule([Segment(1, 150, 150)]), start=0)
     assert len(loop.due(SECOND, 0, 100)) == 100
     assert [loop.unsent(at) for at in (SECOND * 4 // 5, SECOND)] == [21, 50]
@@ -61,7 +61,7 @@ def test_an_open_loop_ends_and_knows_what_it_has_not_handed_out() -> None:
     assert (loop.next_due(), loop.ends, loop.unsent(SECOND)) == (None, SECOND, 0)
 
 
-def test_a_closed_loop_fills_up_to_its_concurrency_until_its_end() -> None:
+def test_a_closed_loop_keeps_its_number_of_outstanding_queries_until_its_end() -> None:
     loop = ClosedLoop(10, 2.0, start=0)
     assert loop.due(7, 4, 100) == [7] * 6
     assert loop.due(7, 4, 5) == [7] * 5

@@ -16,7 +16,7 @@ def read(*arguments: str) -> Settings:
     return read_settings([*BASE, *arguments])
 
 
-def test_options_have_defaults() -> None:
+def test_every_option_has_its_default() -> None:
     settings = read()
     assert settings.targets == (Target("127.0.0.1", 5353),)
     assert settings.records == (Path("records.json"),)
@@ -36,21 +36,21 @@ def test_options_have_defaults() -> None:
         ("--concurrency 100", "closed loop, 100 outstanding", ()),
     ],
 )
-def test_a_speed_is_read_and_told_in_words(arguments: str, words: str, segments: tuple[Segment, ...]) -> None:
+def test_a_speed_is_parsed_and_described_in_words(arguments: str, words: str, segments: tuple[Segment, ...]) -> None:
     speed = read(*arguments.split()).speed
     assert (speed.segments, str(speed)) == (segments, words)
 
 
-def test_a_target_may_be_repeated() -> None:
+def test_the_user_can_name_several_targets() -> None:
     assert read("--target", "[::1]:53").targets == (Target("127.0.0.1", 5353), Target("::1", 53))
 
 
-def test_do_brings_edns_and_the_resolver_rd() -> None:
+def test_the_do_flag_implies_edns_and_a_resolver_implies_rd() -> None:
     assert read("--dnssec-ok", "--resolver").form == QueryForm(1232, dnssec_ok=True, recursion_desired=True)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
-def test_a_duration_is_read(text: str, seconds: float) -> None:
+def test_a_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -80,20 +80,20 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
         ("--wrong", "unrecognized arguments: --wrong"),
     ],
 )
-def test_bad_input_is_said_in_one_line(arguments: str, words: str) -> None:
+def test_bad_input_is_described_in_one_line(arguments: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         read(*arguments.split())
     assert "\n" not in str(caught.value)
 
 
-def test_names_and_a_target_must_be_given() -> None:
+def test_the_user_must_give_names_and_a_target() -> None:
     with pytest.raises(InputError, match="--target"):
         read_settings(["--records", "r"])
     with pytest.raises(InputError, match="what to ask"):
         read_settings(["--target", "127.0.0.1"])
 
 
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         read("--help")
     assert ended.value.code == 0

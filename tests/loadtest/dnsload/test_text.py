@@ -21,13 +21,13 @@ def test_the_table_has_counts_and_percentiles_in_columns() -> None:
     assert len({len(said[word]) for word in ("latency,", "answer", "send")}) == 1
 
 
-def test_failures_and_the_clients_limits_are_last() -> None:
+def test_failures_and_the_limits_of_the_client_are_the_last_lines() -> None:
     last = table(report_on(wrong=1, unsent=5)).splitlines()[-2:]
     assert last[0].startswith("LIMITED BY THE CLIENT: 15 queries were due")
     assert last[1] == "FAILED: 3 answers were wrong"
 
 
-def test_steps_targets_and_soak_have_their_tables() -> None:
+def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
     steps = table(report_on("--steps", "100,2000", "--step-seconds", "2"))
     assert "100/s" in steps
     assert "2,000/s" in steps
@@ -35,7 +35,7 @@ def test_steps_targets_and_soak_have_their_tables() -> None:
     assert "first 2 windows" in table(report_on("--soak", seconds=200))
 
 
-def test_progress_is_a_line_a_second() -> None:
+def test_progress_is_printed_as_one_line_a_second() -> None:
     recording = make_session(settings_for()).recording
     record(recording, 2, lost=3)
     line = progress_line(recording.rows[1])

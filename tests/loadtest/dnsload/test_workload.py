@@ -1,4 +1,4 @@
-"""Tests of the questions and packets that are asked."""
+"""Tests of the questions and packets that dnsload sends."""
 
 from collections import Counter
 from pathlib import Path
@@ -33,7 +33,7 @@ def workload(mix: Mix = Mix(), questions: list[Question] = NAMES) -> Workload:  
     "form",
     [QueryForm(), QueryForm(recursion_desired=True), QueryForm(edns=1232), QueryForm(edns=4096, dnssec_ok=True)],
 )
-def test_packets_are_what_dnspython_makes(form: QueryForm) -> None:
+def test_packets_equal_those_of_dnspython(form: QueryForm) -> None:
     packet = Workload([Question("db.tail1234.ts.net", "AAAA")], None, form, Mix()).pool[0].packet
     query = dns.message.make_query(
         "db.tail1234.ts.net",
@@ -54,14 +54,14 @@ def test_a_name_is_chosen_as_often_as_it_is_listed() -> None:
     assert all(1700 < chosen[place] < 2300 for place in range(1, 10))
 
 
-def test_shares_are_kept() -> None:
+def test_the_mix_of_questions_has_the_requested_shares() -> None:
     load = workload(Mix(miss=0.2, malformed=0.1, absent_names=10))
     chosen = [load.pool[place] for place in load.choose(20_000)]
     assert sum(asked.question is None for asked in chosen) == pytest.approx(2000, rel=0.1)
     assert sum(asked.expected is ABSENT for asked in chosen) == pytest.approx(4000, rel=0.1)
 
 
-def test_absent_names_are_beside_those_that_exist() -> None:
+def test_absent_names_are_siblings_of_existing_names() -> None:
     load = workload(Mix(miss=1, absent_names=1000))
     names = {str(parsed(asked).question[0].name) for asked in load.pool if asked.expected is ABSENT}
     assert len(names) == 1000
@@ -70,7 +70,7 @@ def test_absent_names_are_beside_those_that_exist() -> None:
     assert Mix().absent_names == 65_536
 
 
-def test_malformed_packets_differ_from_queries() -> None:
+def test_malformed_packets_differ_from_valid_queries() -> None:
     load = workload(Mix(malformed=0.5))
     well = {asked.packet for asked in load.pool if asked.question}
     damaged = [asked.packet for asked in load.pool if asked.question is None]
@@ -79,7 +79,7 @@ def test_malformed_packets_differ_from_queries() -> None:
     assert min(map(len, damaged)) < 12
 
 
-def test_lines_are_names_and_types() -> None:
+def test_each_line_of_a_query_file_is_a_name_and_a_type() -> None:
     lines = ["DB.ts.net.", "", "# nothing", "a.ts.net mx # mail"]
     assert parse_questions(lines, ("A", "AAAA")) == [
         Question("db.ts.net", "A"),
@@ -88,7 +88,7 @@ def test_lines_are_names_and_types() -> None:
     ]
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
+def test_the_error_names_the_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "names"
     path.write_text("a.ts.net\na.ts.net A 5\n")
     with pytest.raises(InputError, match="names: line 2"):
@@ -96,6 +96,6 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("question", [Question("a..b", "A"), Question("x" * 64 + ".ts.net", "A"), Question("a", "XX")])
-def test_a_question_that_cannot_be_asked_is_an_input_error(question: Question) -> None:
+def test_a_question_that_cannot_be_sent_is_an_input_error(question: Question) -> None:
     with pytest.raises(InputError):
         workload(questions=[question])

@@ -59,7 +59,7 @@ def grouped(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Grouped:
 
 
 def cells(table: str) -> list[list[str]]:
-    """Return the cells of a Markdown table's lines, its head and rule left out."""
+    """Return the cells in the rows of a Markdown table, without its header and the line below."""
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
 
@@ -80,7 +80,7 @@ def test_touches_of_pods_are_counted_apart() -> None:
     assert ["idle: API writes, leases apart", "23"] in cells(groups([grouped(idle=touching)]))
 
 
-def test_figures_are_by_the_service() -> None:
+def test_figures_are_divided_by_the_number_of_services() -> None:
     alone = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
     assert (alone.cpu_ms, alone.removal_cpu_ms, alone.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
     seen = pair(made=step(cpu_seconds=0.12, writes={"patch configmaps": 19, "create configmaps": 1, "create pods": 9}))
@@ -92,7 +92,7 @@ def entry(verb: str = "patch", user: str = "operatorbench", resource: str = "con
     return {"verb": verb, "user": {"username": user}, "objectRef": {"resource": resource}, **more}
 
 
-def test_bytes_of_configmaps_are_those_that_the_operator_sent() -> None:
+def test_the_bytes_of_configmaps_are_those_in_the_requests_of_the_operator() -> None:
     sent = {"data": {"records.json": "ä"}}  # 30 bytes
     log = [
         entry("create", requestObject=sent),
@@ -105,7 +105,7 @@ def test_bytes_of_configmaps_are_those_that_the_operator_sent() -> None:
     assert configmap_bytes(log, "operatorbench") == 2 * 30
 
 
-def test_writes_of_a_configmap_are_counted_by_its_name() -> None:
+def test_writes_of_a_configmap_are_counted_by_the_name_of_the_configmap() -> None:
     def named(name: str) -> dict[str, Any]:
         return {"objectRef": {"resource": "configmaps", "name": name}}
 
@@ -173,25 +173,25 @@ def test_a_scenario_that_was_not_run_is_not_judged() -> None:
     assert judged([], STEADY_GOALS) == []
 
 
-def test_the_least_time_of_several_runs_counts_and_the_most_memory() -> None:
+def test_of_several_runs_the_least_time_and_the_most_memory_count() -> None:
     twice = [sample(run=1, made=step(2), rss_mb=99.0), sample(run=3, made=step(1), rss_mb=90.0)]
     found = [verdict(text, *twice).ours for text in ("all StatefulSets made", "memory with all of them")]
     assert found == [Measured(1, 3), Measured(99.0, 1)]
 
 
-def test_a_share_is_not_measured_without_the_other_operator() -> None:
+def test_a_ratio_is_missing_if_the_other_operator_was_not_measured() -> None:
     found = verdict("all StatefulSets made", sample())
     assert (found.ratio, found.missed) == (None, False)
 
 
-def test_the_table_of_goals_names_the_runs() -> None:
+def test_the_table_of_goals_names_the_runs_that_it_judges() -> None:
     samples = [sample(run=1, made=step(1)), sample(Kind.GO, 2, made=step(10))]
     lines = cells(verdicts(judged(samples, GOALS)))
     assert lines[0] == ["all StatefulSets made", "1.00 s (run 1)", "10.00 s (run 2)", "0.100", "≤ 0.125 x", "met"]
     assert [line[-1] for line in lines] == ["met", "met", "MISSED", "met", "met", "met"]
 
 
-def test_the_table_of_runs_has_a_column_for_each() -> None:
+def test_the_table_of_runs_has_a_column_for_each_run() -> None:
     text = runs([sample(run=1), sample(Kind.GO, 2, made=step(12.345))])
     assert "run 1: ours | run 2: Go" in text
     assert cells(text)[0] == ["all StatefulSets made, s", "1.00", "12.35"]
@@ -204,14 +204,14 @@ def test_the_table_of_pairs_shows_the_standby_and_the_leader_separately() -> Non
     assert ["kB of ConfigMap written a Service made", "5.0", "5.0"] in lines
 
 
-def test_the_table_of_groups_has_the_spread_of_times() -> None:
+def test_the_table_of_groups_shows_the_spread_of_times() -> None:
     lines = cells(groups([grouped(), grouped(Kind.GO, configmap_writes={"a": 250})]))
     assert ["writes of a ConfigMap, at most", "40", "250"] in lines
     assert ["one Service more: entry written, s", "0.10 to 0.30", "0.10 to 0.30"] in lines
     assert ["slice has a proxy, s after its report", "0.20 to 0.30", "0.20 to 0.30"] in lines
 
 
-def test_the_table_of_writes_has_shares_of_a_service() -> None:
+def test_the_table_of_writes_is_per_service() -> None:
     lines = cells(writes([sample(made=step(writes={"create secrets": 10}), removed=step(writes={})), sample(Kind.GO)]))
     assert ["made: create secrets", "1.00", "1.00"] in lines
     assert ["removed: patch services", "-", "2.00"] in lines
@@ -229,12 +229,12 @@ def test_the_document_is_json_with_every_figure() -> None:
     assert all_runs.next_number == 5
 
 
-def test_services_are_shared_out_to_the_groups_in_turn() -> None:
+def test_services_are_assigned_to_the_groups_in_turn() -> None:
     made = [service(number, f"db-{number}")["metadata"]["annotations"] for number in range(3)]
     assert [each["tailscale.com/proxy-group"] for each in made] == ["even", "odd", "even"]
 
 
-def test_a_proxy_reports_what_its_configmap_says() -> None:
+def test_a_simulated_proxy_reports_the_entries_of_its_configmap() -> None:
     ports = [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}]
     target = {"ip": "", "fqdn": "db.tail1234.ts.net"}
     given = {"bench-db": {"healthCheckEndpoint": "http://x", "tailnetTarget": target, "ports": ports}}
@@ -257,7 +257,7 @@ def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:
     ("status", "reason", "reported"),
     [("True", "ProxyCreated", True), ("False", "ProxyPending", True), ("False", "ProxyFailed", False)],
 )
-def test_a_service_has_reported_when_its_status_says_that_its_proxy_is_made(
+def test_a_service_counts_as_reported_once_its_status_says_that_its_proxy_exists(
     status: str, reason: str, *, reported: bool
 ) -> None:
     conditions = [

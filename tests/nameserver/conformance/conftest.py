@@ -1,4 +1,4 @@
-"""Running nameservers, and the two ways of asking them."""
+"""Running nameservers, and functions that query them by UDP and by TCP."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ Ask = Callable[[dns.message.Message], dns.message.Message]
     ids=["python", "compiled"],
 )
 def loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have every nameserver answer by the loop in Python, and then by the compiled one."""
+    """Run each test with the loop in Python and then with the compiled loop."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TSNAMESERVER_UDP_LOOP", request.param)
         yield
@@ -43,20 +43,20 @@ def server(records_file: Path, loop: None) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def wildcard(records_file: Path, loop: None) -> Iterator[Server]:
-    """A nameserver at every address of both families, as in a Pod."""
+    """Yield a nameserver that listens on all addresses of both IP families, as in a Pod."""
     with nameserver(records_file, listen=":0") as running:
         yield running
 
 
 @pytest.fixture(params=["udp", "tcp"])
 def send(request: pytest.FixtureRequest, server: Server) -> Send:
-    """Send the server bytes and get bytes back, by UDP and by TCP."""
+    """Yield a function that sends bytes to the server and returns the bytes of the answer, by UDP and then by TCP."""
     return server.udp if request.param == "udp" else server.tcp
 
 
 @pytest.fixture
 def ask(send: Send) -> Ask:
-    """Do the same with messages."""
+    """Return a function that sends a DNS message and returns the answer as a message."""
 
     def ask_server(query: dns.message.Message) -> dns.message.Message:
         response = parsed(send(query.to_wire()))

@@ -1,4 +1,4 @@
-"""The nameserver as a process of its own, and how tests speak to it."""
+"""A nameserver that runs as a process, and functions of tests that talk to it."""
 
 import http.client
 import os
@@ -19,7 +19,7 @@ from tests.nameserver.conformance.packets import framed
 from tests.nameserver.samples import make_query, parsed
 
 PATIENCE = 30.0
-"""Seconds that an answer may take on a busy machine."""
+"""The longest time in seconds for an answer on a busy machine."""
 WHO = "replica-7"
 _RECEIVE_BUFFER = 1 << 20
 
@@ -32,7 +32,7 @@ class Server:
     host: str = "127.0.0.1"
 
     def says(self, what: str) -> str:
-        """Read its log up to a line with *what*."""
+        """Read the log of the process up to a line that contains *what*."""
         assert self.process.stderr is not None
         said = []
         while line := self.process.stderr.readline():
@@ -43,7 +43,7 @@ class Server:
 
     @contextmanager
     def udp_socket(self, host: str | None = None) -> Iterator[socket.socket]:
-        """Give a socket that takes answers only from the address that it asks."""
+        """Yield a socket that accepts answers only from the address that it sends to."""
         address = host or self.host
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
@@ -58,7 +58,7 @@ class Server:
 
     @contextmanager
     def tcp_socket(self, host: str | None = None) -> Iterator[tuple[socket.socket, BinaryIO]]:
-        """Give a connection, and what comes back through it."""
+        """Yield a connection, and the stream of bytes that the server sends on it."""
         with socket.create_connection((host or self.host, self.port), PATIENCE) as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with client.makefile("rb") as stream:
@@ -70,7 +70,7 @@ class Server:
             return read_message(stream)
 
     def ask(self, name: str, qtype: str = "A") -> dns.message.Message:
-        """Ask an ordinary question by UDP."""
+        """Send an ordinary query by UDP, and return the answer."""
         return parsed(self.udp(make_query(name, qtype).to_wire()))
 
     def status(self, path: str) -> int:
@@ -80,7 +80,7 @@ class Server:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause the process during the block, so that packets to it queue up."""
+        """Pause the process during the block, so that packets to it wait in its sockets."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitpid(self.process.pid, os.WUNTRACED)
         try:
@@ -100,7 +100,7 @@ def read_message(stream: BinaryIO) -> bytes:
 def nameserver(
     records: Path, *arguments: str, listen: str = "127.0.0.1:0", host: str = "127.0.0.1"
 ) -> Iterator[Server]:
-    """Run a nameserver of *records* until it is left; it serves them when it is given."""
+    """Run a nameserver with *records* during the block. It serves the records when the block starts."""
     health = listen.rpartition(":")[0] + ":0"
     words = [sys.executable, "-m", "tsnameserver", "--records", str(records), "--listen", listen, "--health", health]
     words += ["--nsid", WHO]

@@ -1,4 +1,4 @@
-"""What every nameserver must do with plain queries, odd flags and other opcodes (RFC 8906)."""
+"""The required answers to plain queries, unusual flags and other opcodes (RFC 8906)."""
 
 import dns.flags
 import dns.rcode
@@ -25,13 +25,13 @@ def test_01_every_answer_is_authoritative(ask: Ask, case: Case) -> None:
     [(CD, CD), (CD | AD, CD), (AD, 0), (Z, 0), (RD, RD), (RD | dns.flags.RA | dns.flags.AA | dns.flags.TC, RD)],
     ids=hex,
 )
-def test_03_04_05_cd_and_rd_are_copied_and_all_other_flags_cleared(ask: Ask, asked: int, copied: int) -> None:
+def test_03_04_05_an_answer_copies_cd_and_rd_and_clears_all_other_flags(ask: Ask, asked: int, copied: int) -> None:
     for name in (DB, "ts.net", "tail1234.ts.net", "no.ts.net"):
         assert ask(make_query(name, flags=asked)).flags & ~0xF == AUTHORITATIVE | copied
 
 
 @pytest.mark.parametrize("opcode", [3, 6, 15])
-def test_06_07_an_unknown_opcode_is_not_implemented(send: Send, opcode: int) -> None:
+def test_06_07_a_query_with_an_unknown_opcode_gets_notimp(send: Send, opcode: int) -> None:
     whole = bytearray(wire("ts.net", "SOA", flags=RD | dns.flags.RA | AD | CD))
     whole[2] |= opcode << 3
     for query in (bytes(whole), bytes(whole[:4]) + bytes(8)):  # with its question, and as dig's +header-only sends it

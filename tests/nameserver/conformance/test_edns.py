@@ -32,7 +32,9 @@ ODD = [option(each.otype, b"whatever") for each in (COOKIE, SUBNET, EXPIRE, KEEP
 
 @pytest.mark.parametrize("way", [{}, {"use_edns": 0}, {"want_dnssec": True}], ids=["plain", "EDNS", "DO"])
 @pytest.mark.parametrize("case", POSITIVE + NEGATIVE, ids=str)
-def test_08_09_14_an_answer_has_an_opt_of_version_0_and_do_as_the_query_has(ask: Ask, case: Case, way: Any) -> None:
+def test_08_09_14_an_answer_has_an_opt_of_version_0_and_the_do_flag_of_the_query(
+    ask: Ask, case: Case, way: Any
+) -> None:
     query = make_query(case.name, case.qtype, **way)
     response = ask(query)
     assert (dns.rcode.to_text(response.rcode()), tuple(texts(response))) == (case.rcode, case.answers)
@@ -48,7 +50,9 @@ def test_08_09_14_an_answer_has_an_opt_of_version_0_and_do_as_the_query_has(ask:
         *((100, options, flags) for options in ([], [UNKNOWN]) for flags in (0, DO, MBZ, MBZ | DO)),
     ],
 )
-def test_10_13_versions_but_0_are_badvers(ask: Ask, version: int, options: list[dns.edns.Option], flags: int) -> None:
+def test_10_13_a_query_with_an_edns_version_above_0_gets_badvers(
+    ask: Ask, version: int, options: list[dns.edns.Option], flags: int
+) -> None:
     for name in (DB, "no.ts.net"):
         response = ask(make_query(name, use_edns=version, options=options, ednsflags=flags))
         assert (response.rcode(), response.edns, response.options) == (dns.rcode.BADVERS, 0, ())
@@ -59,20 +63,22 @@ def test_10_13_versions_but_0_are_badvers(ask: Ask, version: int, options: list[
 
 @pytest.mark.parametrize("junk", [b"\xff", b"\0\x03\0", b"\0\x0a\0\x09short", b"\0\x03\0\0\xff"], ids=bytes.hex)
 @pytest.mark.parametrize("version", [1, 255])
-def test_13_versions_but_0_are_badvers_whatever_their_options_look_like(send: Send, version: int, junk: bytes) -> None:
+def test_13_a_query_with_an_edns_version_above_0_gets_badvers_whatever_its_options(
+    send: Send, version: int, junk: bytes
+) -> None:
     opt = OPT[:6] + bytes([version]) + OPT[7:-2] + struct.pack("!H", len(junk)) + junk
     response = parsed(send(message(QUESTION, opt, counts=(1, 0, 0, 1))))
     assert (response.rcode(), response.edns, response.options) == (dns.rcode.BADVERS, 0, ())
     assert [len(section) for section in response.sections] == [1, 0, 0, 0]
 
 
-def test_13_the_server_says_which_one_it_is_to_every_version(ask: Ask) -> None:
+def test_13_an_nsid_option_is_answered_in_every_edns_version(ask: Ask) -> None:
     response = ask(make_query(DB, use_edns=1, options=[NSID]))
     assert (response.rcode(), [option.to_text() for option in response.options]) == (dns.rcode.BADVERS, [f"NSID {WHO}"])
 
 
 @pytest.mark.parametrize("unknown", [{"options": [UNKNOWN]}, {"ednsflags": MBZ}], ids=["an option", "a flag"])
-def test_11_12_an_unknown_option_is_ignored_and_an_unknown_flag_cleared(ask: Ask, unknown: Any) -> None:
+def test_11_12_an_unknown_option_is_ignored_and_an_unknown_flag_is_cleared(ask: Ask, unknown: Any) -> None:
     response = ask(make_query(DB, use_edns=0, **unknown))
     assert (texts(response), response.edns, response.options, response.ednsflags) == (["100.64.0.1"], 0, (), 0)
 
@@ -95,7 +101,7 @@ that it may get; and the addresses in the answer, None if the answer is truncate
 
 
 @pytest.mark.parametrize(("name", "payload", "limit", "answers"), SIZES, ids=lambda value: str(value)[:20])
-def test_15_a_response_larger_than_the_client_takes_is_truncated(
+def test_15_a_response_is_truncated_if_it_is_larger_than_the_client_accepts(
     server: Server, name: str, payload: int | None, limit: int, answers: list[str] | None
 ) -> None:
     data = server.udp(wire(name) if payload is None else wire(name, use_edns=0, payload=payload))
@@ -106,12 +112,12 @@ def test_15_a_response_larger_than_the_client_takes_is_truncated(
     assert response.edns == (-1 if payload is None else 0)
 
 
-def test_15_less_than_512_counts_as_512_for_rare_types_too(server: Server) -> None:
+def test_15_a_client_size_below_512_counts_as_512_for_rare_types_too(server: Server) -> None:
     response = parsed(server.udp(wire("ts.net", "SOA", use_edns=0, payload=0)))
     assert (texts(response), response.flags & dns.flags.TC) == ([SOA], 0)
 
 
-def test_16_two_opt_records_are_malformed(send: Send) -> None:
+def test_16_a_query_with_two_opt_records_gets_formerr(send: Send) -> None:
     response = send(message(QUESTION, OPT, OPT, counts=(1, 0, 0, 2)))
     assert (rcode(response), parsed(response).edns) == ("FORMERR", 0)
 
@@ -130,18 +136,18 @@ BAD_OPTS = {
 
 
 @pytest.mark.parametrize("opt", BAD_OPTS.values(), ids=BAD_OPTS)
-def test_17_a_malformed_opt_record_is_malformed(send: Send, opt: bytes) -> None:
+def test_17_a_query_with_a_malformed_opt_record_gets_formerr(send: Send, opt: bytes) -> None:
     response = send(message(QUESTION, opt, counts=(1, 0, 0, 1)))
     assert rcode(response) == "FORMERR"
     assert parsed(response).edns == (0 if opt[:9] == OPT[:9] and len(opt) >= len(OPT) else -1)
 
 
-def test_17_an_opt_record_among_the_answers_is_malformed(send: Send) -> None:
+def test_17_a_query_with_an_opt_record_in_the_answer_section_gets_formerr(send: Send) -> None:
     assert rcode(send(message(QUESTION, OPT, counts=(1, 1, 0, 0)))) == "FORMERR"
 
 
 @pytest.mark.parametrize("name", [DB, "no.ts.net", "tail1234.ts.net"])
-def test_18_known_options_are_not_echoed(ask: Ask, name: str) -> None:
+def test_18_an_answer_does_not_echo_known_options(ask: Ask, name: str) -> None:
     plain = ask(make_query(name))
     for options in ([COOKIE], [SUBNET], [EXPIRE], [KEEPALIVE], [COOKIE, SUBNET, EXPIRE, KEEPALIVE], ODD):
         response = ask(make_query(name, use_edns=0, options=options))
@@ -149,7 +155,7 @@ def test_18_known_options_are_not_echoed(ask: Ask, name: str) -> None:
         assert (response.answer, response.authority) == (plain.answer, plain.authority)
 
 
-def test_18_options_that_claim_more_than_there_is_do_no_harm(send: Send) -> None:
+def test_18_options_with_a_false_length_do_no_harm(send: Send) -> None:
     data = struct.pack("!HH", 10, 200) + b"short"
     response = send(message(QUESTION, OPT[:-2] + struct.pack("!H", len(data)), data, counts=(1, 0, 0, 1)))
     assert rcode(response) in {"NOERROR", "FORMERR"}
@@ -158,7 +164,7 @@ def test_18_options_that_claim_more_than_there_is_do_no_harm(send: Send) -> None
 
 @pytest.mark.parametrize("name", [DB, "no.ts.net", "example.org"])
 @pytest.mark.parametrize("options", [[NSID], [COOKIE, NSID, SUBNET]], ids=["alone", "among others"])
-def test_18_the_server_says_which_one_it_is(ask: Ask, name: str, options: list[dns.edns.Option]) -> None:
+def test_18_the_server_answers_a_request_for_its_nsid(ask: Ask, name: str, options: list[dns.edns.Option]) -> None:
     plain, response = ask(make_query(name)), ask(make_query(name, use_edns=0, options=options))
     assert [(option.otype, option.to_text()) for option in response.options] == [(dns.edns.NSID, f"NSID {WHO}")]
     assert (response.rcode(), response.answer, response.authority) == (plain.rcode(), plain.answer, plain.authority)

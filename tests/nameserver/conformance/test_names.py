@@ -13,7 +13,7 @@ from tests.nameserver.conformance.zone import LONG_LABEL, LONGEST, OUTSIDE, SHOR
 from tests.nameserver.samples import make_query, parsed, texts, wire
 
 
-def test_19_every_spelling_hits_and_is_echoed(server: Server) -> None:
+def test_19_a_name_is_found_in_any_case_and_the_answer_echoes_that_case(server: Server) -> None:
     spellings = {"".join(letters) for letters in itertools.product(*zip(SHORT.lower(), SHORT.upper(), strict=True))}
     assert len(spellings) == 2**7
     for query in map(wire, spellings):
@@ -24,7 +24,7 @@ def test_19_every_spelling_hits_and_is_echoed(server: Server) -> None:
 
 
 @pytest.mark.parametrize("name", ["nO.tS.NeT", "TAIL1234.Ts.net", "V4.tail1234.TS.NET", "eXample.ORG", "Ts.Net"])
-def test_19_the_question_is_echoed_whatever_the_answer(send: Send, name: str) -> None:
+def test_19_every_kind_of_answer_echoes_the_question(send: Send, name: str) -> None:
     for query in (wire(name, qtype) for qtype in ("A", "TYPE65", "TYPE97", "ANY")):
         assert send(query)[12 : len(query)] == query[12:]
 
@@ -53,7 +53,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("name", TOO_LONG.values(), ids=TOO_LONG)
-def test_21_a_longer_name_is_malformed(send: Send, name: bytes) -> None:
+def test_21_a_query_for_a_longer_name_gets_formerr(send: Send, name: bytes) -> None:
     assert rcode(send(message(name, A_IN))) == "FORMERR"
     assert rcode(send(with_opt(name, A_IN))) == "FORMERR"
 
@@ -73,7 +73,7 @@ ODD_LABELS = {
 
 
 @pytest.mark.parametrize(("name", "expected"), ODD_LABELS.values(), ids=ODD_LABELS)
-def test_22_bytes_inside_a_label_are_no_label_boundary(send: Send, name: bytes, expected: str) -> None:
+def test_22_a_dot_inside_a_label_is_no_label_boundary(send: Send, name: bytes, expected: str) -> None:
     for query in (message(name, A_IN), with_opt(name, A_IN)):
         response = send(query)
         assert (rcode(response), response[6:8]) == (expected, bytes(2))
@@ -97,21 +97,21 @@ POINTERS = {
 
 
 @pytest.mark.parametrize("name", POINTERS.values(), ids=POINTERS)
-def test_23_a_pointer_in_the_question_is_malformed(send: Send, name: bytes) -> None:
+def test_23_a_query_with_a_compression_pointer_in_the_question_gets_formerr(send: Send, name: bytes) -> None:
     for end in (b"", A_IN, A_IN + IN_TS_NET + A_IN):
         assert rcode(send(message(name, end))) == "FORMERR"
     assert rcode(send(GOOD)) == "NOERROR"
 
 
 @pytest.mark.parametrize("name", ["tail1234.ts.net", "deep.ts.net", "b.deep.ts.net", "B.DEEP.ts.net"])
-def test_24_an_empty_non_terminal_is_nodata(ask: Ask, name: str) -> None:
+def test_24_an_empty_non_terminal_gets_nodata(ask: Ask, name: str) -> None:
     for qtype in ("A", "AAAA", "TXT", "ANY", "NS"):
         check_nodata(ask(make_query(name, qtype)))
 
 
 @pytest.mark.parametrize("case", OUTSIDE, ids=str)
 @pytest.mark.parametrize("edns", [False, 0], ids=["plain", "edns"])
-def test_25_a_name_outside_the_zone_is_refused(ask: Ask, case: Case, edns: bool | int) -> None:
+def test_25_a_query_for_a_name_outside_the_zone_is_refused(ask: Ask, case: Case, edns: bool | int) -> None:
     for qtype in ("A", "NS", "SOA", "ANY"):
         response = ask(make_query(case.name, qtype, use_edns=edns))
         assert response.rcode() == dns.rcode.REFUSED

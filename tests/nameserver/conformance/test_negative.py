@@ -1,4 +1,4 @@
-"""Negative answers, and questions that are answered with little or not at all (RFC 2308, RFC 8482)."""
+"""Negative answers, and questions that get a minimal answer or none (RFC 2308, RFC 8482)."""
 
 import struct
 
@@ -32,24 +32,26 @@ OTHER_FAMILY = [("v4.tail1234.ts.net", "AAAA"), ("v6.tail1234.ts.net", "A")]
 
 
 @pytest.mark.parametrize(("name", "qtype"), [*((DB, qtype) for qtype in TYPES), ("ts.net", "TYPE1000"), *OTHER_FAMILY])
-def test_02_27_28_a_type_that_a_name_has_no_records_of_is_nodata(ask: Ask, name: str, qtype: str) -> None:
+def test_02_27_28_a_query_for_a_type_that_the_name_has_no_records_of_gets_nodata(
+    ask: Ask, name: str, qtype: str
+) -> None:
     check_nodata(ask(make_query(name, qtype)))
 
 
 @pytest.mark.parametrize(
     "case", [each for each in POSITIVE if each[:2] not in {(DB, "AAAA"), ("ts.net", "NS")}], ids=str
 )
-def test_29_a_query_for_any_type_gets_one_rrset(ask: Ask, case: Case) -> None:
+def test_29_a_query_for_any_type_gets_one_rrset_only(ask: Ask, case: Case) -> None:
     response = ask(make_query(case.name, "ANY"))
     assert (response.rcode(), tuple(texts(response)), response.authority) == (dns.rcode.NOERROR, case.answers, [])
 
 
-def test_29_a_query_for_any_type_of_a_name_without_data_is_nodata(ask: Ask) -> None:
+def test_29_a_query_for_any_type_of_a_name_without_records_gets_nodata(ask: Ask) -> None:
     check_nodata(ask(make_query("none.tail1234.ts.net", "ANY")))
 
 
 @pytest.mark.parametrize("rdclass", ["CH", "HS", "ANY", "NONE"])
-def test_30_classes_but_in_are_refused(ask: Ask, rdclass: str) -> None:
+def test_30_a_query_of_a_class_other_than_in_is_refused(ask: Ask, rdclass: str) -> None:
     for name in (DB, "ts.net", "no.ts.net", "example.org"):
         response = ask(make_query(name, rdclass=rdclass))
         assert response.rcode() == dns.rcode.REFUSED
@@ -57,7 +59,7 @@ def test_30_classes_but_in_are_refused(ask: Ask, rdclass: str) -> None:
 
 
 def transfer(qtype: str, name: str) -> bytes:
-    """Return a request for a zone as a secondary makes it; dnspython's own would expect an answer of many messages."""
+    """Return a secondary's request for a zone. dnspython's own request would wait for an answer of many messages."""
     query = make_query(name, "SOA")
     if qtype == "IXFR":
         query.authority = [dns.rrset.from_text(f"{name}.", 0, "IN", "SOA", "a. b. 1 2 3 4 5")]
@@ -68,7 +70,7 @@ def transfer(qtype: str, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("qtype", ["AXFR", "IXFR"])
-def test_31_a_transfer_is_refused_and_its_connection_stays_usable(server: Server, qtype: str) -> None:
+def test_31_a_zone_transfer_is_refused_and_its_connection_stays_usable(server: Server, qtype: str) -> None:
     with server.tcp_socket() as (client, stream):
         for name in ("ts.net", DB, "example.org"):
             assert rcode(server.udp(transfer(qtype, name))) == "REFUSED"

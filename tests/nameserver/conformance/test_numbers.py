@@ -1,4 +1,4 @@
-"""Whether the list of facts in README.md and the tests of this folder have the same numbers."""
+"""A check that the facts in README.md and the tests of this folder have the same numbers."""
 
 import re
 from pathlib import Path

@@ -41,18 +41,18 @@ NAMES = [f"name{number}.tail1234.ts.net" for number in range(300)]
 
 
 def version(number: int) -> str:
-    """Return records in which both addresses of every name say the same *number*."""
+    """Return records in which both addresses of every name end in the same *number*."""
     addresses = [f"192.0.2.{number}", f"198.51.100.{number}"]
     return render(Records(ip4=dict.fromkeys(NAMES, addresses), serial=number))
 
 
 def seen_version(server: Server, name: str) -> int:
-    """Return the one version that both addresses of *name* are of."""
+    """Return the number of the version to which both addresses of *name* belong."""
     (number,) = {int(address.rpartition(".")[2]) for address in texts(server.ask(name))}
     return number
 
 
-def test_45_a_reload_under_load_loses_nothing_and_is_never_half(tmp_path: Path) -> None:
+def test_45_a_reload_under_load_loses_no_query_and_no_answer_mixes_two_versions(tmp_path: Path) -> None:
     mount(tmp_path, version(1))
     seen = [1]
     names = itertools.cycle(NAMES)
@@ -67,7 +67,7 @@ def test_45_a_reload_under_load_loses_nothing_and_is_never_half(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
+def test_45_the_old_records_stay_if_the_new_ones_are_invalid(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     path.write_text(render(Records(ip4={DB: ["100.64.0.45"]})))
     with nameserver(path) as server:
@@ -81,12 +81,12 @@ def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
         assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 200]
 
 
-def test_46_udp_and_tcp_agree(server: Server) -> None:
+def test_46_udp_and_tcp_give_the_same_answers(server: Server) -> None:
     for query in QUERIES:
         assert server.udp(query) == server.tcp(query)
 
 
-def test_47_several_addresses_come_all_in_order_with_one_ttl(server: Server) -> None:
+def test_47_several_addresses_are_all_in_the_answer_in_order_with_one_ttl(server: Server) -> None:
     for name, addresses in (("v4.tail1234.ts.net", ["100.64.0.4", "100.64.0.3"]), (LARGE, ADDRESSES)):
         response = server.tcp(wire(name))
         assert texts(parsed(response)) == addresses
@@ -95,7 +95,7 @@ def test_47_several_addresses_come_all_in_order_with_one_ttl(server: Server) -> 
 
 
 def seconds_to_stop(records: Path, number: signal.Signals) -> float:
-    """Return how long a nameserver with a connection takes to end after a signal."""
+    """Return the seconds that a nameserver with an open connection needs to end after signal *number*."""
     with nameserver(records) as server, server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD))
         assert read_message(stream)
@@ -112,7 +112,7 @@ def test_48_a_signal_ends_the_nameserver_within_a_second(records_file: Path, num
     assert any(seconds < 1 for seconds in tries)
 
 
-def test_48_queries_that_have_arrived_before_a_signal_are_answered(records_file: Path) -> None:
+def test_48_queries_that_arrived_before_the_signal_are_answered(records_file: Path) -> None:
     with nameserver(records_file) as server, server.udp_socket() as udp, server.tcp_socket() as (tcp, stream):
         tcp.sendall(framed(GOOD))
         assert read_message(stream)
@@ -127,7 +127,7 @@ def test_48_queries_that_have_arrived_before_a_signal_are_answered(records_file:
         assert stream.read() == b""
 
 
-def test_48_a_nameserver_that_drains_answers_and_is_not_ready(records_file: Path) -> None:
+def test_48_a_nameserver_that_drains_answers_queries_and_reports_not_ready(records_file: Path) -> None:
     with nameserver(records_file, "--drain", "1") as server:
         started = time.monotonic()
         server.process.terminate()
@@ -139,14 +139,16 @@ def test_48_a_nameserver_that_drains_answers_and_is_not_ready(records_file: Path
 
 
 def burst(server: Server, clients: list[socket.socket], queries: list[bytes]) -> None:
-    """Have all *queries* of all *clients* wait for the server before it takes the first."""
+    """Send all *queries* of all *clients* before the server reads the first one."""
     with server.paused():
         for query, client in itertools.product(queries, clients):
             client.send(query)
 
 
 @pytest.mark.parametrize("which", ["server", "wildcard"])
-def test_49_many_at_once_are_answered_as_each_alone(request: pytest.FixtureRequest, which: str) -> None:
+def test_49_queries_in_a_burst_get_the_same_answers_as_single_queries(
+    request: pytest.FixtureRequest, which: str
+) -> None:
     server: Server = request.getfixturevalue(which)
     hosts = ["127.0.0.1"] * 4 if which == "server" else ["127.0.0.1", "127.0.0.2", "::1", "127.0.0.1"]
     queries = [numbered(query, ident) for ident, query in enumerate(QUERIES)]
@@ -161,14 +163,14 @@ def test_49_many_at_once_are_answered_as_each_alone(request: pytest.FixtureReque
 
 
 @pytest.mark.thorough
-def test_50_an_ipv6_listener_answers(records_file: Path) -> None:
+def test_50_a_listener_at_an_ipv6_address_answers(records_file: Path) -> None:
     with nameserver(records_file, listen="[::1]:0", host="::1") as server:
         for send in (server.udp, server.tcp):
             assert texts(parsed(send(wire(DB, "AAAA")))) == ["2001:db8::1"]
         assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 200]
 
 
-def test_50_a_wildcard_listener_is_reached_over_ipv6_alone(wildcard: Server) -> None:
+def test_50_a_wildcard_listener_answers_over_ipv6_too(wildcard: Server) -> None:
     for send in (wildcard.udp, wildcard.tcp):
         for host in ("::1", "127.0.0.1"):
             assert texts(parsed(send(GOOD, host))) == ["100.64.0.1"]

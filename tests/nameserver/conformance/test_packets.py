@@ -1,4 +1,4 @@
-"""Packets: odd, malformed and mutated ones, and where answers come from."""
+"""Unusual, malformed and mutated packets, and the source address of answers."""
 
 import random
 import socket
@@ -26,7 +26,7 @@ UNANSWERED = {
 
 
 @pytest.mark.parametrize("packet", UNANSWERED.values(), ids=UNANSWERED)
-def test_32_a_packet_that_is_no_query_gets_no_answer(server: Server, packet: bytes) -> None:
+def test_32_a_packet_that_is_not_a_query_gets_no_answer(server: Server, packet: bytes) -> None:
     with server.udp_socket() as client:
         client.send(packet)
         client.send(numbered(GOOD, 0x3232))  # answered after the other, were that answered
@@ -36,7 +36,9 @@ def test_32_a_packet_that_is_no_query_gets_no_answer(server: Server, packet: byt
 @pytest.mark.parametrize(
     ("host", "client"), [("127.0.0.1", ""), ("127.0.0.2", ""), ("127.1.2.3", "127.0.0.9"), ("::1", "")]
 )
-def test_33_the_answer_comes_from_the_address_that_was_asked(wildcard: Server, host: str, client: str) -> None:
+def test_33_the_answer_comes_from_the_address_that_the_query_was_sent_to(
+    wildcard: Server, host: str, client: str
+) -> None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.bind((client, 0))
         asking.settimeout(PATIENCE)
@@ -48,7 +50,7 @@ def test_33_the_answer_comes_from_the_address_that_was_asked(wildcard: Server, h
 
 
 @pytest.mark.parametrize("questions", [0, 2, 3, 65535])
-def test_34_not_one_question_is_malformed(send: Send, questions: int) -> None:
+def test_34_a_query_without_exactly_one_question_gets_formerr(send: Send, questions: int) -> None:
     for present in {0, 1, min(questions, 3)}:
         for opt in (b"", OPT):
             packet = message(QUESTION * present, opt, counts=(questions, 0, 0, bool(opt)))
@@ -75,20 +77,22 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("packet", MALFORMED.values(), ids=MALFORMED)
-def test_35_a_packet_that_is_not_what_it_says_is_malformed(send: Send, packet: bytes) -> None:
+def test_35_a_packet_whose_counts_do_not_match_its_content_gets_formerr(send: Send, packet: bytes) -> None:
     assert rcode(send(packet)) == "FORMERR"
     assert rcode(send(GOOD)) == "NOERROR"
 
 
 @pytest.mark.parametrize("counts", [(1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 0, 1), (1, 1, 1, 1)], ids=str)
-def test_35_records_in_a_query_are_ignored_or_malformed(send: Send, counts: tuple[int, int, int, int]) -> None:
+def test_35_further_records_in_a_query_are_ignored_or_get_formerr(
+    send: Send, counts: tuple[int, int, int, int]
+) -> None:
     response = send(message(QUESTION, RECORD * (sum(counts) - 1), counts=counts))
     assert rcode(response) in {"NOERROR", "FORMERR"}
     dns.message.from_wire(response)
 
 
 @pytest.mark.parametrize("opcode", [1, 2, 4, 5], ids=["IQUERY", "STATUS", "NOTIFY", "UPDATE"])
-def test_36_updates_and_the_like_are_not_implemented_or_refused(send: Send, opcode: int) -> None:
+def test_36_dynamic_updates_and_notifies_get_notimp_or_refused(send: Send, opcode: int) -> None:
     zone = IN_TS_NET + struct.pack("!HH", 6, 1)
     flags = opcode << 11
     whole = message(zone, RECORD, counts=(1, 0, 1, 0), flags=flags | 0x400)
@@ -102,7 +106,7 @@ BURST = 100
 
 
 def burst_answers(client: socket.socket, burst: list[bytes]) -> set[bytes]:
-    """Send *burst* and a good query; return the answers that came before that one's."""
+    """Send *burst* and then a valid query. Return the answers that came before the answer to that query."""
     for packet in burst:
         client.send(packet)
     client.send(numbered(GOOD, 0xFFFF))

@@ -18,7 +18,7 @@ from tests.nameserver.conftest import running_server
 from tests.nameserver.samples import MANY, make_query, parsed, texts, wire
 
 
-def test_38_a_hundred_pipelined_queries_are_all_answered(server: Server) -> None:
+def test_38_a_hundred_pipelined_queries_all_get_answers(server: Server) -> None:
     cases = random.Random(38).choices(POSITIVE + NEGATIVE, k=100)
     with server.tcp_socket() as (client, stream):
         queries = (numbered(wire(case.name, case.qtype), ident) for ident, case in enumerate(cases))
@@ -29,7 +29,7 @@ def test_38_a_hundred_pipelined_queries_are_all_answered(server: Server) -> None
 
 
 @pytest.mark.parametrize("size", [1, 2, 30, len(GOOD) + 1, len(GOOD) + 2, 2 * len(GOOD) + 4])
-def test_39_queries_may_come_in_parts_of_any_size(server: Server, size: int) -> None:
+def test_39_a_query_may_arrive_in_parts_of_any_size(server: Server, size: int) -> None:
     two = framed(numbered(GOOD, 1)) + framed(numbered(GOOD, 2))
     with server.tcp_socket() as (client, stream):
         for start in range(0, len(two), size):
@@ -38,7 +38,7 @@ def test_39_queries_may_come_in_parts_of_any_size(server: Server, size: int) -> 
 
 
 @pytest.mark.parametrize("name", [DB, LARGE])
-def test_40_length_and_message_are_one_write(server: Server, name: str) -> None:
+def test_40_the_server_sends_length_and_message_in_one_write(server: Server, name: str) -> None:
     with server.tcp_socket() as (client, _):
         for _ in range(50):  # a client that is woken late sees two writes as one, but not each time
             client.sendall(framed(wire(name)))
@@ -47,7 +47,7 @@ def test_40_length_and_message_are_one_write(server: Server, name: str) -> None:
 
 
 async def seconds_to_the_end(host: str, port: int, sent: bytes) -> float:
-    """Connect, send something and be silent; return how long the server bears it."""
+    """Connect, send *sent*, and then send nothing. Return the seconds until the server closes the connection."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(sent)
@@ -68,18 +68,18 @@ async def check_silences(host: str, port: int, limits: TcpLimits) -> None:
     assert limits.read - 0.1 < min(halves) <= max(halves) < min(silent, answered)
 
 
-async def test_41_silent_and_half_sent_connections_are_closed() -> None:
+async def test_41_connections_without_a_whole_query_are_closed() -> None:
     limits = TcpLimits(idle=1.0, read=0.3)
     async with running_server(Endpoint("127.0.0.1", 0), limits) as running:
         await check_silences(running.host, running.port, limits)
 
 
 @pytest.mark.thorough
-async def test_41_a_client_may_be_silent_for_ten_seconds_and_stop_half_way_for_five(server: Server) -> None:
+async def test_41_a_client_may_be_silent_for_ten_seconds_or_pause_inside_a_query_for_five(server: Server) -> None:
     await check_silences(server.host, server.port, TcpLimits(idle=10.0, read=5.0))
 
 
-def test_41_idle_connections_stop_neither_udp_nor_the_next_client(server: Server) -> None:
+def test_41_idle_connections_delay_neither_udp_nor_the_next_client(server: Server) -> None:
     with ExitStack() as idle:
         for number in range(500):
             client, _ = idle.enter_context(server.tcp_socket())
@@ -91,18 +91,18 @@ def test_41_idle_connections_stop_neither_udp_nor_the_next_client(server: Server
 @pytest.mark.parametrize(
     ("name", "addresses"), [("many.tail1234.ts.net", MANY), (EXACT, ADDRESSES[:29]), (LARGE, ADDRESSES)]
 )
-def test_42_a_large_answer_is_whole(server: Server, name: str, addresses: list[str]) -> None:
+def test_42_a_large_answer_by_tcp_is_complete(server: Server, name: str, addresses: list[str]) -> None:
     assert texts(parsed(server.tcp(wire(name)))) == addresses
     assert texts(parsed(server.tcp(wire(name, use_edns=0, payload=512)))) == addresses
 
 
-def test_42_a_client_that_sees_tc_gets_the_rest_by_tcp(server: Server) -> None:
+def test_42_a_client_that_gets_a_truncated_answer_gets_the_whole_one_by_tcp(server: Server) -> None:
     response, used_tcp = dns.query.udp_with_fallback(make_query(LARGE), server.host, port=server.port, timeout=5)
     assert used_tcp
     assert texts(response) == ADDRESSES
 
 
-def test_43_an_empty_message_ends_its_connection_and_harms_nobody(server: Server) -> None:
+def test_43_an_empty_message_ends_its_own_connection_only(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD) + framed(b"") + framed(GOOD))
         assert texts(parsed(read_message(stream))) == ["100.64.0.1"]
@@ -110,7 +110,7 @@ def test_43_an_empty_message_ends_its_connection_and_harms_nobody(server: Server
     assert texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
 
 
-def test_43_the_longest_message_is_read_whole(server: Server) -> None:
+def test_43_a_message_of_the_greatest_length_is_read(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD + bytes(65535 - len(GOOD))) + framed(GOOD))
         assert rcode(read_message(stream)) == "FORMERR"

@@ -1,4 +1,4 @@
-"""The records that the process under test serves, and every kind of answer that they lead to."""
+"""The records that the tested nameserver serves, and one question for every kind of answer."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tests.nameserver.samples import RECORDS
 
 DB = "db.tail1234.ts.net"
 SHORT = "db.ts.net"
-"""Few enough letters to ask for it in every mixture of cases."""
+"""A short name, so that tests can ask for it in every combination of upper and lower case."""
 LONG_LABEL = f"{'l' * 63}.ts.net"
 LONGEST = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 54}.ts.net"
 """255 bytes on the wire."""
@@ -37,7 +37,7 @@ DOCUMENT = render(SERVED)
 
 
 class Case(NamedTuple):
-    """A question, and the status and the data that answer it."""
+    """A question, and the expected status and data of its answer."""
 
     name: str
     qtype: str

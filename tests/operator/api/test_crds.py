@@ -41,14 +41,14 @@ def test_the_charts_crds_are_those_that_the_command_writes(tmp_path: Path) -> No
 
 
 @EVERY_KIND
-def test_yaml_reads_back_as_the_crd(definition: Definition) -> None:
+def test_the_yaml_of_a_crd_parses_to_the_same_crd(definition: Definition) -> None:
     text = (CHART_CRDS / file_name(definition.resource)).read_text()
     assert yaml.load(text, yaml.CSafeLoader) == crd(definition)
     assert "&id" not in text
 
 
 @EVERY_KIND
-def test_every_node_is_structural_and_explained_in_one_paragraph(definition: Definition) -> None:
+def test_every_node_of_a_schema_is_structural_and_has_a_description_of_one_paragraph(definition: Definition) -> None:
     for path, node in nodes(root_schema(definition)):
         if path != "metadata" and not path.endswith(("[]", "{}")):
             assert node["description"], path

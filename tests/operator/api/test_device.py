@@ -1,4 +1,4 @@
-"""The fields of a device that are read, and the names by which it is looked up."""
+"""The parsed fields of a device, and the names by which it is looked up."""
 
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ from tsoperator.api.device import Device, lookup_name, lookup_names
 DEVICE = TypeAdapter(Device)
 
 
-def test_a_device_of_tailscale() -> None:
+def test_a_device_of_tailscale_is_parsed() -> None:
     device = DEVICE.validate_json(
         """{"id": "3000000000000001", "nodeId": "n000001CNTRL", "name": "db.tail1234.ts.net", "tags": ["tag:k8s"],
         "hostname": "DB", "addresses": ["100.64.0.1"], "lastSeen": "2026-01-02T03:04:05.123456789Z",
@@ -22,14 +22,14 @@ def test_a_device_of_tailscale() -> None:
 
 
 @pytest.mark.parametrize("node_id", ["7", '"7"'])
-def test_a_device_of_headscale(node_id: str) -> None:
+def test_a_device_of_headscale_is_parsed(node_id: str) -> None:
     device = DEVICE.validate_json(f'{{"id": {node_id}, "nodeId": {node_id}, "name": "db"}}')
     assert device == Device("7", "db")
     assert device.short_name == "db"
     assert (device.last_seen, device.connected) == (None, None)
 
 
-def test_a_device_without_a_node_id_with_null_lists_and_empty_times_can_be_read() -> None:
+def test_a_device_without_a_node_id_with_null_lists_and_empty_times_is_parsed() -> None:
     device = DEVICE.validate_python({"id": "7", "name": "db", "tags": None, "addresses": None, "lastSeen": ""})
     assert (device.node_id, device.tags, device.addresses, device.last_seen) == ("7", (), (), None)
 

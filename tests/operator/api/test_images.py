@@ -19,7 +19,7 @@ NO_IMAGES = [
         "docker.io/library/tailscale",
     ],
 )  # fmt: skip
-def test_a_reference_names_an_image(image: str) -> None:
+def test_an_image_reference_is_accepted(image: str) -> None:
     assert image_error(image) is None
 
 
@@ -35,7 +35,7 @@ def test_a_reference_names_an_image(image: str) -> None:
         *((image, "write one such as") for image in NO_IMAGES),
     ],
 )
-def test_a_text_that_is_no_image_reference_is_an_error_in_one_line(image: str, words: str) -> None:
+def test_the_error_for_an_invalid_image_reference_has_one_line(image: str, words: str) -> None:
     error = image_error(image)
     assert error is not None
     assert words in error

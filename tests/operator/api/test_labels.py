@@ -8,7 +8,7 @@ from tsoperator.api.labels import ANNOTATIONS_MAX, annotation_errors, label_erro
 
 @pytest.mark.parametrize("key", ["a", "Team", "example.org/team", "a.b_c-d", "1", "x" * 63, f"{'a' * 253}/b"])
 @pytest.mark.parametrize("value", ["", "x", "A-b_c.1", "y" * 63])
-def test_a_good_label_is_no_error(key: str, value: str) -> None:
+def test_a_valid_label_has_no_error(key: str, value: str) -> None:
     assert label_errors({key: value}) == []
 
 
@@ -32,7 +32,7 @@ def test_an_annotation_may_have_upper_case_in_its_prefix_and_any_value() -> None
     assert annotation_errors({"Example.org/?": "x"})[0].startswith('"Example.org/?"')
 
 
-def test_annotations_may_not_be_too_large_together() -> None:
+def test_the_total_size_of_annotations_is_limited() -> None:
     half = "ä" * (ANNOTATIONS_MAX // 4 - 1)
     assert annotation_errors({"ab": half, "cd": half}) == []
     assert "at most 262144" in annotation_errors({"ab": half, "cde": half})[0]

@@ -32,11 +32,11 @@ from tsoperator.api.objects import (
         (DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
     ],
 )
-def test_a_kind_is_served_where_the_api_says(resource: Resource, parts: tuple[str, ...], path: str) -> None:
+def test_the_url_path_of_a_kind_is_that_of_the_api(resource: Resource, parts: tuple[str, ...], path: str) -> None:
     assert resource.path(*parts) == path
 
 
-def test_keys_and_kinds_read_as_kubectl_writes_them() -> None:
+def test_the_text_of_a_key_or_a_kind_is_as_in_kubectl() -> None:
     read = [str(each) for each in (Key("default", "a"), Key("", "a"), SERVICE, INGRESS)]
     assert read == ["default/a", "a", "services", "ingresses.networking.k8s.io"]
 
@@ -46,11 +46,13 @@ def test_every_kind_is_found_from_its_objects() -> None:
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
 
-def test_only_the_operators_own_kinds_crds_ingress_classes_and_nodes_have_no_namespace() -> None:
+def test_only_the_operators_own_kinds_and_some_of_kubernetes_have_no_namespace() -> None:
     found = [kind for kind in RESOURCES.values() if not kind.namespaced]
     own = {"Connector", "DNSConfig", "PeerRelay", "ProxyClass", "ProxyGroup", "Recorder", "Tailnet"}
     assert {kind.kind for kind in found if kind.group == "tailscale.com"} == own
-    assert {kind.kind for kind in found} - own == {"CustomResourceDefinition", "IngressClass", "Node"}
+    others = {"CustomResourceDefinition", "IngressClass", "Node"}
+    others |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert {kind.kind for kind in found} - own == others
 
 
 def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> None:

@@ -1,4 +1,4 @@
-"""Rules for names and for what users write."""
+"""Rules for names, and for values that users write."""
 
 import re
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_a_childs_name_is_a_label_that_leaves_room_for_the_suffixes_that_statefu
     assert name.startswith(f"{child_base_name(parent)}-")
 
 
-def test_a_childs_name_is_the_same_in_every_version() -> None:
+def test_the_name_of_a_child_never_changes_between_versions() -> None:
     assert child_name("db", "8f0cbb83-0e5d-4d36-a8bd-8a1c3a3d6a50") == "ts-db-7acy7"
 
 
@@ -68,7 +68,7 @@ BASES = {
 }
 
 
-def test_a_childs_name_starts_with_its_parents() -> None:
+def test_a_childs_name_starts_with_the_name_of_its_parent() -> None:
     assert {parent: child_base_name(parent) for parent in BASES} == BASES
 
 
@@ -137,12 +137,14 @@ BAD: list[tuple[Check, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("check", "values"), GOOD.items())
-def test_a_good_name_target_address_or_tag_has_no_error(check: Check, values: list[str]) -> None:
+def test_a_valid_name_target_address_or_tag_has_no_error(check: Check, values: list[str]) -> None:
     assert [error for value in values if (error := check(value))] == []
 
 
 @pytest.mark.parametrize(("check", "words", "values"), BAD)
-def test_the_error_for_a_bad_name_target_address_or_tag_says_why(check: Check, words: str, values: list[str]) -> None:
+def test_the_error_for_an_invalid_name_target_address_or_tag_says_why(
+    check: Check, words: str, values: list[str]
+) -> None:
     errors = [check(value) or "" for value in values]
     assert [error for error in errors if words not in error or "\n" in error] == []
 
@@ -182,7 +184,7 @@ def test_a_dns_server_is_an_address_with_or_without_a_port(server: str, address:
 
 
 @pytest.mark.parametrize("server", ["kube-dns", "192.0.2.1:70000", "192.0.2.1/24", ""])
-def test_a_dns_server_is_no_name_and_no_network(server: str) -> None:
+def test_the_address_of_a_dns_server_is_no_name_and_no_network(server: str) -> None:
     with pytest.raises(ValueError, match=r"IPv4 or IPv6 address|out of range"):
         server_address(server)
 

@@ -33,7 +33,7 @@ async def findings(
         return await asyncio.to_thread(ask, installation, resolve)
 
 
-async def test_an_operator_that_is_ready_is_well_without_a_nameserver(operator: Operator) -> None:
+async def test_a_ready_operator_is_healthy_without_a_nameserver(operator: Operator) -> None:
     found = await findings(operator.at)
     assert [str(each) for each in found] == [
         f"ok: operator at {operator.at} is ready",
@@ -51,7 +51,7 @@ async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> 
     assert "a network policy keeps this Pod from it; see `kubectl -n tailscale get pods" in refuses.cure
 
 
-async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> None:
+async def test_the_finding_for_an_operator_that_is_not_ready_says_why(operator: Operator) -> None:
     operator.until_ready = 1
     (found, *_) = await findings(operator.at)
     assert found == failed(
@@ -99,7 +99,7 @@ async def test_a_name_that_does_not_exist_is_distinguished_from_a_dns_that_does_
     assert found.cure.startswith(cure)
 
 
-async def test_a_nameserver_is_well_if_it_has_records_and_the_zone(operator: Operator) -> None:
+async def test_a_nameserver_is_healthy_if_it_has_records_and_the_zone(operator: Operator) -> None:
     async with running_server(Listening("127.0.0.1", 0)) as server:
         at = Endpoint(server.host, server.port)
         zones = ("ts.net", "TS.net.", "tail.example.org")

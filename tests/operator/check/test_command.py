@@ -18,7 +18,7 @@ Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the program as the chart starts it; return the exit code and the lines that it prints."""
+    """Run the program as the chart does. Return the exit code and the printed lines."""
 
     async def run(*arguments: str, **environment: str) -> tuple[str | int | None, list[str]]:
         monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)
@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     ],
     ids=["a Pod's", "too long", "none"],
 )
-async def test_the_clusters_domain_is_that_of_the_pods_resolv_conf(
+async def test_a_check_takes_the_clusters_domain_from_the_pods_resolv_conf(
     monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, resolv_conf: str | None, name: str
 ) -> None:
     if resolv_conf is not None:
@@ -64,7 +64,7 @@ async def test_the_program_finds_the_nameserver_by_the_environment_of_its_pod(op
     assert lines[-1].startswith("    To do: see `kubectl")
 
 
-async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator, run: Run) -> None:
+async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operator, run: Run) -> None:
     operator.until_ready = 2
     code, lines = await run(f"--operator={operator.at}", "--seconds=15")
     assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, [])
@@ -82,7 +82,9 @@ async def test_the_output_for_machines_is_one_json_object(operator: Operator, ru
 
 
 @pytest.mark.parametrize(("variable", "option"), [("/missing", ""), ("/other", "--kubeconfig=/missing")])
-async def test_without_a_port_the_cluster_of_the_kubeconfig_is_looked_at(run: Run, variable: str, option: str) -> None:
+async def test_without_a_port_a_check_looks_at_the_cluster_of_the_kubeconfig(
+    run: Run, variable: str, option: str
+) -> None:
     code, lines = await run(*filter(None, [option]), KUBECONFIG=variable)
     assert (code, len(lines)) == (2, 2)
     assert "there is no file /missing" in lines[0]

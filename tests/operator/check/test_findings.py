@@ -1,4 +1,4 @@
-"""The findings of a check as people and machines get them, and the exit code."""
+"""The findings of a check in the form for people and in the form for machines, and the exit code."""
 
 import json
 

@@ -19,7 +19,7 @@ def wrong(*replicas: OperatorPod) -> list[Finding]:
     return [each for each in check_replicas("tailscale", replicas) if each.verdict != "ok"]
 
 
-def test_a_leader_and_a_standby_that_are_well_have_nothing_wrong() -> None:
+def test_a_healthy_leader_and_a_healthy_standby_cause_no_finding() -> None:
     served = 'tsoperator_proxies{parent="svc",ready="true"} 3.0', 'tsoperator_proxies{parent="svc",ready="false"} 0.0'
     found = [*check_replicas("tailscale", [replica(LEADS, SET_UP, *served), replica(STANDS_BY, at="b")])]
     assert [each.words for each in found] == [
@@ -67,7 +67,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("lines", "check", "words", "cure"), CASES)
-def test_a_fault_is_found_with_its_cure(lines: list[str], check: str, words: str, cure: str) -> None:
+def test_the_finding_for_each_fault_has_its_cure(lines: list[str], check: str, words: str, cure: str) -> None:
     (found,) = wrong(replica(*lines))
     assert (found.verdict, found.check) == ("FAILED", check)
     assert words in found.words

@@ -55,10 +55,10 @@ class Edit(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A merge patch that makes an object bad, and the reason and the words of the condition that says why.
+    """A merge patch that makes an object invalid, with the reason and words of the condition that it causes.
 
-    The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules refuse
-    the patch on a real API server, *is_simulated* is true: only a simulated one takes the patch.
+    The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules
+    refuse the patch on a real API server, *is_simulated* is true: only a simulated one accepts the patch.
     """
 
     patch: Object
@@ -85,7 +85,7 @@ class Kind:
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
     """A function that returns the name of the first child of a kind. It gets the object as it is stored."""
     early: Resource | None = None
-    """The kind of a child that the operator makes even for a bad object."""
+    """The kind of a child that the operator makes even for an invalid object."""
     shared: Sequence[tuple[Resource, Key]] = ()
     """The objects of others that the operator writes into, and leaves as they were when the object goes."""
     devices: int = 0
@@ -95,7 +95,10 @@ class Kind:
     is_collected: bool = False
     """True if Kubernetes deletes the Secrets with the object. Without our finalizer its devices are then unknown."""
     keeps_others_labels: bool = False
-    """True if a child that is labelled as another object's keeps that label, or the operator makes a new child."""
+    """True if a child with the labels of another object's child keeps them.
+
+    Otherwise the operator makes a new child.
+    """
     failed: str = ""
     """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()

@@ -96,7 +96,7 @@ class Scene:
                 await self.world.delete(obj)
 
     async def make(self) -> str:
-        """Create the object, wait until everything is made for it, and return the portrait."""
+        """Create the object, wait until all its children are made, and return the portrait."""
         await self.apply(self.obj)
         return await self.whole()
 
@@ -134,7 +134,7 @@ class Scene:
         await self.world.eventually(lambda: self.shows(edit.shows))
 
     async def take_back(self, patch: Object) -> None:
-        """Undo *patch*: give the fields that it changed the values of the manifest again."""
+        """Undo *patch*: set the fields that it changed to the values of the manifest again."""
 
         def back(there: Any, was: Any) -> Any:
             both = isinstance(there, dict) and isinstance(was, dict)
@@ -184,7 +184,7 @@ class Scene:
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
     async def told(self, words: str, *reasons: str) -> None:
-        """Wait until conditions or Events have *words* for each of *reasons*, and our conditions are up to date."""
+        """Wait until conditions or Events with each of *reasons* contain *words*, and our conditions are up to date."""
         for reason in reasons:
             await self.world.eventually(partial(self.says, words, reason))
         await self.world.becomes(self.is_current, True)

@@ -17,7 +17,7 @@ from tests.support.operator import World, running_operator
 pytestmark = pytest.mark.simulated
 
 COPIES = "copies-"
-"""The prefix of the names of the namespaces that have the copies."""
+"""The prefix of the names of the namespaces with the copies."""
 BYSTANDER = egress("bystander", f"bystander.{DOMAIN}")
 
 

@@ -53,7 +53,7 @@ async def test_objects_and_the_operator_may_appear_in_any_order(
 
 
 async def nothing(_: Scene) -> None:
-    """Do nothing before the object is deleted."""
+    """Do nothing before the deletion of the object."""
 
 
 async def needs_first(scene: Scene) -> None:

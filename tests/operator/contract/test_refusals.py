@@ -1,4 +1,4 @@
-"""A bad spec or a refused write: the operator says so, keeps what runs, and goes on when the fault is gone."""
+"""An invalid spec or a refused write: the operator reports it, keeps proxies running, and goes on after the repair."""
 
 import pytest
 from clustersim.faults import Failure
@@ -21,7 +21,7 @@ each_bad = pytest.mark.parametrize(
 
 
 @each_bad
-async def test_an_object_that_was_always_bad_has_no_children_until_its_user_mends_it(
+async def test_an_object_that_was_always_invalid_has_no_children_until_its_user_repairs_it(
     scene: Scene, kind: Kind, bad: Bad
 ) -> None:
     before = children(scene)
@@ -42,7 +42,7 @@ def children(scene: Scene) -> list[Object]:
 
 
 @each_bad
-async def test_an_object_that_becomes_bad_keeps_its_pods_children_and_devices(
+async def test_an_object_that_becomes_invalid_keeps_its_pods_children_and_devices(
     scene: Scene, kind: Kind, bad: Bad
 ) -> None:
     before = await scene.make()

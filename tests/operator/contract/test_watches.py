@@ -45,7 +45,7 @@ async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_wa
 
 
 async def away(scene: Scene) -> None:
-    """Take the API server away, and wait until the operator has made ten requests in vain."""
+    """Take the API server away, and wait until ten requests of the operator have failed."""
     scene.world.sim.faults.leave()
     before = scene.world.sim.requests.total()
     await until(lambda: scene.world.sim.requests.total() >= before + 10, 30)

@@ -65,7 +65,7 @@ async def test_the_control_servers_answers_may_get_lost_without_an_effect_on_the
 
 
 def writes(world: World) -> set[str]:
-    """Return the kinds of writes that the operator has made so far, except Events, and start to count anew."""
+    """Return the kinds of writes that the operator has made so far, except Events, and reset the counts."""
     found = {(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT and plural != "events"}
     world.sim.writes.clear()
     return {" ".join(write) for write in found}

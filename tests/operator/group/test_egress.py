@@ -1,14 +1,12 @@
-import json
-from base64 import b64decode, b64encode
+"""The facts about a place at a group that its ClusterIP Service says, and the entry that follows from them."""
+
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tsoperator.api.names import HEALTH_PORT_NAME
-from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.group import egress as egressgroup
-from tsoperator.proxy import entries
-from tsoperator.proxy.entries import Entry, Port, ProxyReport
+from tsoperator.proxy.entries import Entry, Port
 
 from tests.support.objects import obj
 
@@ -17,11 +15,6 @@ URL = "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz"
 
 # The example of docs/development/groups.md.
 DATABASE = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]), URL)
-DOCUMENT = (
-    '{"default-db":{"healthCheckEndpoint":"http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",'
-    '"tailnetTarget":{"ip":"","fqdn":"db.tail1234.ts.net"},'
-    '"ports":[{"protocol":"TCP","matchPort":10437,"targetPort":5432}]}}'
-)
 LABELS = {
     "tailscale.com/managed": "true",
     "tailscale.com/parent-resource-type": "svc",
@@ -33,25 +26,12 @@ LABELS = {
 TCP: Object = {"name": "tailscale-unnamed", "protocol": "TCP", "port": 5432, "targetPort": 10437}
 HEALTH: Object = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "targetPort": 9002}
 
-PORT = {"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}
-TARGET = {"ip": "", "fqdn": FQDN}
-REPORTED = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]))
-
 
 def service(*ports: Object, **leading: str) -> Object:
-    """Return the ClusterIP Service for a database, which leads to an *fqdn* or an *ip*."""
+    """Return the ClusterIP Service of an egress Service whose target is an *fqdn* or an *ip*."""
     notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)
-
-
-def encoded(text: str | bytes) -> str:
-    return b64encode(text if isinstance(text, bytes) else text.encode()).decode()
-
-
-def configmap(**binary_data: str) -> Object:
-    content = {"binaryData": {name.replace("_", "-"): value for name, value in binary_data.items()}}
-    return obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), content, managedFields=[{"manager": "tsoperator"}])
 
 
 USERS = service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN)
@@ -76,171 +56,25 @@ LED = {
 
 
 @pytest.mark.parametrize(("given", "entry"), LED.values(), ids=LED)
-def test_a_service_says_where_it_leads(given: Object, entry: Entry | None) -> None:
+def test_the_entry_of_a_service_has_its_target(given: Object, entry: Entry | None) -> None:
     assert egressgroup.entry_of(given, "cluster.local") == entry
 
 
-def test_a_service_has_its_health_url_in_the_domain_of_the_cluster() -> None:
+def test_the_entry_of_a_service_has_a_health_url_in_the_domain_of_the_cluster() -> None:
     made = [egressgroup.health_url(service(TCP, HEALTH, **to), "cluster.example") for to in ({"fqdn": FQDN}, {})]
     assert made == ["http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"] * 2
 
 
-def test_the_document_is_that_of_the_go_operator() -> None:
-    assert b64decode(entries.render_entries({"default-db": DATABASE})).decode() == DOCUMENT
-
-
-def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
-    ports = [Port("UDP", 10001, 53), Port("TCP", 10003, 53), Port("TCP", 10002, 80)]
-    one, other = Entry(FQDN, "", frozenset(ports)), Entry(FQDN, "", frozenset(reversed(ports)))
-    rendered = entries.render_entries({"b": one, "a": DATABASE})
-    assert rendered == entries.render_entries({"a": DATABASE, "b": other})
-    document = json.loads(b64decode(rendered))
-    assert [*document] == ["a", "b"]
-    assert [each["matchPort"] for each in document["b"]["ports"]] == [10002, 10003, 10001]
-
-
-OTHERS = [
-    replace(DATABASE, fqdn="db2.tail1234.ts.net"),
-    replace(DATABASE, ip="100.64.0.1"),
-    replace(DATABASE, ports=frozenset([Port("UDP", 10437, 5432)])),
-    replace(DATABASE, ports=frozenset()),
-]
-
-
-@pytest.mark.parametrize("other", [*OTHERS, None])
-def test_a_proxy_forwards_the_ports_that_it_reports_for_the_same_device(other: Entry | None) -> None:
-    assert DATABASE.forwarded(REPORTED) == DATABASE.ports
-    assert DATABASE.forwarded(replace(REPORTED, health_check="http://other")) == DATABASE.ports
-    assert DATABASE.forwarded(other) == frozenset()
-
-
-def test_a_proxy_that_has_not_read_a_change_forwards_the_ports_that_stay() -> None:
-    added, changed = Port("TCP", 10438, 80), Port("TCP", 10437, 80)
-    assert replace(DATABASE, ports=DATABASE.ports | {added}).forwarded(REPORTED) == DATABASE.ports
-    assert replace(DATABASE, ports=frozenset([added, changed])).forwarded(REPORTED) == frozenset()
-
-
-# A value of each key, and what is read of the entry.
-ODD: list[tuple[Any, Entry | None]] = [
-    ({"tailnetTarget": TARGET, "ports": [PORT]}, REPORTED),
-    ({"tailnetTarget": TARGET, "ports": [PORT, PORT], "tailnetTargetIPs": ["100.64.0.9"]}, REPORTED),
-    ({"tailnetTarget": TARGET, "ports": [PORT], "tailnetTargetIPs": None}, replace(REPORTED, is_lost=True)),
-    ({"tailnetTarget": TARGET, "ports": [PORT], "tailnetTargetIPs": []}, replace(REPORTED, is_lost=True)),
-    ({"tailnetTarget": {"fqdn": FQDN}, "ports": None}, Entry(FQDN, "", frozenset())),
-    ({"tailnetTarget": {"ip": "100.64.0.1", "fqdn": None}, "ports": []}, Entry("", "100.64.0.1", frozenset())),
-    ({"ports": [PORT]}, None),
-    ({"tailnetTarget": TARGET}, None),
-    ({"tailnetTarget": None, "ports": [PORT]}, None),
-    ({"tailnetTarget": [], "ports": [PORT]}, None),
-    ({"tailnetTarget": TARGET, "ports": 7}, None),
-    ({"tailnetTarget": TARGET, "ports": [7]}, None),
-    ({"tailnetTarget": TARGET, "ports": [{**PORT, "matchPort": "http"}]}, None),
-    ({"tailnetTarget": TARGET, "ports": [{**PORT, "matchPort": float("inf")}]}, None),
-    ({"tailnetTarget": TARGET, "ports": [{"protocol": "TCP", "matchPort": 1}]}, None),
-    (None, None),
-    ([], None),
-    ("text", None),
-]
-
-
-@pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
-def test_an_entry_that_cannot_be_read_is_left_out(given: Any, entry: Entry | None) -> None:
-    services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
-    wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
-    stored = configmap(egress_services=encoded(json.dumps(services)))
-    assert entries.entries_of(entries.slim_configmap(stored)) == wanted
-    assert entries.read_report(json.dumps({"services": services})) == ProxyReport(entries=wanted)
-
-
-UNREADABLE = ["", "{", "[]", "null", '"text"', "7", "[" * 100_000, "1" * 5000]
-
-
-@pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:8])
-def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
-    assert entries.entries_of(entries.slim_configmap(configmap(egress_services=encoded(text)))) == {}
-    assert entries.read_report(text) is None
-
-
-@pytest.mark.parametrize(
-    ("document", "report"),
-    [
-        ({"podIPv4": "192.0.2.1", "podIPv6": "fd00::1", "services": {}}, ProxyReport("192.0.2.1", "fd00::1")),
-        ({"podIPv4": "192.0.2.1", "services": None}, ProxyReport("192.0.2.1")),
-        ({"podIPv4": None, "podIPv6": "fd00::1"}, ProxyReport("", "fd00::1")),
-        ({"podIPv4": "192.0.2.1", "services": []}, None),
-        ({}, None),
-    ],
-)
-def test_a_proxy_reports_its_addresses(document: Object, report: ProxyReport | None) -> None:
-    assert entries.read_report(json.dumps(document)) == report
-
-
-def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> None:
-    slim = entries.slim_configmap(configmap(egress_services=encoded(DOCUMENT), hep_pings="Ng=="))
-    assert entries.entries_of(slim) == {"default-db": DATABASE}
-    assert slim["binaryData"] == {"hep-pings": "Ng=="}
-    assert "managedFields" not in slim["metadata"]
-    assert entries.slim_configmap(slim) == slim
-
-
-@pytest.mark.parametrize("value", ["!", "Zm9", encoded(b"\xff"), encoded("{")])
-def test_a_configmap_that_cannot_be_read_has_no_entries(value: str) -> None:
-    assert entries.entries_of(entries.slim_configmap(configmap(egress_services=value))) == {}
-
-
-@pytest.mark.parametrize("content", [{}, {"binaryData": None}, {"data": {"records.json": "{}"}}], ids=str)
-def test_another_configmap_is_kept_as_it_is(content: Object) -> None:
-    whole = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), content)
-    assert entries.slim_configmap(whole) == whole
-    assert entries.entries_of(entries.slim_configmap(whole)) == entries.entries_of(None) == {}
-
-
-def test_the_names_are_those_of_the_go_operator() -> None:
-    assert egressgroup.config_name("foo") == "foo-egress-config"
-    assert egressgroup.entry_name(Key("default", "db")) == "default-db"
-    assert egressgroup.group_owner("foo").labels.items() >= {
-        ("tailscale.com/managed", "true"),
-        ("tailscale.com/parent-resource-type", "proxygroup"),
-        ("tailscale.com/parent-resource", "foo"),
-    }
-
-
-def group(spec: object, **conditions: str) -> Object:
-    given = [{"type": name, "status": status} for name, status in conditions.items()]
-    return obj(PROXYGROUP, Key("", "foo"), {"spec": spec, "status": {"conditions": given}})
-
-
-def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
-    counts = {0: 0, 3: 3, 100: 100, 2147483647: 100, None: 2, -1: 2, "x": 2}
-    assert {given: egressgroup.replica_count(group({"replicas": given})) for given in counts} == counts
-    assert egressgroup.replica_count(group({})) == egressgroup.replica_count(group(None)) == 2
-
-
-def test_a_group_of_type_egress_leads_to_the_tailnet() -> None:
-    assert egressgroup.is_egress(group({"type": "egress"}))
-    assert [spec for spec in ({"type": "ingress"}, {}, None, "x") if egressgroup.is_egress(group(spec))] == []
-
-
-def test_a_group_is_available_by_its_condition() -> None:
-    groups = [group({}, ProxyGroupAvailable="True"), group({}, ProxyGroupAvailable="False")]
-    assert [egressgroup.is_available(each) for each in groups] == [True, False]
-    assert not egressgroup.is_available(group({}, ProxyGroupReady="True"))
-    assert not egressgroup.is_available(obj(PROXYGROUP, Key("", "foo")))
-
-
-def test_a_child_is_found_by_the_group_that_serves_it() -> None:
+def test_a_child_is_indexed_by_the_group_that_serves_it() -> None:
     others = {"tailscale.com/svc-type": "ingress", "tailscale.com/managed": "false", "tailscale.com/proxy-group": ""}
     given = [LABELS, *({**LABELS, name: value} for name, value in others.items())]
     children = [obj(SERVICE, Key("tailscale", "x"), labels=labels) for labels in given]
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_child_leads_to_the_users_service() -> None:
+def test_a_child_is_mapped_to_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 
-def test_a_users_service_is_found_by_the_group_that_it_names() -> None:
-    users = [
-        obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": name}) for name in ("foo", "")
-    ]
-    assert [tuple(egressgroup.by_group(each)) for each in users] == [("foo",), ()]
+def test_the_name_of_an_entry_is_the_one_of_the_go_operator() -> None:
+    assert egressgroup.entry_name(Key("default", "db")) == "default-db"

@@ -142,7 +142,7 @@ async def test_a_merge_patch_changes_just_what_it_names_or_a_subresource(sim: Cl
     assert (await client.patch(SERVICE, A, {"status": ready}, "status"))["status"].items() >= ready.items()
 
 
-async def test_a_status_is_replaced_alone(sim: ClusterSim, client: KubeClient) -> None:
+async def test_replacing_a_status_changes_nothing_else(sim: ClusterSim, client: KubeClient) -> None:
     made = sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}, "spec": {"nameserver": {}}})
     stored = await client.replace_status(DNSCONFIG, {**made, "spec": {}, "status": {"conditions": []}})
     assert (stored["spec"], stored["status"]) == ({"nameserver": {}}, {"conditions": []})
@@ -158,7 +158,7 @@ async def test_a_refusal_is_an_error_with_the_path_and_the_servers_words() -> No
                 await request
 
 
-async def test_a_web_page_is_no_answer(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_web_page_in_place_of_json_is_an_error(sim: ClusterSim, client: KubeClient) -> None:
     sim.faults.nonsense = True
     for request in (client.get(CONFIGMAP, A), client.list(CONFIGMAP), first_event(client)):
         with pytest.raises(KubeError, match=r"not an API server's answer .*<html>"):
@@ -255,7 +255,7 @@ async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
             await client.get(CONFIGMAP, A)
 
 
-async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_watch_delivers_objects_of_the_largest_size(sim: ClusterSim, client: KubeClient) -> None:
     before = str(sim.store.revision)
     sim.store.create(kinds.CONFIGMAP, {**configmap(), "data": {"k": "v" * 1_000_000}})
     assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
@@ -387,7 +387,7 @@ async def test_a_refused_request_fails_if_the_credentials_cannot_be_read_again(
     assert guard.told == [("GET", "401"), ("WATCH", "401")]
 
 
-async def test_useless_certificates_are_an_error() -> None:
+async def test_unusable_certificates_are_an_error() -> None:
     useless = configuration("https://127.0.0.1:1")
     useless.ca_cert_data = "nonsense"
     with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):
@@ -402,7 +402,9 @@ async def test_useless_certificates_are_an_error() -> None:
     ],
     ids=["a proxy", "a name for the certificate"],
 )
-async def test_a_configuration_leads_to_the_server(host: str, field: str, value: str, sent: bytes) -> None:
+async def test_the_client_sends_requests_to_the_server_of_its_configuration(
+    host: str, field: str, value: str, sent: bytes
+) -> None:
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

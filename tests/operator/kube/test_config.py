@@ -94,7 +94,7 @@ BOUND = token({"kubernetes.io": {"namespace": "tailscale", "pod": {"name": "oper
     ids=["bound", "of an account alone", "null", "a list", "no JWT", "no JSON", "none"],
 )
 @pytest.mark.parametrize("with_certificate", [False, True])
-async def test_the_uid_of_the_pod_to_which_a_token_is_bound_is_known(
+async def test_the_client_knows_the_uid_of_the_pod_to_which_its_token_is_bound(
     user: dict[str, str], uid: str, with_certificate: bool, tmp_path: Path
 ) -> None:
     configuration = await load_configuration(written(tmp_path, yaml.safe_dump(kubeconfig("http://[::1]", **user))))
@@ -128,7 +128,7 @@ NOT_UTF8 = base64.b64decode("//4A")
         (NOT_UTF8, "utf-8"),
     ],
 )
-async def test_the_error_for_a_useless_kubeconfig_is_one_line(text: bytes | None, words: str, tmp_path: Path) -> None:
+async def test_the_error_for_an_unusable_kubeconfig_is_one_line(text: bytes | None, words: str, tmp_path: Path) -> None:
     path = str(tmp_path / "config") if text is None else written(tmp_path, text)
     with pytest.raises(NoClusterError, match=rf"\Acannot find the API server: .*{words}.*; set KUBECONFIG") as told:
         await load_configuration(path)

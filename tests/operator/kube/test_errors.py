@@ -32,5 +32,7 @@ def test_an_error_names_the_request_and_the_words_or_the_code_of_the_answer() ->
     ("status", "retry_after", "seconds"),
     [(429, "1", 1), (503, "30", 30), (500, "86400", 60), (409, "5", 0), (429, "", 0), (429, "-1", 0), (503, "soon", 0)],
 )
-def test_a_server_that_has_too_much_to_do_says_when_to_ask_again(status: int, retry_after: str, seconds: float) -> None:
+def test_an_error_has_the_time_after_which_a_busy_server_wants_the_next_request(
+    status: int, retry_after: str, seconds: float
+) -> None:
     assert error_of(status, {}, "GET /x", retry_after).retry_after == seconds

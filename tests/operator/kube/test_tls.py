@@ -107,12 +107,12 @@ def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: P
 
 
 def large(cut: bool) -> Callable[[str, Send], None]:
-    """Return a function that answers with `LIST` at once, and closes the connection before the end if it is *cut*."""
+    """Return a function that sends `LIST` at once, and closes the connection before the end if *cut* is true."""
     return lambda _, send: send(HEAD + (chunk(LIST)[:-9000] if cut else chunk(LIST) + END))
 
 
 @CUTS
-def test_a_list_is_whole_or_an_error_that_is_tried_again(tmp_path: Path, cut: bool) -> None:
+def test_a_list_is_complete_or_an_error_after_which_the_client_tries_again(tmp_path: Path, cut: bool) -> None:
     async def read(url: str) -> int:
         async with kube_client(tmp_path, url) as client:
             return len((await client.list(CONFIGMAP)).items)
@@ -126,7 +126,7 @@ def test_a_list_is_whole_or_an_error_that_is_tried_again(tmp_path: Path, cut: bo
 
 
 @CUTS
-def test_an_answer_of_the_control_server_is_whole_or_tried_again(tmp_path: Path, cut: bool) -> None:
+def test_an_answer_of_the_control_server_is_complete_or_requested_again(tmp_path: Path, cut: bool) -> None:
     asked: list[str] = []
 
     async def read(url: str) -> bytes:

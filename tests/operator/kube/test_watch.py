@@ -36,7 +36,10 @@ def configmap(name: str, **labels: str) -> Object:
 async def following(
     client: KubeClient, selection: Selection = CONFIGMAPS, pace: WatchPace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield a list to which the updates are added as texts, also the beginnings of watches if *watches* is true."""
+    """Follow the objects, and yield a list of the updates as texts.
+
+    If *watches* is true, the starts of watches are in it, too.
+    """
     seen: list[str] = []
 
     async def follow() -> None:
@@ -66,7 +69,7 @@ def watching(sim: ClusterSim, plural: str = "configmaps") -> int:
     return sim.requests["tsoperator", "watch", plural]
 
 
-async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_existing_objects_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     async with following(client) as seen:
         await until(lambda: seen)
@@ -77,7 +80,9 @@ async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: 
     assert seen == ["Listed a", "Changed b", "Changed a", "Deleted a"]
 
 
-async def test_after_a_pause_a_watch_gives_all_events_of_the_pause_at_once(sim: ClusterSim, client: KubeClient) -> None:
+async def test_after_a_pause_a_watch_delivers_all_events_of_the_pause_at_once(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     loop, rest = asyncio.get_running_loop(), 0.3
     times: list[float] = []
 
@@ -98,7 +103,7 @@ async def test_after_a_pause_a_watch_gives_all_events_of_the_pause_at_once(sim: 
 
 async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: ClusterSim, client: KubeClient) -> None:
     class Held(dict[str, Any]):
-        """An object that can be referred to weakly."""
+        """An object that allows weak references."""
 
     held: list[weakref.ref[Object]] = []
 
@@ -116,7 +121,9 @@ async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: Clus
         assert [each() for each in held] == [None]
 
 
-async def test_short_watches_of_a_single_object_follow_one_another(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_short_watch_of_a_single_object_is_followed_by_the_next_one(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     selection = Selection(CONFIGMAP, "default", field_selector="metadata.name=b")
     async with following(client, selection, WatchPace(watch=1, first_retry=0.02)) as seen:
@@ -150,7 +157,7 @@ async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim,
     assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
-async def test_a_watch_goes_on_from_its_last_version_when_the_server_is_back(
+async def test_a_watch_continues_from_its_last_version_when_the_server_is_back(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     async with following(client) as seen:
@@ -165,7 +172,7 @@ async def test_a_watch_goes_on_from_its_last_version_when_the_server_is_back(
 
 
 @pytest.mark.parametrize("first", [[], ["Listed"]], ids=["absent", "taken away"])
-async def test_a_kind_that_is_not_served_is_listed_once_it_is(
+async def test_a_kind_is_listed_as_soon_as_the_server_has_it(
     sim: ClusterSim, client: KubeClient, first: list[str]
 ) -> None:
     if not first:
@@ -193,7 +200,7 @@ async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
 
 
 @pytest.mark.parametrize("kind", [kinds.CONFIGMAP, kinds.DNSCONFIG], ids=lambda kind: kind.plural)
-async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
+async def test_a_gateway_that_answers_404_to_everything_does_not_remove_a_kind(
     sim: ClusterSim, client: KubeClient, kind: Resource
 ) -> None:
     selection = CONFIGMAPS if kind == kinds.CONFIGMAP else Selection(DNSCONFIG)
@@ -204,7 +211,7 @@ async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
-    """Return how many failures in a row were logged, and the delay after each, in s."""
+    """Return the number of failures in a row that were logged, and the delay after each one, in seconds."""
     found = [record.args for record in caplog.records if "watch failed" in record.msg]
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
@@ -221,7 +228,7 @@ async def test_a_server_that_is_away_is_tried_less_and_less_often_and_logged_in_
     assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
+async def test_a_list_that_fails_slowly_does_not_reset_the_backoff(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -336,7 +343,7 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize(("script", "versions", "updates"), FOLLOWED.values(), ids=FOLLOWED)
-async def test_each_watch_goes_on_from_the_last_version_or_a_list(
+async def test_each_watch_starts_from_the_last_version_or_after_a_new_list(
     script: Script, versions: list[str], updates: list[str]
 ) -> None:
     """Each of *versions* is the version from which the follower asks for a watch."""
@@ -345,7 +352,7 @@ async def test_each_watch_goes_on_from_the_last_version_or_a_list(
 
 
 @pytest.mark.parametrize(("good", "end"), [([], 1), ([ADDED, FAILURE], 5)], ids=["an end", "an event"])
-async def test_after_a_good_watch_the_next_failure_is_a_first_one(
+async def test_a_successful_watch_resets_the_backoff(
     good: list[Object], end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -363,7 +370,7 @@ async def test_a_broken_server_is_logged_in_few_lines(caplog: pytest.LogCaptureF
 
 
 def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
-    """Return a server that lists nothing, whose watches stay open without an event; *opened* are their connections."""
+    """Return a server with empty lists, whose watches stay open without an event. *opened* are their connections."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:
@@ -393,7 +400,7 @@ async def test_a_busy_server_is_not_asked_before_the_time_that_it_names(caplog: 
     assert failures(caplog) == [(1, 30)]
 
 
-async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_long_watch_without_events_resets_the_backoff(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     loop, opened = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport]()
     async with serving(silent(opened)) as url, kube_client(url) as client, following(client):
@@ -408,13 +415,13 @@ async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog
 @pytest.mark.parametrize(
     "nonsense", [{"type": "ADDED"}, {}, {"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {"metadata": []}}]
 )
-async def test_a_line_that_is_no_event_is_a_failure_like_others(nonsense: Object) -> None:
+async def test_a_line_that_is_no_event_counts_as_a_failure(nonsense: Object) -> None:
     script = Script([nonsense], [event("ADDED", "5")], [])
     assert await script.follow(3) == ["Listed", "Changed a"]
 
 
 @pytest.mark.parametrize("watch", [[], [GONE], [{}]])
-async def test_a_watch_that_ended_at_once_is_not_started_again_at_once(watch: list[Object]) -> None:
+async def test_the_follower_pauses_before_it_repeats_a_watch_that_ended_at_once(watch: list[Object]) -> None:
     script = Script(watch)
     await script.follow(6)
     assert min(later - earlier for earlier, later in pairwise(script.times)) >= PACE.first_retry * 0.9

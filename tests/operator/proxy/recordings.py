@@ -9,9 +9,9 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.reconcilers.connector import desired as connectors
+from tsoperator.reconcilers.connector import plan as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
-from tsoperator.reconcilers.ingress import desired as ingresses
+from tsoperator.reconcilers.ingress import plan as ingresses
 from tsoperator.reconcilers.service import plan as services
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.plan import Plan

@@ -3,16 +3,17 @@
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class, class_name, is_ready
+from tsoperator.proxy.classref import accepts_routes, chosen_class, class_name, is_ready
+from tsoperator.runtime.plan import Refusal
 
 from tests.support.objects import egress_service, live_proxy_class
 
 KEY = "tailscale.com/proxy-class"
 
 
-def problem_of(parent: Object, proxy_class: Object | None, default: str) -> ClassProblem:
+def problem_of(parent: Object, proxy_class: Object | None, default: str) -> Refusal:
     chosen = chosen_class(parent, proxy_class, default)
-    assert isinstance(chosen, ClassProblem)
+    assert isinstance(chosen, Refusal)
     return chosen
 
 

@@ -1,7 +1,7 @@
 import pytest
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
-from tsoperator.group.egress import group_owner
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.pod import answers_health_checks, has_gate, in_service, is_down, slim
 
 from tests.support.objects import down, with_conditions

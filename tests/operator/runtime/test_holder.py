@@ -189,7 +189,7 @@ class Scene:
 )
 @pytest.mark.parametrize("skew", [0, 3000, -3000])
 @in_virtual_time
-async def test_a_killed_leader_is_followed_as_soon_as_its_pod_shows_its_end(
+async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
     lag: float, restarts: bool, taken: float, skew: float
 ) -> None:
     """Assume the last renewal at second 6, which the standby saw at second 7."""

@@ -267,10 +267,9 @@ def test_pods_whose_conditions_lack_reason_and_message_are_logged_without_their_
     assert book.told() == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
 
 
-def test_the_end_of_a_refusal_is_not_logged_for_an_object_that_goes_and_a_vanished_one_has_no_lines(book: Book) -> None:
+def test_the_end_of_a_refusal_is_not_logged_for_an_object_that_goes(book: Book) -> None:
     book.carried_out(Plan(notes=[INVALID]))
     assert book.carried_out(Plan(), parent=parent(metadata={"deletionTimestamp": "t"})) == []
-    assert book.carried_out(Plan(notes=[INVALID]), MADE, parent={}) == []
 
 
 GONE, GONE_WORDS = status(False, "Gone"), "Ready is False: Gone: in words"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from clustersim import objects as kinds
@@ -14,7 +14,7 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import Decision, DeleteDevice, Note, Plan, Question, Refusal
+from tsoperator.runtime.plan import Child, Decision, DeleteDevice, Note, Plan, Question, Refusal, Report
 from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
@@ -34,16 +34,19 @@ class Ground:
     """A kind whose decision is *decision*, with a list of the calls to it."""
 
     decision: Decision = field(default_factory=Plan)
-    left: Plan = field(default_factory=Plan)
+    reports: list[Report] = field(default_factory=list)
+    """The reports of the decision about a key that names no object."""
     called: list[str] = field(default_factory=list)
     reconciler: KindReconciler[int] = field(init=False)
 
     def kind(self) -> Kind[int]:
-        def look(obj: Object) -> int:
-            return len(key_of(obj).name)
+        def look(key: Key, _obj: Object) -> int:
+            return len(key.name)
 
-        def refused(observed: int, _obj: Object, refusal: Refusal) -> Plan:
-            return Plan(notes=[Note("Warning", "Refused", str(observed))], error=refusal.error)
+        def refused(observed: int, obj: Object, refusal: Refusal) -> Plan:
+            notes = [Note("Warning", "Refused", str(observed))]
+            reports = [] if obj else [replace(each, notes=notes, status=None) for each in self.reports]
+            return Plan(notes=notes if obj else (), reports=reports, error=refusal.error)
 
         return Kind(
             TAILNET,
@@ -51,14 +54,17 @@ class Ground:
             look,
             lambda _obj, _observed: self.decision,
             refused,
-            lambda _key: self.left,
-            acted=lambda obj, observed, _plan: self.called.append(f"acted {key_of(obj).name} {observed}"),
-            reported=lambda obj, observed, _plan: self.called.append(f"reported {key_of(obj).name} {observed}"),
+            acted=lambda obj, observed, _plan: self.called.append(f"acted {name_of(obj)} {observed}"),
+            reported=lambda obj, observed, _plan: self.called.append(f"reported {name_of(obj)} {observed}"),
         )
 
-    async def reconcile(self, decision: Decision) -> Result:
+    async def reconcile(self, decision: Decision, key: Key = KEY) -> Result:
         self.decision = decision
-        return await self.reconciler.reconcile(KEY)
+        return await self.reconciler.reconcile(key)
+
+
+def name_of(obj: Object) -> str:
+    return key_of(obj).name if obj else "nothing"
 
 
 @pytest.fixture
@@ -97,21 +103,52 @@ async def test_an_object_that_waits_has_been_reported(ground: Ground) -> None:
 
 
 async def test_events_about_an_object_that_is_gone_are_log_lines(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+    sim: ClusterSim, ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, cache = Ground(), Cache(sources(OPERATOR_NAMESPACE))
-    made.reconciler = KindReconciler(made.kind(), cache, applier(client, cache, Tailnets([])))
-    made.left = Plan(notes=[Note("Warning", "Left", "a Pod")], requeue_after=5.0)
-    assert await made.reconcile(Plan()) == Result(5.0)
-    assert (caplog.messages, made.called) == (["Tailnet lab: a Pod"], [])
+    left = Plan(notes=[Note("Warning", "Left", "a Pod")], requeue_after=5.0)
+    assert await ground.reconcile(left, Key("", "gone")) == Result(5.0)
+    assert (caplog.messages, ground.called) == (["Tailnet gone: a Pod"], ["acted nothing 4", "reported nothing 4"])
     assert sim.store.list(kinds.EVENT) == []
 
 
-async def test_an_error_for_an_object_that_is_gone_says_what_the_user_can_do(client: KubeClient) -> None:
-    made, cache = Ground(), Cache(sources(OPERATOR_NAMESPACE))
-    made.reconciler = KindReconciler(made.kind(), cache, applier(client, cache, Tailnets([])))
+async def test_an_error_for_an_object_that_is_gone_says_what_the_user_can_do(ground: Ground) -> None:
     steps = [DeleteDevice("lab", Owner("connector", KEY), "n1")]
-    made.left = Plan(steps=steps, way_out="delete the Secret by hand")
+    left = Plan(steps=steps, way_out="delete the Secret by hand")
     with pytest.raises(ControlError) as raised:
-        await made.reconcile(Plan())
+        await ground.reconcile(left, Key("", "gone"))
     assert raised.value.__notes__ == ["delete the Secret by hand"]
+
+
+MANY = Key("labs", "")
+"""A key that names no object, but stands for two Tailnets."""
+
+
+def reports(sim: ClusterSim) -> list[Report]:
+    """Return reports on two Tailnets, of which this creates the second."""
+    sim.store.create(kinds.TAILNET, {**LAB, "metadata": {"name": "sea"}})
+    return [Report(each, READY, [Note("Normal", "Seen", "both")]) for each in sim.store.list(kinds.TAILNET)]
+
+
+def events(sim: ClusterSim) -> list[tuple[str, str]]:
+    return sorted((each["involvedObject"]["name"], each["reason"]) for each in sim.store.list(kinds.EVENT))
+
+
+async def test_a_plan_may_report_on_several_objects(sim: ClusterSim, ground: Ground) -> None:
+    plan = Plan(reports=reports(sim), requeue_after=3.0)
+    assert await ground.reconcile(plan, MANY) == Result(3.0)
+    assert [each["status"]["conditions"][0]["reason"] for each in sim.store.list(kinds.TAILNET)] == ["Up", "Up"]
+    assert events(sim) == [("lab", "Seen"), ("sea", "Seen")]
+
+
+REFUSED = {"a step": ("create", "configmaps"), "a report": ("update", "tailnets")}
+
+
+@pytest.mark.parametrize(("verb", "plural"), REFUSED.values(), ids=REFUSED)
+async def test_several_objects_hear_of_a_refusal(sim: ClusterSim, ground: Ground, verb: str, plural: str) -> None:
+    configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": OPERATOR_NAMESPACE, "name": "both"}}
+    ground.reports = reports(sim)
+    plan = Plan(steps=[Child(configmap)], reports=[replace(each, notes=()) for each in ground.reports])
+    sim.faults.fail(Failure(403, verb=verb, plural=plural))
+    with pytest.raises(KubeError):
+        await ground.reconcile(plan, MANY)
+    assert events(sim) == [("lab", "Refused"), ("sea", "Refused")]

@@ -29,13 +29,15 @@ LABELS = {
     "tailscale.com/parent-resource-type": "svc",
 }
 OWNER = Owner("svc", Key("default", "db"))
-GROUP = Owner("proxygroup", Key("", "db"))
+WITHOUT_NAMESPACE = [Owner(kind, Key("", "db")) for kind in ("proxygroup", "peerrelay")]
+GROUP = WITHOUT_NAMESPACE[0]
 
 
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
-    kind = {"tailscale.com/parent-resource-type": "proxygroup"}
-    in_group = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"} | kind
-    assert (OWNER.labels, GROUP.labels) == (LABELS, in_group)
+    without = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"}
+    assert OWNER.labels == LABELS
+    for owner in WITHOUT_NAMESPACE:
+        assert owner.labels == without | {"tailscale.com/parent-resource-type": owner.type}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,16 @@ NAMES = {
 @pytest.mark.parametrize(("parent", "names"), NAMES.items())
 def test_a_child_is_named_after_its_parent(parent: str, names: list[str]) -> None:
     others = ["ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db"] if parent == "db" else []
-    found = [is_named_after(obj(SECRET, Key("tailscale", name)), parent) for name in [*names, *others]]
+    owner = Owner("svc", Key("default", parent))
+    found = [is_named_after(obj(SECRET, Key("tailscale", name)), owner) for name in [*names, *others]]
+    assert found == [True] * len(names) + [False] * len(others)
+
+
+def test_a_child_of_a_peerrelay_is_named_after_it() -> None:
+    names = ["peerrelay-db", "peerrelay-db-0", "peerrelay-db-12-config"]
+    others = ["peerrelay-db-config", "peerrelay-db-main-0", "peerrelay-dba-0", "ts-db-x7k2p-0", "db-0"]
+    owner = Owner("peerrelay", Key("", "db"))
+    found = [is_named_after(obj(SECRET, Key("tailscale", name)), owner) for name in [*names, *others]]
     assert found == [True] * len(names) + [False] * len(others)
 
 

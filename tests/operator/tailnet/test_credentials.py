@@ -4,7 +4,8 @@ import pytest
 from pydantic import SecretStr
 from tsoperator.api.objects import SECRET, TAILNET, Key, Object
 from tsoperator.api.v1alpha1.tailnet import Tailnet
-from tsoperator.tailnet.credentials import SOON, Given, TailnetVerdict, credentials, login_url, secret_name, violation
+from tsoperator.runtime.plan import Refusal
+from tsoperator.tailnet.credentials import SOON, Given, credentials, login_url, secret_name, violation
 
 from tests.support.objects import obj
 from tests.support.othertailnet import encoded
@@ -49,7 +50,7 @@ def test_a_tailnet_with_a_bad_url_or_without_credentials_is_invalid(spec: Object
     made = {**tailnet(), "spec": spec}
     found = violation(Tailnet.parse(made))
     assert found is not None
-    assert (found.reason, found.seconds, words in found.message) == ("TailnetInvalid", None, True)
+    assert (found.reason, found.requeue_after, words in found.message) == ("TailnetInvalid", None, True)
     assert secret_name(made) == ("lab-oauth" if "loginUrl" in spec else "")
 
 
@@ -72,8 +73,8 @@ def test_the_error_for_a_bad_secret_says_what_it_lacks_and_the_secret_is_read_ag
     found: Object | None, words: str
 ) -> None:
     told = credentials(KEY, found)
-    assert isinstance(told, TailnetVerdict)
-    assert (told.reason, told.seconds, told.is_good) == ("InvalidSecret", SOON if found else None, False)
+    assert isinstance(told, Refusal)
+    assert (told.reason, told.requeue_after) == ("InvalidSecret", SOON if found else None)
     assert words in told.message
 
 

@@ -45,7 +45,8 @@ from tsoperator.proxy.secret import slim
 from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.ownership import owner_of
-from tsoperator.tailnet.credentials import TailnetVerdict, credentials, login_url, secret_name, violation
+from tsoperator.runtime.plan import Refusal
+from tsoperator.tailnet.credentials import credentials, login_url, secret_name, violation
 from tsoperator.tailnet.preflight import Findings, Preflight
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError
@@ -203,7 +204,7 @@ class ClusterReader:
         if isinstance(tailnet, Invalid):
             raise CannotLook(f"{words}{tailnet.message}", cure)
         given = violation(tailnet) or credentials(key, await self._found(SECRET, key))
-        if isinstance(given, TailnetVerdict):
+        if isinstance(given, Refusal):
             raise CannotLook(f"{words}{given.message}", cure)
         shown = Credentials(given.client_id, given.client_secret)
         ours = await self._identity(given.client_id, given.audience) if given.audience else shown

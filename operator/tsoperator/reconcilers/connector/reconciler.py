@@ -1,4 +1,4 @@
-"""Collects the facts about Connectors for `desired`."""
+"""Collects the facts about Connectors for `plan`."""
 
 from collections.abc import Iterable
 
@@ -17,32 +17,33 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
-from tsoperator.reconcilers.connector import desired
+from tsoperator.proxy.orphan import Orphan
+from tsoperator.reconcilers.connector import plan as plans
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
 
 
-def connectors(proxies: Proxies) -> Kind[desired.Observed]:
+def connectors(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 
-    def look(obj: Object) -> desired.Observed:
-        owner = desired.owner(key_of(obj))
+    def look(obj: Object) -> plans.Observed:
+        owner = plans.owner(key_of(obj))
         children = proxies.children(owner)
-        return desired.Observed(
+        return plans.Observed(
             children,
-            proxies.proxy_class(desired.class_name(obj)),
-            proxies.tailnet(desired.tailnet_name(obj), owner, children),
+            proxies.proxy_class(plans.class_name(obj)),
+            proxies.tailnet(plans.tailnet_name(obj), owner, children),
         )
 
     def keys_of_class(proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if desired.class_name(obj) == name]
+        return [key_of(obj) for obj in cache.all(CONNECTOR) if plans.class_name(obj) == name]
 
     def keys_of_tailnet(tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if desired.tailnet_name(obj) == name]
+        return [key_of(obj) for obj in cache.all(CONNECTOR) if plans.tailnet_name(obj) == name]
 
     def parent_keys(child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, proxies.settings.namespace)
@@ -54,4 +55,4 @@ def connectors(proxies: Proxies) -> Kind[desired.Observed]:
         TAILNET: keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
-    return proxies.kind(CONNECTOR, watches, look, desired)
+    return proxies.kind(CONNECTOR, watches, look, plans)

@@ -13,7 +13,8 @@ from typing import Final
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
-from tsoperator.group.egress import entry_name, health_url, is_egress, replica_count, served_service
+from tsoperator.group.egress import entry_name, health_url, served_service
+from tsoperator.group.proxygroup import is_egress, replica_count
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import answers_health_checks, has_gate, is_open
 from tsoperator.runtime.ownership import owner_of

@@ -16,7 +16,8 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
-from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
+from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of

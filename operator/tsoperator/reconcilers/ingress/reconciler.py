@@ -1,4 +1,4 @@
-"""Collects the facts about Ingresses for `desired`."""
+"""Collects the facts about Ingresses for `plan`."""
 
 import logging
 import time
@@ -25,10 +25,11 @@ from tsoperator.api.objects import (
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.dns.nameserver import before
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
-from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
@@ -53,7 +54,7 @@ def by_backend(ingress: Object) -> Iterable[str]:
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[desired.Observed]:
+) -> Kind[plans.Observed | Orphan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
@@ -67,7 +68,7 @@ def ingresses(
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         DNSCONFIG: Comparison(view.keys_of_dnsconfig),
     }
-    return proxies.kind(INGRESS, watches, view.look, desired, said=view.said)
+    return proxies.kind(INGRESS, watches, view.look, plans, said=view.said)
 
 
 class _View:
@@ -82,15 +83,15 @@ class _View:
         self._missing = Memory[MissingCertificate](self._cache)
         self._class_warning = ""
 
-    def said(self, ingress: Object, observed: desired.Observed) -> None:
+    def said(self, ingress: Object, observed: plans.Observed) -> None:
         """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
         if observed.certificate is None or observed.certificate.certificate.is_there:
             self._missing.note(ingress, None)
 
-    def look(self, ingress: Object) -> desired.Observed:
+    def look(self, ingress: Object) -> plans.Observed:
         """Gather the facts about *ingress*."""
-        key, owner = key_of(ingress), desired.owner(key_of(ingress))
-        if desired.is_ours(ingress, self._settings):
+        key, owner = key_of(ingress), plans.owner(key_of(ingress))
+        if plans.is_ours(ingress, self._settings):
             self._warn_of_class()
         services = {
             name: service
@@ -98,7 +99,7 @@ class _View:
             if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
         }
         children = self._proxies.children(owner)
-        return desired.Observed(
+        return plans.Observed(
             children,
             services,
             self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
@@ -134,7 +135,7 @@ class _View:
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
         name = self._settings.ingress_class
-        warning = desired.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
+        warning = plans.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
         if warning and warning != self._class_warning:
             log.warning("%s", warning)
         self._class_warning = warning
@@ -151,7 +152,7 @@ class _View:
         return [
             key_of(ingress)
             for ingress in self._cache.all(INGRESS)
-            if desired.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
+            if plans.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
     def keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
@@ -159,7 +160,7 @@ class _View:
         there = self._cache.all(DNSCONFIG)
         if names_ingresses(there) == names_ingresses(before(there, old, new)):
             return ()
-        return [key_of(each) for each in self._cache.all(INGRESS) if desired.is_ours(each, self._settings)]
+        return [key_of(each) for each in self._cache.all(INGRESS) if plans.is_ours(each, self._settings)]
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, CONFIG_SUFFIX
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, resource_of, uid
-from tsoperator.group.egress import config_name, group_owner
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.secret import has_other_config
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch

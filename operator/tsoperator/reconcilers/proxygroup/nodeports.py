@@ -15,7 +15,8 @@ from tsoperator.api.v1alpha1.proxyclass import PortRange
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.secret import static_endpoints_of
-from tsoperator.reconcilers.proxygroup.status import FAILED, FREED, NotReady
+from tsoperator.reconcilers.proxygroup.status import FREED
+from tsoperator.runtime.plan import Refusal
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
@@ -52,7 +53,7 @@ def slim_node(node: Object) -> Object:
 
 def with_static_endpoints(
     proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
-) -> Proxy | NotReady:
+) -> Proxy | Refusal:
     """Return *proxy* with the static endpoints that its class asks for; *there* are all Services with node ports."""
     asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if asked is None:
@@ -62,7 +63,7 @@ def with_static_endpoints(
     names = [f"{replica.state_secret.name}{SUFFIX}" for replica in proxy.replicas]
     services = [live.get(Key(proxy.key.namespace, name)) for name in names]
     ports = _allocated(services, there, given.ports)
-    if isinstance(ports, NotReady):
+    if isinstance(ports, Refusal):
         return ports
     port = next((only["port"] for each in services if (only := _only_port(each)) and only.get("port")), None)
     port = port or _PORTS[int(hashlib.sha256(proxy.parent_uid.encode()).hexdigest(), 16) % len(_PORTS)]
@@ -84,7 +85,7 @@ def with_static_endpoints(
 
 def _allocated(
     services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
-) -> list[int] | NotReady:
+) -> list[int] | Refusal:
     """Return the node ports for the replicas' *services*. A Service without one gets the first free port."""
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
     used = allowed.keys() & {port for each in there for port in _node_ports(each)}
@@ -99,8 +100,8 @@ def _allocated(
     return [next(free) if port is None else port for port in kept]
 
 
-def _failed(message: str) -> NotReady:
-    return NotReady(FAILED, message, FREED)
+def _failed(message: str) -> Refusal:
+    return Refusal(message, requeue_after=FREED)
 
 
 def _addresses(nodes: Sequence[Object], selector: Mapping[str, str]) -> Iterator[IPv4Address | IPv6Address]:

@@ -1,4 +1,4 @@
-"""Collects the facts about ProxyGroups for `desired`."""
+"""Collects the facts about ProxyGroups for `plan`."""
 
 from collections.abc import Iterable
 
@@ -23,18 +23,19 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
+from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
+from tsoperator.group.proxygroup import config_name, group_owner, replica_count
+from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.proxygroup import desired
+from tsoperator.reconcilers.proxygroup import plan as plans
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
-from tsoperator.runtime.plan import Plan
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_anothers, owned_keys
 
 
-def proxygroups(proxies: Proxies) -> Kind[desired.Observed]:
+def proxygroups(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
     """Return the kind of ProxyGroups, whose reconciler makes their proxies and writes their ConfigMaps."""
     view = _View(proxies)
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
@@ -47,7 +48,7 @@ def proxygroups(proxies: Proxies) -> Kind[desired.Observed]:
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, view.look, desired, gone=view.gone)
+    return proxies.kind(PROXYGROUP, watches, view.look, plans, left=view.left)
 
 
 class _View:
@@ -58,20 +59,20 @@ class _View:
         self._cache = proxies.cache
         self._settings = proxies.settings
 
-    def gone(self, key: Key) -> Plan:
-        """Forget the group named *key*. The garbage collector removes what it owned."""
-        self._proxies.forget(group_owner(key.name))
-        return Plan()
+    def left(self, owner: Owner) -> Orphan:
+        """Forget a group that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
+        self._proxies.forget(owner)
+        return Orphan(owner, Children())
 
-    def look(self, group: Object) -> desired.Observed:
+    def look(self, group: Object) -> plans.Observed:
         """Gather the facts about *group*."""
         name = key_of(group).name
         owner = group_owner(name)
         named = self._named(name, replica_count(group))
-        children, tailnet = self._children(name, named), desired.tailnet_name(group)
-        proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
+        children, tailnet = self._children(name, named), plans.tailnet_name(group)
+        proxy_class = self._proxies.proxy_class(plans.class_name(group, self._settings))
         is_static = has_static_endpoints(proxy_class)
-        return desired.Observed(
+        return plans.Observed(
             children,
             named,
             self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
@@ -124,15 +125,15 @@ class _View:
     def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         groups = self._cache.all(PROXYGROUP)
-        return [key_of(each) for each in groups if desired.class_name(each, self._settings) == name]
+        return [key_of(each) for each in groups if plans.class_name(each, self._settings) == name]
 
     def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
-        return [key_of(each) for each in self._cache.all(PROXYGROUP) if desired.tailnet_name(each) == name]
+        return [key_of(each) for each in self._cache.all(PROXYGROUP) if plans.tailnet_name(each) == name]
 
     def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}
         groups = self._cache.all(PROXYGROUP) if classes else ()
-        return [key_of(each) for each in groups if desired.class_name(each, self._settings) in classes]
+        return [key_of(each) for each in groups if plans.class_name(each, self._settings) in classes]

@@ -6,7 +6,7 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT
 from tsoperator.api.objects import SERVICE, Object, annotations, resource_of
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.group.egress import config_name
+from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import EGRESS_CONFIGS

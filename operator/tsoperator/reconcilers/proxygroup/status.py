@@ -1,14 +1,13 @@
 """The status of a ProxyGroup."""
 
-from dataclasses import dataclass
-
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
-from tsoperator.group.egress import replica_count
+from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.pod import in_service
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoints_of
+from tsoperator.runtime.plan import Refusal
 
 AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"
@@ -16,15 +15,6 @@ CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
 FREED = 60.0
 """The seconds until another look at a name or a node port that another object has."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotReady:
-    """The reason why a ProxyGroup is not ready. The next look is after *requeue_after* seconds, or at a change."""
-
-    reason: str
-    message: str
-    requeue_after: float | None = None
 
 
 def running_devices(children: Children) -> list[Object]:
@@ -38,7 +28,7 @@ def running_devices(children: Children) -> list[Object]:
     return [device for pod, device in found if pod in running]
 
 
-def status(group: Object, children: Children, problem: NotReady | None = None) -> Object:
+def status(group: Object, children: Children, problem: Refusal | None = None) -> Object:
     """Return the status of *group*, which has these *children*."""
     devices, replicas = running_devices(children), replica_count(group)
     ending = " and ".join(str(key_of(pod)) for pod in children.pods if is_deleting(pod))
@@ -56,10 +46,10 @@ def status(group: Object, children: Children, problem: NotReady | None = None) -
     return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
 
 
-def _ready_condition(group: Object, problem: NotReady | None) -> Object:
+def _ready_condition(group: Object, problem: Refusal | None) -> Object:
     """Return the condition that says whether *group* is ready, and the *problem* if not."""
     generation = int(group["metadata"].get("generation", 0))
-    reason, message = (problem.reason, problem.message) if problem else (READY, READY)
+    reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, READY)
     return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation)
 
 
@@ -75,9 +65,9 @@ def _reported_device(pod: Object, children: Children) -> Object | None:
     return device.status(device.fqdn.partition(".")[0]) | shown if "." in device.fqdn else None
 
 
-def _incomplete(devices: int, replicas: int, running: str) -> NotReady | None:
+def _incomplete(devices: int, replicas: int, running: str) -> Refusal | None:
     if devices < replicas:
-        return NotReady(CREATING, running)
+        return Refusal(running, CREATING)
     if devices > replicas:
-        return NotReady(CREATING, f"waiting for {devices - replicas} pods to shut down")
+        return Refusal(f"waiting for {devices - replicas} pods to shut down", CREATING)
     return None

@@ -21,14 +21,18 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import child_base_name, fqdn_error, is_true, split_tags
+from tsoperator.group.clusterip import Target
+from tsoperator.group.ports import Wanted
 from tsoperator.proxy.classref import class_name
-from tsoperator.reconcilers.service.clusterip import Target, Wanted, wanted_ports
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import TS_NET
 
 BY_DESTINATION: Final = "destination"
 """The index of Services by the device that they lead to."""
+
+UNNAMED: Final = "tailscale-unnamed"
+"""The name that a port gets if it has none in the user's Service."""
 
 FUNNEL_PORTS: Final = (443, 8443, 10000)
 """The ports that Funnel listens on; it has no others."""
@@ -174,7 +178,7 @@ def parse(service: Object, settings: Settings) -> Ask:
         ip=given.get(ip_annotation, ""),
         ip_annotation=ip_annotation,
         target=target,
-        ports=wanted_ports(service),
+        ports=_ports(spec),
         group=group,
         class_name=class_name(service, settings.proxy_class),
         hostname=given.get(ANNOTATION_HOSTNAME, f"{key.namespace}-{key.name}"),
@@ -215,6 +219,14 @@ def _ip_annotation(given: Mapping[str, str]) -> str:
     """Return the annotation that counts: the deprecated one counts only if the other is empty."""
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP
+
+
+def _ports(spec: Object) -> dict[Wanted, str]:
+    """Return the ports in the *spec* of a Service, in their order, with their names."""
+    return {
+        Wanted(each.get("protocol", "TCP"), each["port"]): each.get("name") or UNNAMED
+        for each in spec.get("ports") or ()
+    }
 
 
 def _unfunnelled(spec: Object) -> list[str]:

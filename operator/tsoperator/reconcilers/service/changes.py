@@ -17,21 +17,12 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
-from tsoperator.group.egress import (
-    BY_ENTRY,
-    BY_GROUP,
-    BY_SERVING_GROUP,
-    by_serving_group,
-    config_name,
-    indexed_entry,
-    is_available,
-    replica_count,
-    served_service,
-)
+from tsoperator.group.egress import BY_ENTRY, BY_SERVING_GROUP, by_serving_group, indexed_entry, served_service
+from tsoperator.group.ports import BY_PROXY_PORT, by_proxy_port
+from tsoperator.group.proxygroup import BY_GROUP, config_name, is_available, replica_count
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.pod import is_down
 from tsoperator.proxy.secret import egress_report_of
-from tsoperator.reconcilers.service.clusterip import BY_PROXY_PORT, by_proxy_port
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 

@@ -21,20 +21,21 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
-from tsoperator.group.egress import entry_name, entry_of, is_available, replica_count
+from tsoperator.group.clusterip import cluster_ip_service, new_name, place_labels, unselected
+from tsoperator.group.egress import entry_name, entry_of
+from tsoperator.group.places import Places, leads_to, move, serving_of, upkeep
+from tsoperator.group.ports import PORT_COUNT
+from tsoperator.group.proxygroup import Group, is_available, replica_count
+from tsoperator.group.slices import Serving
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.ask import Ask
-from tsoperator.reconcilers.service.clusterip import (
-    PORT_COUNT,
-    cluster_ip_service,
-    new_name,
-    place_labels,
-    unselected,
-)
-from tsoperator.reconcilers.service.places import FRESH, Places, leads_to, move, serving_of, upkeep
-from tsoperator.reconcilers.service.slices import Group, Serving
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
+
+FRESH = "fresh"
+"""The fact that a Service has yet to show whether it is ready."""
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
@@ -45,26 +46,37 @@ _ALWAYS = ("port", "targetPort")
 _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones are looked at again
 
 
-def problem(ask: Ask, places: Places) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of a Service for which nothing may change; None for a sound one."""
+def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
+    """Return the condition and the Events of a Service for which nothing may change; None for a sound one.
+
+    *suffixes* are the known ones of MagicDNS names.
+    """
     group = places.group(ask.group).obj
     if group is None or is_deleting(group):
         what = "does not exist: create it" if group is None else "is being deleted: create it anew"
         message = f"ProxyGroup {ask.group!r} {what}, or name another one in annotation {PROXY_GROUP}"
         note = Note("Warning", "ProxyGroupNotReady", message, once=True)
         return _valid("Unknown", "ProxyGroupNotReady", message), [note]
-    if wrong := group_violations(ask, places):
+    if wrong := group_violations(ask, places, suffixes):
         message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
     return None
 
 
-def plan(ask: Ask, places: Places, *, is_named: bool = True) -> Plan:
+def plan(
+    ask: Ask,
+    places: Places,
+    suffixes: Suffixes = NO_SUFFIXES,
+    reverts: Reverts = NO_REVERTS,
+    *,
+    is_named: bool = True,
+) -> Plan:
     """Return what a Service needs at its ProxyGroup, and the removal of what it doesn't need any more at others.
 
+    *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
     Unless it *is_named*, Pods don't find it by the name of its device.
     """
-    if wrong := problem(ask, places):
+    if wrong := problem(ask, places, suffixes):
         release = FINALIZER if places.is_empty and places.own is None else ""  # nothing runs
         return replace(_kept(ask, [wrong[0]], wrong[1], places), release=release)
     if places.ports is None:
@@ -78,7 +90,7 @@ def plan(ask: Ask, places: Places, *, is_named: bool = True) -> Plan:
         ask.ports,
         is_named=is_named and not is_opted_out(ask.service),
     )
-    slices, gone, wait = move(ask, name, places, *([_updated(live, wanted)] if live else []))
+    slices, gone, wait = move(ask.points_at, name, places, *([_updated(live, wanted)] if live else []))
     made = Plan(
         hold=FINALIZER,
         steps=[
@@ -89,7 +101,7 @@ def plan(ask: Ask, places: Places, *, is_named: bool = True) -> Plan:
         ],
         requeue_after=wait,
     )
-    pointed = egress.pointed(ask, leads_to(ask, name, places), made, places.reverts)
+    pointed = egress.pointed(ask, leads_to(ask.points_at, name, places), made, reverts)
     if live is None:
         return pointed  # its families decide the EndpointSlices, and its creation queues the Service again
     reported = _reported(ask, wanted, pointed, places)

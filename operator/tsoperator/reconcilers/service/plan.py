@@ -8,10 +8,12 @@ from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.group.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
+from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import Orphan, plan_orphan
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.statefulset import serves
 from tsoperator.proxy.tailscaled import ProxyConfig
@@ -30,11 +32,12 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.notices import notices, told
-from tsoperator.reconcilers.service.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
+from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
@@ -48,6 +51,7 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Observed:
     """The facts on which a Service's plan depends besides the Service.
 
+    *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
     *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
     that has the name of the device in the cluster's DNS, if the Service can't use it.
     """
@@ -56,8 +60,34 @@ class Observed:
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
     places: Places = NOWHERE
+    suffixes: Suffixes = NO_SUFFIXES
+    reverts: Reverts = NO_REVERTS
     has_dnsconfig: bool = False
     holder: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The *places* and the proxy that a Service left behind when it vanished without waiting for our finalizer.
+
+    The Service may still be there if the operator doesn't watch its namespace. Then *is_seen* is False.
+    """
+
+    places: Places
+    proxy: Orphan
+    is_seen: bool
+
+
+def plan_left(left: Left) -> Plan:
+    """Return the next step of removing what was made for a Service that is gone.
+
+    What it has at ProxyGroups goes at once, because nothing is lost by that. But if the Service may be there, its
+    clients are led to the Pods that take the place of others.
+    """
+    places, proxy = left.places, plan_orphan(left.proxy)
+    there = Plan(steps=removal(places)) if left.is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
+    again = earliest(there.requeue_after, proxy.requeue_after)
+    return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
 
 def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
@@ -75,11 +105,11 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if ask.mode is Mode.UNSUPPORTED:
         return replace(_unsupported(ask), steps=kept)
     is_public = any(map(serves, observed.children.statefulsets))
-    if wrong := violations(ask, observed.places.suffixes, is_public=is_public):
+    if wrong := violations(ask, observed.suffixes, is_public=is_public):
         note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
         return replace(_not_made(ask, note, "ProxyInvalid"), steps=kept)
     chosen = chosen_class(ask.service, observed.proxy_class, ask.class_name)
-    if isinstance(chosen, ClassProblem):
+    if isinstance(chosen, Refusal):
         return replace(_waiting_for_class(ask, chosen), steps=kept)
     serve_config = exposure.serve_config(ask) if ask.is_exposed else None
     return Proxy(
@@ -126,7 +156,7 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     if ask.is_exposed:
         shown = _exposed(ask, made, pending, observed)
     else:
-        name = leads_to(ask, wanted.key.name, observed.places)
+        name = leads_to(ask.points_at, wanted.key.name, observed.places, is_own=True)
         starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
         ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
         shown = _pointed(ask, wanted, name, made, ready, observed)
@@ -138,10 +168,10 @@ def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, o
 
     What it has at ProxyGroups goes. *ready* is the condition if no other writer reverts the Service.
     """
-    reverts = observed.places.reverts
+    reverts = observed.reverts
     if reverts.settles:
         ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, leads_to))
-    slices, gone, wait = move(ask, proxy.key.name, observed.places)
+    slices, gone, wait = move(ask.points_at, proxy.key.name, observed.places)
     steps, again = [*map(Child, slices), *gone, *made.steps], earliest(made.requeue_after, wait)
     moved = replace(
         made, steps=steps, requeue_after=again, status=_status(ask, ready, observed.places) | {"loadBalancer": {}}
@@ -180,7 +210,7 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:
     """Return the plan for a Service of a ProxyGroup; its own proxy is removed when clients no longer need it."""
-    made = grouped.plan(ask, observed.places, is_named=observed.holder is None)
+    made = grouped.plan(ask, observed.places, observed.suffixes, observed.reverts, is_named=observed.holder is None)
     if observed.places.ports is not None:
         made = told(made, ask, _taken(ask, observed))
     own = observed.places.own
@@ -204,11 +234,11 @@ def _unsupported(ask: Ask) -> Plan:
     return _not_made(ask, Note("Warning", "NotSupportedYet", message))
 
 
-def _waiting_for_class(ask: Ask, problem: ClassProblem) -> Plan:
-    if problem.is_passing:
+def _waiting_for_class(ask: Ask, refusal: Refusal) -> Plan:
+    if refusal.is_passing:
         return Plan(whole=False)
-    type_: Literal["Normal", "Warning"] = "Normal" if problem.reason == "ProxyPending" else "Warning"
-    return _not_made(ask, Note(type_, problem.reason, problem.message))
+    type_: Literal["Normal", "Warning"] = "Normal" if refusal.reason == "ProxyPending" else "Warning"
+    return _not_made(ask, Note(type_, refusal.reason, refusal.message))
 
 
 def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:

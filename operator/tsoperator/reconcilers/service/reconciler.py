@@ -33,11 +33,12 @@ from tsoperator.api.objects import (
     labels,
 )
 from tsoperator.dns.nameserver import before, elected
-from tsoperator.group.egress import by_group, by_serving_group, entry_name, served_service
+from tsoperator.group.egress import by_serving_group, entry_name, served_service
+from tsoperator.group.places import Places, abandoned, leads_to
+from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import egress, exposure, grouped
@@ -45,26 +46,30 @@ from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, leads_to, removal, upkeep
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Decision, Plan, Refusal, earliest
+from tsoperator.runtime.plan import Decision, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 Seen = tuple[Ask, plans.Observed]
 """A Service as it asks to be served, and the facts about it."""
 
 
-def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic) -> Kind[Seen]:
+def services(
+    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
+) -> Kind[Seen | plans.Left]:
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
     view, settings = _View(proxies, client, clock), proxies.settings
 
-    def decision(service: Object, seen: Seen) -> Decision:
+    def decision(service: Object, seen: Seen | plans.Left) -> Decision:
+        if isinstance(seen, plans.Left):
+            return plans.plan_left(seen)
         ask, observed = seen
         wanted = plans.wanted(ask, observed, settings)
 
@@ -73,13 +78,14 @@ def services(proxies: Proxies, client: KubeClient, clock: Callable[[], float] = 
 
         return then(NO_KEYS) if isinstance(wanted, Plan) else proxies.question(service, wanted, observed.children, then)
 
-    def refused(_seen: Seen, service: Object, refusal: Refusal) -> Plan:
-        return plans.failed(parse(service, settings), refusal)
+    def refused(_seen: Seen | plans.Left, service: Object, refusal: Refusal) -> Plan:
+        return plans.failed(parse(service, settings), refusal) if service else Plan()
 
-    def reported(_service: Object, seen: Seen, plan: Plan) -> None:
-        proxies.reported(seen[0].owner, plan)
+    def reported(_service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
+        if not isinstance(seen, plans.Left):
+            proxies.reported(seen[0].owner, plan)
 
-    return Kind(SERVICE, view.watches, view.look, decision, refused, view.gone, view.rewritten, reported)
+    return Kind(SERVICE, view.watches, view.look, decision, refused, view.rewritten, reported)
 
 
 class _View:
@@ -93,7 +99,7 @@ class _View:
         self._rewrites = Memory[Rewrites](self._cache)
         self._timers = Timers(self._cache)
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
+        self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
         self._names = NamesView(self._cache, self._settings)
         self._reads_places = asyncio.Lock()
@@ -112,32 +118,37 @@ class _View:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    def rewritten(self, _service: Object, seen: Seen, plan: Plan) -> None:
+    def rewritten(self, _service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
         """Remember that *plan* has pointed a Service at its proxy, if it has."""
+        if isinstance(seen, plans.Left):
+            return
         ask, _ = seen
         if name := plans.rewritten_to(ask, plan):
             rewrites = self._rewrites.get(ask.service) or Rewrites()
             rewrites.rewritten(ask.service["metadata"]["resourceVersion"], name)
             self._rewrites.note(ask.service, rewrites)
 
-    async def look(self, service: Object) -> Seen:
-        """Parse *service*, and gather the facts about it."""
+    async def look(self, key: Key, service: Object) -> Seen | plans.Left:
+        """Parse *service*, and gather the facts about it; or find what a Service that is gone left behind."""
+        if not service:
+            return self._left(Owner(PARENT_SERVICE, key))
         ask = self._parse(service)
         if ask.mode is Mode.GROUP:
             await self._read_places()
         self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
+        suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=self._places(ask, children, own_name),
+            places=self._places(ask, children, own_name, suffixes),
+            suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
         )
-        reverts = await self._reverts(ask, own_name, observed.places)
-        return ask, replace(observed, places=replace(observed.places, reverts=reverts))
+        return ask, replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -155,9 +166,9 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, ask: Ask, children: Children, own_name: str) -> Places:
+    def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
         """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
-        found = self._view.of(ask)
+        found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
         if ask.mode is not Mode.GROUP and not found.services:
@@ -165,9 +176,9 @@ class _View:
             return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
-        facts = {FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
+        facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
-            facts |= {*abandoned(ask, plans.current_place(ask, own_name, found), found)}
+            facts |= {*abandoned(ask.points_at, plans.current_place(ask, own_name, found), found)}
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -177,7 +188,8 @@ class _View:
             return NO_REVERTS
         if (rewrites := self._rewrites.get(ask.service)) is None:
             return NO_REVERTS
-        name = leads_to(ask, plans.current_place(ask, own_name, places), places)
+        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
+        name = leads_to(ask.points_at, current, places, is_own=is_own)
         version, goal = ask.service["metadata"]["resourceVersion"], f"{name}{ask.proxies_domain}"
         reverts = rewrites.look(version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
@@ -187,20 +199,10 @@ class _View:
         rewrites.remember_writer(who)
         return replace(reverts, who=who)
 
-    def gone(self, key: Key) -> Plan:
-        """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
-
-        What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
-        the Service may be there. Then its clients are led to the Pods that take the place of others.
-        """
-        owner = Owner(PARENT_SERVICE, key)
-        places, proxy = self._view.made_for(owner), plan_orphan(self._proxies.orphan(SERVICE, owner))
-        if self._cache.sees(SERVICE, key.namespace):
-            there = Plan(steps=removal(places))
-        else:
-            there = await_newcomers(Plan(steps=upkeep(places)), places)
-        again = earliest(there.requeue_after, proxy.requeue_after)
-        return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
+    def _left(self, owner: Owner) -> plans.Left:
+        """Return what a Service that is gone left behind."""
+        seen = self._cache.sees(SERVICE, owner.key.namespace)
+        return plans.Left(self._view.made_for(owner), self._proxies.orphan(SERVICE, owner), seen)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name

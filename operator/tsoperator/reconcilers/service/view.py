@@ -21,38 +21,23 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.group.egress import (
-    BY_ENTRY,
-    by_serving_group,
-    config_name,
-    entry_name,
-    group_owner,
-    indexed_entry,
-    is_egress,
-    served_service,
-)
+from tsoperator.group.clusterip import is_place
+from tsoperator.group.egress import BY_ENTRY, by_serving_group, entry_name, indexed_entry, served_service
+from tsoperator.group.places import Place, Places
+from tsoperator.group.ports import BY_PROXY_PORT, Wanted, allocate, allocated, indexed_port
+from tsoperator.group.proxygroup import Group, config_name, group_owner, is_egress
 from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import egress_report_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, Mode, parse
-from tsoperator.reconcilers.service.clusterip import (
-    BY_PROXY_PORT,
-    Wanted,
-    allocate,
-    allocated,
-    indexed_port,
-    is_place,
-)
-from tsoperator.reconcilers.service.places import Place, Places
-from tsoperator.reconcilers.service.slices import Group
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.settings import Settings
-from tsoperator.tailnet.zones import Suffixes
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 _CATCHING_UP: Final = 60.0
 """Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten
@@ -88,19 +73,12 @@ class _Claim:
 class PlacesView:
     """Lists the places of a Service at ProxyGroups, from the cache."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
-        suffixes: Callable[[], Suffixes] = Suffixes,
-    ) -> None:
-        """*clock* is monotonic. *suffixes* returns the known suffixes of MagicDNS names."""
+    def __init__(self, cache: Cache, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """*clock* is monotonic."""
         self._cache = cache
         self._clock = clock
         self._first_seen = Memory[float](cache)  # of each Pod
         self._settings = settings
-        self._suffixes = suffixes
         self._claims = Memory[_Claim](cache)  # of Services, of which several are reconciled at once
         self._ahead: list[Object] = []  # live ClusterIP Services that the cache doesn't show, or not as they are now
         self._ahead_until = 0.0
@@ -118,18 +96,19 @@ class PlacesView:
             move_grace=self._settings.move_grace,
         )
 
-    def of(self, ask: Ask) -> Places:
-        """Return what a Service has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
+    def of(self, ask: Ask, suffixes: Suffixes = NO_SUFFIXES) -> Places:
+        """Return what a Service has at ProxyGroups, and the ports that it gets at the one that is to serve it.
+
+        *suffixes* are the known ones of MagicDNS names.
+        """
         self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
         made = self.made_for(ask.owner)
-        if ask.fqdn:
-            made = replace(made, suffixes=self._suffixes())
         if ask.mode is not Mode.GROUP:
             held = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
             return replace(made, holding=self._holding(ask) if held else ())
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
-        if group_violations(ask, found):
+        if group_violations(ask, found, suffixes):
             return found  # it must not keep ports from others
         live = made.at(ask.group)
         contested = self._contested(ask, live)

@@ -15,8 +15,8 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import annotations
 from tsoperator.api.rules import dns_label_error, fqdn_error, split_tags, tag_error, target_ip_error
 from tsoperator.group.egress import entry_name
+from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import FUNNEL_PORTS, Ask
-from tsoperator.reconcilers.service.places import Places
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, name_error
 
 _PROTOCOLS: Final = ("TCP", "UDP")
@@ -54,13 +54,16 @@ def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = 
     return [*found, *_wrong_tags(given.get(ANNOTATION_TAGS))]
 
 
-def group_violations(ask: Ask, places: Places) -> list[str]:
-    """Return what is wrong with an egress Service that names a ProxyGroup."""
+def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> list[str]:
+    """Return what is wrong with an egress Service that names a ProxyGroup.
+
+    *suffixes* are the known ones of MagicDNS names.
+    """
     found: list[str] = []
     spec = ask.service["spec"]
     if spec.get("clusterIP") == "None":
         found.append("headless Services are not supported: use a Service of type ExternalName")
-    found += _device_violations(ask, places.suffixes)
+    found += _device_violations(ask, suffixes)
     found += _wrong_tags(annotations(ask.service).get(ANNOTATION_TAGS) or None)
     found += _wrong_ports(ask)
     if spec.get("type") != "ExternalName":

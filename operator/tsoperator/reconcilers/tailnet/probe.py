@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
-from tsoperator.reconcilers.tailnet.desired import Failure, Probe
+from tsoperator.reconcilers.tailnet.plan import Probe
+from tsoperator.runtime.plan import Refusal
+from tsoperator.tailnet.refusals import explain
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, NotSupported, RateLimited, Unavailable, UnexpectedAnswer
-from tsoperator.tsclient.explanations import explain
 
 
 async def probe(client: TailnetClient) -> Probe:
@@ -14,7 +16,7 @@ async def probe(client: TailnetClient) -> Probe:
     try:
         await client.granted()
     except ControlError as error:
-        return Probe([_failure("", error)])
+        return Probe([_refusal("", error)])
     devices: dict[str, str] = {}
 
     async def list_devices() -> None:
@@ -36,15 +38,15 @@ async def probe(client: TailnetClient) -> Probe:
     return Probe([each for each in found if each is not None], devices)
 
 
-async def _tried(what: str, call: Awaitable[None]) -> Failure | None:
+async def _tried(what: str, call: Awaitable[None]) -> Refusal | None:
     try:
         await call
     except ControlError as error:
-        return _failure(f"failed to list {what}: ", error)
+        return _refusal(f"failed to list {what}: ", error)
     return None
 
 
-def _failure(prefix: str, error: ControlError) -> Failure:
-    explanation = explain(error)
-    passes = isinstance(error, Unavailable | RateLimited | UnexpectedAnswer)
-    return Failure(f"{prefix}{explanation.message}", explanation.reason, passes)
+def _refusal(prefix: str, error: ControlError) -> Refusal:
+    found = explain(error)
+    is_passing = isinstance(error, Unavailable | RateLimited | UnexpectedAnswer)
+    return replace(found, message=f"{prefix}{found.message}", is_passing=is_passing)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PROXYGROUP
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONNECTOR,
     PEERRELAY,
@@ -25,15 +25,15 @@ from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.secret import device_of, login_url_of
-from tsoperator.reconcilers.tailnet import desired
-from tsoperator.reconcilers.tailnet.desired import Observed
+from tsoperator.reconcilers.tailnet import plan as plans
+from tsoperator.reconcilers.tailnet.plan import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, Owner
 from tsoperator.runtime.plan import Plan, Refusal
-from tsoperator.tailnet.credentials import Given, TailnetVerdict, credentials, login_url, secret_name, violation
+from tsoperator.tailnet.credentials import Given, credentials, login_url, secret_name, violation
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
@@ -42,11 +42,15 @@ from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds that can name a Tailnet."""
 
-_OWNERS: Final = {CONNECTOR.kind: PARENT_CONNECTOR, PROXYGROUP.kind: PARENT_PROXYGROUP}
+_OWNERS: Final = {
+    CONNECTOR.kind: PARENT_CONNECTOR,
+    PROXYGROUP.kind: PARENT_PROXYGROUP,
+    PEERRELAY.kind: PARENT_PEERRELAY,
+}
 
 
 class _Basis(NamedTuple):
-    """The subject of a verdict: the Tailnet, its contents, and the version of its Secret (empty if there is none)."""
+    """The subject of a judgement: the Tailnet, its contents, and the version of its Secret (empty if there is none)."""
 
     uid: str
     url: str
@@ -56,13 +60,13 @@ class _Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A *verdict*, its basis, and the time of the next try by the clock.
+    """A judgement: its basis, why the Tailnet can't be used, if so, and the time of the next try by the clock.
 
     *client* and *credentials* are those that were tried, if the Secret gave any.
     """
 
     basis: _Basis
-    verdict: TailnetVerdict
+    refusal: Refusal | None
     until: float
     client: TailnetClient | None = None
     credentials: ClientCredentials | None = None
@@ -91,7 +95,7 @@ def tailnet_kind(
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),
     }
-    return Kind(TAILNET, watches, view.look, desired.plan, view.refused, view.gone, view.register, view.reported)
+    return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.register, view.reported)
 
 
 class _View:
@@ -104,11 +108,6 @@ class _View:
         self._clock = clock
         self._memory = Memory[_Known](cache)
 
-    def gone(self, key: Key) -> Plan:
-        """End the registration of the Tailnet named *key*."""
-        self._tailnets.unregister(key.name)
-        return Plan()
-
     def _known(self, obj: Object) -> _Known:
         """Return the facts about the Tailnet *obj*."""
         known = self._memory.get(obj) or _Known()
@@ -119,32 +118,37 @@ class _View:
         """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
         if not self._known(obj).is_held:
             self._tailnets.refuse(key_of(obj).name, refusal.message)
-        return desired.failed(obj, refusal)
+        return plans.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
-        self._known(obj).is_held = True
-        self._register(obj, desired.refusal(plan))
+        if obj:
+            self._known(obj).is_held = True
+            self._register(obj, plans.refusal(plan))
 
     def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """End the registration of the Tailnet *obj* if *plan* releases it."""
-        if plan.release:
+        if obj and plan.release:
             self._memory.note(obj, None)
             self._tailnets.unregister(key_of(obj).name)
 
-    async def look(self, obj: Object) -> Observed:
-        """Gather the facts about the Tailnet *obj*; try its credentials if it is time."""
+    async def look(self, key: Key, obj: Object) -> Observed:
+        """Gather the facts about the Tailnet *obj*; try its credentials if it is time. Unregister one that is gone."""
+        if not obj:
+            self._tailnets.unregister(key.name)
+            return Observed()
         self._known(obj).is_held = False
-        found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
+        found = [*self._users(key.name), *(self._inhabitants(key.name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
-        if desired.is_idle(obj, users):
-            return Observed(None)
+        if plans.is_idle(obj, users):
+            return Observed()
         judged = await self._judge(obj)
-        seconds = None if judged.verdict.seconds is None else max(judged.until - self._clock(), 0.0)
-        return Observed(judged.verdict, users, seconds)
+        seconds = max(judged.until - self._clock(), 0.0)
+        awaits_change = judged.refusal is not None and judged.refusal.requeue_after is None
+        return Observed(judged.refusal, users, None if awaits_change else seconds)
 
     async def _judge(self, obj: Object) -> _Judged:
-        """Return the verdict on the Tailnet *obj*; try its credentials if they changed, or if it is time."""
+        """Return the judgement on the Tailnet *obj*; try its credentials if they changed, or if it is time."""
         tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, secret_name(obj))
         url = "" if isinstance(tailnet, Invalid) else login_url(tailnet)
         metadata = self._cache.get(SECRET_METADATA, key)
@@ -156,31 +160,31 @@ class _View:
         judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
         known = self._known(obj)
         known.judged = judged
-        if judged.verdict.is_good:
+        if judged.refusal is None:
             known.proved = basis
         return judged
 
     async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
-        """Return the verdict on the credentials in the Secret named *key*, as it is now."""
+        """Return the judgement on the credentials in the Secret named *key*, as it is now."""
         given = credentials(key, await self._secret(key))
-        if isinstance(given, TailnetVerdict):
+        if isinstance(given, Refusal):
             return self._remembered(basis, given)
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
         shown = await probe(client)
-        may_be_others = desired.was_good(obj) and self._known(obj).proved != basis
+        may_be_others = plans.was_good(obj) and self._known(obj).proved != basis
         ours = dict(self._devices(key_of(obj).name, basis.url)) if may_be_others else {}
-        return self._remembered(basis, desired.verdict(shown, ours), client, found)
+        return self._remembered(basis, plans.refusal_of(shown, ours), client, found)
 
     def _remembered(
         self,
         basis: _Basis,
-        verdict: TailnetVerdict,
+        refusal: Refusal | None,
         client: TailnetClient | None = None,
         credentials: ClientCredentials | None = None,
     ) -> _Judged:
-        seconds = desired.DAY if verdict.seconds is None else verdict.seconds
-        return _Judged(basis, verdict, self._clock() + seconds, client, credentials)
+        seconds = refusal.requeue_after if refusal and refusal.requeue_after is not None else plans.DAY
+        return _Judged(basis, refusal, self._clock() + seconds, client, credentials)
 
     def _credentials(self, given: Given) -> ClientCredentials:
         if given.audience:
@@ -189,7 +193,7 @@ class _View:
         return lambda: found
 
     def _register(self, obj: Object, refusal: str) -> None:
-        """Register the tailnet of *obj* by the last verdict. New proxies get *refusal*, unless it is empty.
+        """Register the tailnet of *obj* by the last judgement. New proxies get *refusal*, unless it is empty.
 
         Bad credentials never replace good ones, with which existing proxies go on. If there are no good ones, as after
         a restart, credentials that could not be tried yet are used for existing proxies. Otherwise a short failure of a
@@ -199,14 +203,15 @@ class _View:
         there = self._tailnets.registered(name)
         if judged is None:
             return
-        if there is not None and self._known(obj).proved is None and judged.verdict.reason == desired.CHANGED:
+        reason = judged.refusal.reason if judged.refusal else ""
+        if there is not None and self._known(obj).proved is None and reason == plans.CHANGED:
             self._tailnets.unregister(name)
         elif judged.client is not None and judged.credentials is not None:
-            good = judged.verdict.is_good
+            good = judged.refusal is None
             if there is not None and there.client.url == judged.client.url:
                 if good:
                     there.client.use(judged.credentials)
-            elif good or (there is None and judged.verdict.reason == desired.UNREACHABLE):
+            elif good or (there is None and reason == plans.UNREACHABLE):
                 self._tailnets.register(self._factory.tailnet(name, judged.client))
         self._tailnets.refuse(name, refusal)
 
@@ -220,7 +225,7 @@ class _View:
         """Yield the objects that name the Tailnet called *name*."""
         for resource in USERS:
             for obj in self._cache.all(resource):
-                if desired.named_tailnet(obj) == name:
+                if plans.named_tailnet(obj) == name:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
@@ -233,7 +238,7 @@ class _View:
                 secrets = self._secrets(obj)
                 reported = (device_of(secret, None) for secret in secrets)
                 devices = {device.id: device.fqdn for device in reported if device.id}
-                url, named = next(filter(None, map(login_url_of, secrets)), ""), desired.named_tailnet(obj)
+                url, named = next(filter(None, map(login_url_of, secrets)), ""), plans.named_tailnet(obj)
                 if named != name and devices and self._tailnets.home(named, url, devices) == name:
                     yield obj
 

@@ -35,7 +35,7 @@ def test_an_error_is_one_line_with_the_field_the_rule_and_the_value(fields: dict
     assert thing(**fields) == Invalid(message)
 
 
-def test_a_long_value_is_not_repeated_whole() -> None:
+def test_the_error_for_a_long_value_shortens_it() -> None:
     invalid = thing(letters="A" * 1000)
     assert isinstance(invalid, Invalid)
     assert len(invalid.message) < 200

@@ -116,6 +116,6 @@ def test_a_status_is_read_and_may_be_missing() -> None:
     assert ([each.hostname for each in whole.devices], none) == (["router.tail1234.ts.net"], ConnectorStatus())
 
 
-def test_a_model_does_not_bound_ports_where_the_crd_does_not() -> None:
+def test_a_model_accepts_port_numbers_that_the_crd_accepts() -> None:
     made = ProxyClass.parse(live_proxy_class(spec={"staticEndpoints": {"nodePort": {"ports": [{"port": 777777}]}}}))
     assert isinstance(made, ProxyClass)

@@ -1,4 +1,4 @@
-"""The words that explain the patterns of the CRDs."""
+"""The explanations in words for the patterns of the CRDs."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def patterns_in(schema: Any) -> Iterator[str]:
             yield from patterns_in(each)
 
 
-def test_every_pattern_of_a_spec_has_words() -> None:
+def test_every_pattern_of_a_spec_has_an_explanation() -> None:
     found = {pattern for each in DEFINITIONS for pattern in patterns_in(each.model.model_json_schema())}
     assert found - {PATTERN} == WORDS.keys()
 
@@ -42,7 +42,7 @@ def test_every_pattern_of_a_spec_has_words() -> None:
         (patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
     ],
 )
-def test_a_pattern_matches_the_texts_that_its_words_allow_and_no_others(
+def test_a_pattern_matches_the_texts_that_its_explanation_allows_and_no_others(
     pattern: str, good: list[str], bad: list[str]
 ) -> None:
     assert [bool(re.search(pattern, each)) for each in [*good, *bad]] == [True] * len(good) + [False] * len(bad)

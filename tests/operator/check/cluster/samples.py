@@ -21,7 +21,7 @@ def manifests() -> Sequence[Object]:
 
 
 def deployment(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any) -> Object:
-    """Return the operator's Deployment with more or other environment variables, and another Pod spec."""
+    """Return the operator's Deployment with more or other environment variables, and optionally another Pod spec."""
     (found,) = (obj for obj in manifests() if obj["kind"] == "Deployment")
     template = found["spec"]["template"]
     (container,) = template["spec"]["containers"]
@@ -36,5 +36,5 @@ def installed(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any) 
 
 
 def wrong(findings: Sequence[Finding]) -> list[str]:
-    """Return the words and the cures of the findings that aren't good."""
+    """Return the words and the cures of the findings about faults."""
     return [f"{each.words}; {each.cure}" for each in findings if each.verdict != "ok"]

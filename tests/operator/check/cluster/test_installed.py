@@ -20,7 +20,7 @@ from tests.operator.check.cluster.samples import NAMESPACE, deployment, installe
 from tests.support.objects import deleting
 
 
-def test_the_charts_deployment_is_the_operator() -> None:
+def test_a_check_recognizes_the_deployment_of_the_chart() -> None:
     theirs: Object = {"metadata": {"name": "operator"}, "spec": {"template": {"spec": {}}}}
     ours = deployment()
     assert find_installed(NAMESPACE, [theirs, deleting(ours), ours]) == Installed(NAMESPACE, ours)
@@ -28,7 +28,7 @@ def test_the_charts_deployment_is_the_operator() -> None:
     assert not_installed("elsewhere").words == "no Deployment in namespace elsewhere runs this operator"
 
 
-def test_settings_are_those_of_the_chart() -> None:
+def test_a_check_reads_the_settings_of_the_chart() -> None:
     found = installed()
     assert (found.name, found.replicas, found.service_account) == ("operator", 2, "operator")
     assert (found.account, found.health_port) == ("system:serviceaccount:tailscale:operator", 9002)
@@ -37,7 +37,7 @@ def test_settings_are_those_of_the_chart() -> None:
     assert found.secret_key("CLIENT_ID_FILE") == SecretKey(Key(NAMESPACE, "operator-oauth"), "client_id")
 
 
-def test_settings_that_differ_from_the_charts_are_read() -> None:
+def test_a_check_reads_settings_that_differ_from_those_of_the_chart() -> None:
     found = installed(
         {
             "OPERATOR_WATCH_NAMESPACES": "team-a,tailscale",
@@ -63,14 +63,14 @@ def test_settings_that_differ_from_the_charts_are_read() -> None:
         ([{"name": "debug", "containerPort": 9101}, {"name": "health", "containerPort": 9100}], 9100),
     ],
 )
-def test_metrics_are_at_the_port_called_health(ports: list[Object] | None, port: int) -> None:
+def test_a_check_finds_the_metrics_at_the_port_called_health(ports: list[Object] | None, port: int) -> None:
     container: Object = {"name": "operator", "ports": ports}
     deployed: Object = {"metadata": {"name": "o"}, "spec": {"template": {"spec": {"containers": [container]}}}}
     found = Installed(NAMESPACE, deployed)
     assert (found.health_port, found.replicas, found.service_account) == (port, 1, "default")
 
 
-def test_workload_identity_is_a_client_and_an_audience() -> None:
+def test_the_credentials_of_workload_identity_are_a_client_id_and_an_audience() -> None:
     token = {"serviceAccountToken": {"audience": "api.tailscale.com/k", "path": "token"}}
     volume = {"name": "oidc-jwt", "projected": {"sources": [{"configMap": {"name": "ca"}}, token]}}
     assert installed({"CLIENT_ID": "k"}, volumes=[volume]).identity == WorkloadIdentity("k", "api.tailscale.com/k")
@@ -89,7 +89,9 @@ DESCRIBE = "describe deployments,replicasets --show-events`"
         (2, [{"type": "ReplicaFailure", "message": "exceeded quota"}], "has no Pods: exceeded quota", DESCRIBE),
     ],
 )
-def test_an_operator_without_pods_says_why(replicas: int, failure: list[Object], words: str, cure: str) -> None:
+def test_the_finding_for_an_operator_without_pods_says_why_there_are_none(
+    replicas: int, failure: list[Object], words: str, cure: str
+) -> None:
     status = {"conditions": [{"type": "Available"}, *failure]}
     finding = no_pods(Installed(NAMESPACE, {**deployment(replicas=replicas), "status": status}))
     assert finding.verdict == "FAILED"

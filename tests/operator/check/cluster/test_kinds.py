@@ -17,12 +17,12 @@ from tests.docs.pages import ROOT
 from tests.operator.check.cluster.samples import manifests, wrong
 
 
-def test_the_kinds_are_those_of_the_chart() -> None:
+def test_a_check_looks_for_the_kinds_of_the_chart() -> None:
     definitions = {obj["metadata"]["name"] for obj in manifests() if obj["kind"] == "CustomResourceDefinition"}
     assert {str(kind) for kind in KINDS} == definitions
 
 
-def test_a_kind_that_is_not_served_is_named_with_its_file() -> None:
+def test_the_finding_for_a_missing_kind_names_the_file_of_its_crd() -> None:
     (found,) = wrong([*check_kinds([kind for kind in KINDS if kind != RECORDER])])
     file = "charts/tailscale-operator/files/crds/tailscale.com_recorders.yaml"
     assert "the cluster has no Recorder: CustomResourceDefinition recorders.tailscale.com is missing" in found

@@ -34,7 +34,7 @@ async def ready_pods(world: World, deployment: str) -> int:
     return int((found.get("status") or {}).get("readyReplicas", 0))
 
 
-async def test_an_operator_that_is_well_has_nothing_wrong(front: Front) -> None:
+async def test_a_check_of_a_healthy_operator_finds_no_fault(front: Front) -> None:
     front.world.peer()
     async with running_operator(front.world):
         await front.world.apply(egress(), ingress(), backend())
@@ -103,7 +103,7 @@ async def change_pod(front: Front, spec: Object, **env: str) -> None:
 
 
 def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
-    """Return a function that sets these *attributes* of the front or of its control server."""
+    """Return a function that sets *attributes* of the front or of its control server."""
 
     async def change(front: Front) -> None:
         for name, value in attributes.items():
@@ -149,7 +149,7 @@ FAULTS: list[tuple[Callable[[Front], Awaitable[None]], str, str]] = [
 
 
 @pytest.mark.parametrize(("make", "told", "words"), FAULTS, ids=[words for _, _, words in FAULTS])
-async def test_a_fault_is_the_only_finding(
+async def test_a_check_finds_exactly_the_fault_that_exists(
     front: Front, make: Callable[[Front], Awaitable[None]], told: str, words: str
 ) -> None:
     await make(front)
@@ -169,7 +169,7 @@ async def test_an_old_pod_that_ends_may_lead_while_the_new_ones_stand_by(front: 
     assert f"operator at {front.leader} leads, until it ends" in [each.words for each in found]
 
 
-async def test_each_check_of_the_tailnet_has_its_own_words(front: Front) -> None:
+async def test_each_fault_of_the_tailnet_has_its_own_words(front: Front) -> None:
     control = front.world.control
     control.scopes.remove("devices:core")
     control.fail(500, count=99, path="/devices")
@@ -207,7 +207,10 @@ async def test_only_objects_in_watched_namespaces_are_found(front: Front, watche
 
 
 async def of_devices(front: Front) -> list[str]:
-    """Return the findings about two Connectors that report the same device; one of them is in the tailnet ``lab``."""
+    """Return the findings about two Connectors that report the same device.
+
+    One of the Connectors is in the tailnet ``lab``.
+    """
     router = connector(tailnet="lab")
     await front.world.apply(router)
     for made in (router, connector("second")):
@@ -219,7 +222,7 @@ async def of_devices(front: Front) -> list[str]:
 
 
 @pytest.mark.parametrize("audience", ["", "lab.example.org"])
-async def test_devices_in_another_tailnet_are_looked_for_there(front: Front, audience: str) -> None:
+async def test_a_check_looks_for_the_device_of_another_tailnet_in_that_tailnet(front: Front, audience: str) -> None:
     async with other_tailnet(front.world) as lab:
         front.world.peer("router", lab.control)
         lab.control.audience = audience
@@ -253,7 +256,7 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
     return obj(STATEFULSET, Key(NAMESPACE, name), {"spec": spec}, labels={**labels})
 
 
-async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front) -> None:
+async def test_a_check_compares_the_nameserver_with_the_clusters_dns(front: Front) -> None:
     async with running_operator(front.world, zones=("tail1234.ts.net",)):
         await front.world.apply(dnsconfig())
         await front.world.becomes(lambda: front.world.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")

@@ -102,7 +102,7 @@ def test_each_zone_needs_a_stub_domain() -> None:
     assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]
 
 
-def test_the_stub_domain_is_the_operators_work_if_it_manages_the_clusters_dns() -> None:
+def test_the_cure_for_a_missing_stub_domain_depends_on_who_manages_the_clusters_dns() -> None:
     managed = {**DNSCONFIG, "spec": {"clusterDNS": {"mode": "Managed"}}}
     _, found = check_names(replace(names(configmaps=coredns("")), dnsconfigs=[managed]))
     assert found.cure == (

@@ -69,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("found", "words", "cure"), CASES.values(), ids=CASES)
-def test_a_proxy_that_does_not_serve_says_why(found: ProxyObjects, words: str, cure: str) -> None:
+def test_the_finding_for_a_proxy_that_does_not_serve_says_why(found: ProxyObjects, words: str, cure: str) -> None:
     (finding,) = check_proxies(found)
     assert (finding.check, finding.verdict) == ("proxies", "FAILED")
     assert words in finding.words
@@ -115,7 +115,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("status", "problem"), STATES.values(), ids=STATES)
-def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], problem: str) -> None:
+def test_the_finding_for_a_pod_that_is_not_ready_says_why(status: dict[str, Any], problem: str) -> None:
     assert pod_problem(a_pod(status)) == problem
     assert pod_problem(deleting(a_pod(status))) == "it is being deleted"
 
@@ -155,7 +155,7 @@ def test_a_device_is_no_fault_if_it_is_online_or_if_nothing_says_whether_it_is(c
         (proxies(), True),
     ],
 )
-def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(found: ProxyObjects, lost: bool) -> None:
+def test_a_check_looks_for_a_device_in_the_tailnet_of_its_proxy(found: ProxyObjects, lost: bool) -> None:
     devices: dict[str, dict[str, Device]] = {"": {}, "lab": {"n1": DEVICE}, "other": {}}
     assert bool(wrong([*check_devices(found, devices)])) is lost
 

@@ -35,7 +35,7 @@ def test_the_rights_for_managing_the_clusters_dns_are_those_of_the_charts_roles(
 
 
 @pytest.mark.parametrize(("manages", "verbs"), [("false", "list watch"), ("true", "list watch get patch")])
-def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs: str) -> None:
+def test_the_users_own_configmap_of_the_clusters_dns_needs_additional_rights(manages: str, verbs: str) -> None:
     given = {"OPERATOR_MANAGE_CLUSTER_DNS": manages}
     more = {*questions(installed({**given, "OPERATOR_CLUSTER_DNS_CONFIGMAP": "dns-base"}))} - {
         *questions(installed(given))
@@ -44,7 +44,7 @@ def test_a_configmap_of_another_name_needs_rights_of_its_own(manages: str, verbs
     assert more == {AccessQuestion(places[verb], "", "configmaps", verb, "dns-base") for verb in verbs.split()}
 
 
-def test_rights_in_watched_namespaces_are_asked_for_in_those_namespaces() -> None:
+def test_a_check_asks_for_rights_in_each_watched_namespace() -> None:
     asked = questions(installed({"OPERATOR_WATCH_NAMESPACES": "team-a"}))
     services = {each.namespace for each in asked if (each.resource, each.verb) == ("services", "patch")}
     events = {each.namespace for each in asked if (each.resource, each.verb) == ("events", "create")}

@@ -43,7 +43,7 @@ SAID: dict[str, tuple[Respond, Reply]] = {
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @pytest.mark.parametrize(("respond", "means"), SAID.values(), ids=SAID)
-async def test_an_answer_is_read(respond: Respond, means: Reply, transport: Transport) -> None:
+async def test_the_dns_client_reads_an_answer(respond: Respond, means: Reply, transport: Transport) -> None:
     async with dns_server(respond) as server:
         assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == means
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tsoperator.api.names import EGRESS_GATE, HEALTH_PORT_NAME, LABEL_SERVICE_NAME
 from tsoperator.api.objects import ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
-from tsoperator.group.egress import group_owner
-from tsoperator.reconcilers.service.clusterip import place_labels
+from tsoperator.group.clusterip import place_labels
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.runtime.ownership import Owner
 
 from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj

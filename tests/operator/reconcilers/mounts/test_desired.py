@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.names import PARENT_SERVICE
 from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
-from tsoperator.group.egress import group_owner
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.entries import slim_configmap
 from tsoperator.reconcilers.mounts.desired import is_news, readers
 from tsoperator.runtime.ownership import Owner

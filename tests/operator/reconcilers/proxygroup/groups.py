@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
-from tsoperator.group.egress import group_owner
+from tsoperator.group.clusterip import place_labels
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.reconcilers.proxygroup import desired
-from tsoperator.reconcilers.proxygroup.desired import Observed
-from tsoperator.reconcilers.service.clusterip import place_labels
+from tsoperator.reconcilers.proxygroup import plan as plans
+from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.ownership import Owner, owner_reference
 from tsoperator.runtime.plan import Plan
 from tsoperator.settings import Settings
@@ -65,14 +65,14 @@ def running(*ordinals: int, statefulset: Object | None = None) -> Children:
 
 def proxy_of(group: Object, observed: Observed, of: Settings = SETTINGS) -> Proxy:
     """Return the Proxy that *group* should have. There must be one: the group isn't refused."""
-    wanted = desired.wanted(group, observed, of)
+    wanted = plans.wanted(group, observed, of)
     assert isinstance(wanted, Proxy), wanted
     return wanted
 
 
 def plan_of(group: Object, observed: Observed, of: Settings = SETTINGS, **given: Any) -> Plan:
-    """Return the plan for *group*. Other arguments of `desired.plan`, such as ``keys``, may be *given*."""
-    return desired.plan(group, desired.wanted(group, observed, of), observed, of, **given)
+    """Return the plan for *group*. Other arguments of `plans.plan`, such as ``keys``, may be *given*."""
+    return plans.plan(group, plans.wanted(group, observed, of), observed, of, **given)
 
 
 def cluster_ip_service(

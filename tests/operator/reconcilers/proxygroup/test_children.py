@@ -10,7 +10,7 @@ from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.tailscaled import config_files
 from tsoperator.proxy.workload import secret_steps
 from tsoperator.reconcilers.proxygroup.children import in_order, rules
-from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 

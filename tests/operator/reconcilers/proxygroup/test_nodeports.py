@@ -7,9 +7,9 @@ import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.nodeports import slim_node, with_static_endpoints
-from tsoperator.reconcilers.proxygroup.status import NotReady
+from tsoperator.reconcilers.proxygroup.plan import Observed
+from tsoperator.runtime.plan import Refusal
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running
 from tests.support.objects import (
@@ -62,7 +62,7 @@ def found(
     nodes: tuple[Object, ...] = (A, B),
     current: tuple[str, ...] = (),
     selector: Object | None = None,
-) -> Proxy | NotReady:
+) -> Proxy | Refusal:
     """Return the Proxy with its static endpoints, or the refusal, for port *ranges* such as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
@@ -72,7 +72,7 @@ def found(
     return with_static_endpoints(asking, Children(secrets=[config(*current)]), there, nodes)
 
 
-def some(result: Proxy | NotReady) -> Proxy:
+def some(result: Proxy | Refusal) -> Proxy:
     assert isinstance(result, Proxy), result
     return result
 
@@ -120,7 +120,7 @@ def test_a_group_reports_that_its_class_has_too_few_node_ports(
     ranges: str, replicas: int, there: tuple[Object, ...]
 ) -> None:
     made = found(ranges, replicas, there)
-    assert isinstance(made, NotReady)
+    assert isinstance(made, Refusal)
     assert "more node ports are needed" in made.message
 
 

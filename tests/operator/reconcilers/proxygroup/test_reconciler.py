@@ -23,7 +23,7 @@ from tsoperator.api.objects import (
     Object,
     uid,
 )
-from tsoperator.group.egress import group_owner
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups

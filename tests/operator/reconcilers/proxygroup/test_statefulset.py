@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
 from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.settings import Settings

@@ -24,7 +24,8 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.egress import config_name, entry_name, entry_of, group_owner, served_service
+from tsoperator.group.egress import entry_name, entry_of, served_service
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler

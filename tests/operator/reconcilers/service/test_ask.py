@@ -2,8 +2,9 @@
 
 import pytest
 from tsoperator.api.objects import Object
+from tsoperator.group.clusterip import Target
+from tsoperator.group.ports import Wanted
 from tsoperator.reconcilers.service.ask import Mode, parse
-from tsoperator.reconcilers.service.clusterip import Target
 
 from tests.operator.reconcilers.service.specs import (
     BY_NAME,
@@ -55,3 +56,9 @@ def test_the_target_has_the_name_or_address_as_the_user_wrote_it() -> None:
         ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.2"} | GROUP, Target(FQDN, "")),
     ):
         assert parse(egress_service(annotations), settings()).target == wanted
+
+
+def test_ports_are_named_as_the_user_names_them_and_are_tcp_by_default() -> None:
+    service = egress_service(spec={"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP", "name": "dns"}]})
+    named = {Wanted("TCP", 5432): "tailscale-unnamed", Wanted("UDP", 53): "dns"}
+    assert [*parse(service, settings()).ports.items()] == [*named.items()]

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_SERVICES
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, Key, Object, Resource, key_of
+from tsoperator.group.clusterip import Target, cluster_ip_service, place_labels
+from tsoperator.group.ports import FIRST_PORT
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.clusterip import FIRST_PORT, Target, cluster_ip_service, place_labels
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 
-from tests.operator.reconcilers.service.places import NAMES, PORTS
+from tests.operator.group.places import NAMES, PORTS
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped
 from tests.support.cluster import running, until
 from tests.support.manifests import egress

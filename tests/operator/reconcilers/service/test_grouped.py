@@ -13,10 +13,10 @@ from clustersim.objects import ENDPOINTSLICE as SIM_ENDPOINTSLICE
 from clustersim.objects import SERVICE as SIM_SERVICE
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import POD, SERVICE, Key, Object, key_of
-from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service, place_labels
+from tsoperator.group.clusterip import Target, cluster_ip_service, place_labels
 from tsoperator.runtime.ownership import Owner
 
-from tests.operator.reconcilers.service.places import NAMES, PORTS
+from tests.operator.group.places import NAMES, PORTS
 from tests.operator.reconcilers.service.played import (
     CLUSTER_DOMAIN,
     CONFIGURED,

@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, key_of
+from tsoperator.group.clusterip import new_name
+from tsoperator.group.places import Place, Places
+from tsoperator.group.ports import Wanted
+from tsoperator.group.slices import endpoint_slices
 from tsoperator.proxy.entries import Entry
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.ask import Ask, parse
-from tsoperator.reconcilers.service.clusterip import Wanted, new_name
-from tsoperator.reconcilers.service.grouped import configured
-from tsoperator.reconcilers.service.places import FRESH, Place, Places
-from tsoperator.reconcilers.service.slices import endpoint_slices
+from tsoperator.reconcilers.service.grouped import FRESH, configured
 from tsoperator.runtime.plan import Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
-from tests.operator.reconcilers.service.places import (
+from tests.operator.group.places import (
     BOTH,
     CLUSTER_DOMAIN,
     ENTRY,
@@ -59,8 +60,8 @@ def ask(service: Object) -> Ask:
     return parse(service, SETTINGS)
 
 
-def planned(service: Object, places: Places) -> Plan:
-    return grouped.plan(ask(service), places)
+def planned(service: Object, places: Places, reverts: Reverts = NO_REVERTS) -> Plan:
+    return grouped.plan(ask(service), places, reverts=reverts)
 
 
 def told(plan: Plan) -> dict[str, tuple[str, str]]:
@@ -290,7 +291,7 @@ def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
 
 def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
     away = held(user_service())
-    plan = planned(away, at(place(), reverts=Reverts(["spec.externalName"], "argocd", wait=3.0)))
+    plan = planned(away, at(place()), Reverts(["spec.externalName"], "argocd", wait=3.0))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
     assert len(patches_of(planned(away, at(place())))) == 1
 
@@ -298,8 +299,8 @@ def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
 @pytest.mark.parametrize("available", [True, False])
 def test_the_condition_says_that_another_writer_leads_clients_away(available: bool) -> None:
     for reverts in (Reverts(["spec.externalName"], "argocd"), NO_REVERTS):
-        there = at(place(), groups={GROUP: group(obj=live_group(available=available))}, reverts=reverts)
-        message = status_of(planned(AT_PLACE, there))["conditions"][0]["message"]
+        there = at(place(), groups={GROUP: group(obj=live_group(available=available))})
+        message = status_of(planned(AT_PLACE, there, reverts))["conditions"][0]["message"]
         assert ("; argocd keeps setting spec.externalName back" in message) is (reverts != NO_REVERTS)
 
 

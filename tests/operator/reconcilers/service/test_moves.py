@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tsoperator.reconcilers.service.places import Place, is_over, led_to
+from tsoperator.group.places import Place, is_over, led_to
 from tsoperator.reconcilers.service.view import Timers
 
 from tests.support.manifests import egress

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.group.places import Place, Places, abandoned, await_newcomers, removal, upkeep
+from tsoperator.group.slices import endpoint_slices
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.places import Place, Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.plan import Observed
-from tsoperator.reconcilers.service.slices import endpoint_slices
 from tsoperator.runtime.plan import Deletion, Patch, Plan, Refusal
 
-from tests.operator.reconcilers.service.places import (
+from tests.operator.group.places import (
     CLUSTER_DOMAIN,
     GROUP,
     OWNER,
@@ -124,7 +124,7 @@ def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_poin
         ("ts-db-new", [NEW_DOWN], []),
     ):
         places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-        assert abandoned(parse(pointed_at(here), SETTINGS), "ts-db-new", places) == left
+        assert abandoned(here, "ts-db-new", places) == left
 
 
 OWNED = Children(

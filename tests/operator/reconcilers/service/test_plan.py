@@ -9,13 +9,13 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
+from tsoperator.group.places import Place, Places
 from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import Mode, parse
-from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
@@ -252,7 +252,7 @@ def test_a_service_with_our_finalizer_is_pointed_at_its_proxy_after_the_other_st
 def test_a_service_says_that_another_writer_reverts_it_and_its_next_write_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
-    plan = planned(egress_service(), replace(UP, places=replace(UP.places, reverts=reverts)), KEY)
+    plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)
     condition = condition_of(plan)
     assert (condition["reason"], condition["status"]) == (reason, str(reason == "ProxyCreated"))
     assert [(note.type, note.reason) for note in plan.notes] == [("Warning", "ExternalNameOverwritten")] * told

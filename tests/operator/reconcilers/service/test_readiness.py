@@ -4,12 +4,13 @@ import hashlib
 from typing import NamedTuple
 
 import pytest
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import Serving
 from tsoperator.proxy.entries import Port
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.grouped import config_digest, configured, not_configured, readiness
-from tsoperator.reconcilers.service.slices import Group, Serving
 
-from tests.operator.reconcilers.service.places import PORT, group, live_group, pod, serving, user_service
+from tests.operator.group.places import PORT, group, live_group, pod, serving, user_service
 from tests.operator.reconcilers.service.specs import GROUP, IP_KEY
 from tests.support.objects import settings
 

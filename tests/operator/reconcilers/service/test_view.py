@@ -7,17 +7,11 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, PROXYGROUP, SERVICE, Key, Object, is_deleting, key_of
+from tsoperator.group.clusterip import Target, cluster_ip_service, place_labels
+from tsoperator.group.places import Place, Places
+from tsoperator.group.ports import FIRST_PORT, PORT_COUNT, Wanted
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.clusterip import (
-    FIRST_PORT,
-    PORT_COUNT,
-    Target,
-    Wanted,
-    cluster_ip_service,
-    place_labels,
-)
-from tsoperator.reconcilers.service.places import Place, Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
+from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.violations import group_violations
-from tsoperator.tailnet.zones import Suffixes
+from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
-from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
+from tests.operator.group.places import GROUP, group, live_group, user_service
 from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY
 from tests.support.objects import settings
 
@@ -28,6 +28,7 @@ class Case(NamedTuple):
     service: Object
     words: str = ""
     places: Places = PLACES
+    suffixes: Suffixes = NO_SUFFIXES
 
 
 CASES = {
@@ -37,9 +38,7 @@ CASES = {
     "headless": Case(user_service(spec={"clusterIP": "None"}), "headless Services are not supported: use a Service"),
     "both targets": Case(user_service({**BY_NAME, IP_KEY: "100.64.0.1"}), "only one of"),
     "another zone": Case(user_service(ELSEWHERE), "not a MagicDNS name"),
-    "another zone, which is known": Case(
-        user_service(ELSEWHERE), places=replace(PLACES, suffixes=Suffixes(("example.org",)))
-    ),
+    "another zone, which is known": Case(user_service(ELSEWHERE), suffixes=Suffixes(("example.org",))),
     "no address": Case(user_service({**NAMED, IP_KEY: "db"}), "not an IP address"),
     "a tag": Case(user_service({**BY_NAME, "tailscale.com/tags": "db"}), "annotation tailscale.com/tags: "),
     "no ports": Case(user_service(spec={"ports": []}), "it has no ports: list those"),
@@ -61,5 +60,5 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_violation_says_how_to_fix_it(case: Case) -> None:
-    found = group_violations(parse(case.service, settings()), case.places)
+    found = group_violations(parse(case.service, settings()), case.places, case.suffixes)
     assert [case.words in each for each in found] == [True] * bool(case.words)

@@ -5,18 +5,11 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import endpoint_slices, families, leading_pods, led_pods, serves, serving_pods
 from tsoperator.proxy.entries import Entry, Port
-from tsoperator.reconcilers.service.slices import (
-    Group,
-    endpoint_slices,
-    families,
-    leading_pods,
-    led_pods,
-    serves,
-    serving_pods,
-)
 
-from tests.operator.reconcilers.service.places import BOTH, ENTRY, IPS, PLACE, PORT, group, place, pod, report, serving
+from tests.operator.group.places import BOTH, ENTRY, IPS, PLACE, PORT, group, place, pod, report, serving
 from tests.support.objects import deleting, down, endpoint, stored
 
 IP4, IP6 = "10.0.0.1", "2001:db8::1"

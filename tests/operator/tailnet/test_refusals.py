@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from clustersim.control import Control
 from tsoperator.runtime.events import MESSAGE_LIMIT
-from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tailnet.refusals import explain, lacking
 from tsoperator.tsclient.errors import (
     BadRequest,
     Call,
@@ -19,7 +19,8 @@ from tsoperator.tsclient.errors import (
     Unauthorized,
     Unavailable,
 )
-from tsoperator.tsclient.explanations import explain, lacking
+
+from tests.support.tailnets import tailnet_client
 
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 TOKEN, KEYS, DEVICE = "/api/v2/oauth/token", "/api/v2/tailnet/-/keys", "/api/v2/device/n1"
@@ -195,11 +196,12 @@ def test_a_scope_is_lacking_only_if_the_server_listed_the_scopes(scopes: tuple[s
     ids=["unknown tag", "tag of others", "scope"],
 )
 async def test_the_answers_of_real_servers_lead_to_what_is_lacking(
-    client: TailnetClient, control: Control, field: str, value: set[str], words: str, not_said: str
+    field: str, value: set[str], words: str, not_said: str
 ) -> None:
-    setattr(control, field, value)
-    with pytest.raises((BadRequest, Forbidden)) as refused:
-        await client.create_auth_key(["tag:db"])
+    setattr(control := Control(), field, value)
+    async with control.serve() as url, tailnet_client(control, url) as client:
+        with pytest.raises((BadRequest, Forbidden)) as refused:
+            await client.create_auth_key(["tag:db"])
     told = explain(refused.value).message
     assert words in told
     assert not_said not in told

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
+from tsoperator.group.configmap import SIZE_MAX, configmap_steps, entries
 from tsoperator.group.egress import entry_of
 from tsoperator.proxy.entries import Entry, Port, entries_of, render_entries, slim_configmap
-from tsoperator.reconcilers.proxygroup.configmap import SIZE_MAX, configmap_steps, entries
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, cluster_ip_service

@@ -11,10 +11,11 @@ from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.group.egress import config_name, group_owner
+from tsoperator.group.configmap import configmap_steps, entries
+from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import UNSET_DEFAULT, ClassProblem, accepts_routes, class_called
+from tsoperator.proxy.classref import UNSET_DEFAULT, accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -34,10 +35,9 @@ from tsoperator.proxy.workload import (
     unwanted,
 )
 from tsoperator.reconcilers.proxygroup.children import rules
-from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, NotReady, status
+from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, status
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.ownership import Owner, in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
@@ -146,28 +146,28 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     if is_deleting(group):
         return plan_deletion(group, observed)
     found = _found(group, observed, settings)
-    return _refused(group, observed, settings, found) if isinstance(found, NotReady) else found
+    return _refused(group, observed, settings, found) if isinstance(found, Refusal) else found
 
 
-def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | NotReady | Plan:
+def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
     """Return the proxies that *group* should have, what is wrong with it, or the plan while that isn't known."""
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
-        return NotReady(INVALID, f"this ProxyGroup is invalid: {parsed.message}")
+        return Refusal(f"this ProxyGroup is invalid: {parsed.message}", INVALID)
     if observed.tailnet.pending:
         return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
-        return NotReady(NO_TAILNET, refusal.message)
+        return Refusal(refusal.message, NO_TAILNET)
     other = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
     chosen = class_called(class_name(group, settings), observed.proxy_class, other)
-    if isinstance(chosen, ClassProblem):  # a group that waits for its class is being created
+    if isinstance(chosen, Refusal):  # a group that waits for its class is being created
         waits = Plan(steps=_kept(group, observed, settings), whole=False)
-        return waits if chosen.is_passing else NotReady(CREATING, chosen.message)
+        return waits if chosen.is_passing else Refusal(chosen.message, CREATING)
     if wrong := violations(parsed, chosen):
-        return NotReady(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}")
+        return Refusal(f"this ProxyGroup is invalid: {'; '.join(wrong)}", INVALID)
     proxy = _proxy(parsed, chosen, observed, settings)
     if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
-        return NotReady(FAILED, in_the_way(stranger), FREED)
+        return Refusal(in_the_way(stranger), requeue_after=FREED)
     return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
@@ -184,13 +184,12 @@ def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: 
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        refused = _refused(group, observed, settings, NotReady(keys.reason or FAILED, keys.message))
-        return replace(refused, error=keys.error)
+        return _refused(group, observed, settings, keys)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
         plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
-        status=status(group, observed.children, NotReady(CREATING, problem) if problem else None),
+        status=status(group, observed.children, Refusal(problem, CREATING) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
@@ -208,11 +207,11 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     if not step.release:
         pods = awaited_pods(observed.children)
         ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
-        waits = status(group, observed.children, NotReady(TERMINATING, removal_message(pods)))
+        waits = status(group, observed.children, Refusal(removal_message(pods), TERMINATING))
         return replace(step, steps=[*ending, *step.steps], status=waits)
     if not (untried := untried_message(step, observed.tailnet)):
         return step
-    told = _told(group, observed, NotReady(NO_TAILNET, untried))
+    told = _told(group, observed, Refusal(untried, NO_TAILNET))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
@@ -220,9 +219,9 @@ def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
     """Return the plan that reports on *group* why a step failed, and tries again."""
     if is_other(group):
         return unsupported.failed(group, refusal)
-    reason = NO_TAILNET if is_deleting(group) and observed.tailnet.refusal else FAILED
-    problem = NotReady(refusal.reason or reason, refusal.message)
-    return replace(_told(group, observed, problem), error=refusal.error)
+    if is_deleting(group) and observed.tailnet.refusal and not refusal.reason:
+        refusal = replace(refusal, reason=NO_TAILNET)
+    return _told(group, observed, refusal)
 
 
 def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
@@ -269,10 +268,9 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     )
 
 
-def _refused(group: Object, observed: Observed, settings: Settings, problem: NotReady) -> Plan:
-    """Return the plan that reports the *problem* of *group*. Running proxies go on, and serve changed Services, too."""
-    told, kept = _told(group, observed, problem), _kept(group, observed, settings)
-    return replace(told, steps=kept, requeue_after=problem.requeue_after)
+def _refused(group: Object, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on *group*. Running proxies go on, and serve changed Services, too."""
+    return replace(_told(group, observed, refusal), steps=_kept(group, observed, settings))
 
 
 def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
@@ -284,7 +282,12 @@ def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
     return configmap_steps(live, live, found, None)
 
 
-def _told(group: Object, observed: Observed, problem: NotReady) -> Plan:
-    """Return the plan that reports *problem*, and does nothing else."""
-    notes = [Note("Warning", problem.reason, problem.message)] if problem.reason != CREATING else []
-    return Plan(status=status(group, observed.children, problem), notes=notes)
+def _told(group: Object, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on *group*, and does nothing else."""
+    is_news = refusal.reason != CREATING
+    return Plan(
+        notes=[Note("Warning", refusal.reason or FAILED, refusal.message)] if is_news else [],
+        status=status(group, observed.children, refusal),
+        requeue_after=refusal.requeue_after,
+        error=refusal.error,
+    )

@@ -13,12 +13,10 @@ from typing import NamedTuple
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, entry_of, served_service
-from tsoperator.proxy.entries import entries_of
-from tsoperator.reconcilers.service.ask import Ask, Mode
-from tsoperator.reconcilers.service.clusterip import Wanted
-from tsoperator.reconcilers.service.slices import (
+from tsoperator.group.ports import Wanted
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import (
     VERSIONS,
-    Group,
     Serving,
     endpoint_slices,
     families,
@@ -28,13 +26,9 @@ from tsoperator.reconcilers.service.slices import (
     serving_pods,
     slice_name,
 )
+from tsoperator.proxy.entries import entries_of
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
-from tsoperator.runtime.reverts import NO_REVERTS, Reverts
-from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
-
-FRESH = "fresh"
-"""The fact that a Service has yet to show whether it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +72,8 @@ class Places:
     *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
     can't be served as it is. *contested* are those of its ports whose proxies' port an older Service has, too: that
     Service keeps it, so *ports* has another one. *rival* is a Service that already has the name of its entry. *ages*
-    are for how many seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more.
-    *own* is the place of its own proxy, if it has one. *reverts* say how another writer keeps reverting it. *suffixes*
-    are the known ones of MagicDNS names. *cluster_domain* and *move_grace* are as in the operator's settings.
+    are for how many seconds facts have been so, such as that the old place of some name isn't needed any more. *own* is
+    the place of its own proxy, if it has one. *cluster_domain* and *move_grace* are as in the operator's settings.
     """
 
     services: Sequence[Object] = ()
@@ -92,8 +85,6 @@ class Places:
     rival: Key | None = None
     own: Place | None = None
     ages: Mapping[str, float] = field(default_factory=dict)
-    reverts: Reverts = NO_REVERTS
-    suffixes: Suffixes = NO_SUFFIXES
     cluster_domain: str = ""
     move_grace: float = inf
 
@@ -138,23 +129,27 @@ class Move(NamedTuple):
     wait: float | None
 
 
-def leads_to(ask: Ask, current: str, places: Places) -> str:
-    """Return the name of the place to which a Service should lead now; empty if it should lead to none.
+def leads_to(here: str, current: str, places: Places, *, is_own: bool = False) -> str:
+    """Return the name of the place to which a Service should lead that leads *here* now.
 
-    *current* is the name of the place where it should be served.
+    Return an empty name if it should lead to none yet. *current* is the name of the place where it should be served;
+    *is_own* tells whether it is that of its own proxy.
     """
-    new, old = places.new_and_old(current, is_own=ask.mode is not Mode.GROUP)
-    return led_to(ask.points_at, new, old)
+    new, old = places.new_and_old(current, is_own=is_own)
+    return led_to(here, new, old)
 
 
-def abandoned(ask: Ask, current: str, places: Places) -> list[str]:
-    """Return the names of the places of a Service that it doesn't need any more, because the *current* one serves."""
+def abandoned(here: str, current: str, places: Places) -> list[str]:
+    """Return the names of the places that a Service doesn't need any more that leads *here*.
+
+    It has any if the *current* one serves.
+    """
     new, old = places.new_and_old(current)
-    return [each.name for each in old] if is_over(ask.points_at, new, old) else []
+    return [each.name for each in old] if is_over(here, new, old) else []
 
 
-def move(ask: Ask, current: str, places: Places, *updated: Object) -> Move:
-    """Return the move of a Service into the place called *current*.
+def move(here: str, current: str, places: Places, *updated: Object) -> Move:
+    """Return the move of a Service that leads *here* into the place called *current*.
 
     *updated* is the ClusterIP Service there as it is wanted, if there is one.
     """
@@ -162,7 +157,7 @@ def move(ask: Ask, current: str, places: Places, *updated: Object) -> Move:
     kept = [each for each in others if not places.is_abandoned(key_of(each).name)]
     slices = slices_of(places, [*updated, *kept])
     gone = removal(places, [current, *(key_of(each).name for each in kept)], slices)
-    left = [places.move_grace - places.ages.get(name, 0.0) for name in abandoned(ask, current, places)]
+    left = [places.move_grace - places.ages.get(name, 0.0) for name in abandoned(here, current, places)]
     return Move(slices, gone, earliest(*(each for each in left if each > 0)))
 
 

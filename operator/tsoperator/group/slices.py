@@ -7,7 +7,6 @@ their own. Clients don't notice: kube-proxy joins the endpoints of a port from a
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 from zlib import crc32
@@ -15,7 +14,8 @@ from zlib import crc32
 from tsoperator.api.names import GROUP, HEALTH_PORT_NAME, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
 from tsoperator.api.objects import ENDPOINTSLICE, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import port_of
-from tsoperator.proxy.entries import Entry, Port, ProxyReport, entries_of
+from tsoperator.group.proxygroup import Group
+from tsoperator.proxy.entries import Entry, Port
 from tsoperator.proxy.pod import in_service
 
 VERSIONS: Final = (4, 6)
@@ -23,26 +23,6 @@ VERSIONS: Final = (4, 6)
 
 Serving = Mapping[Port, Sequence[Object]]
 """The Pods that serve each port of a Service."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A ProxyGroup as its Services see it.
-
-    *obj* and *configmap* are None if they aren't there. *reports* are what the proxies say, by the name of their Pod.
-    *new* has the UIDs of Pods that have just come, and for how many seconds each of them still counts as new.
-    """
-
-    name: str
-    obj: Object | None = None
-    configmap: Object | None = None
-    pods: Sequence[Object] = ()
-    reports: Mapping[str, ProxyReport] = field(default_factory=dict)
-    new: Mapping[str, float] = field(default_factory=dict)
-
-    def entry(self, name: str) -> Entry | None:
-        """Return the entry called *name* in the ConfigMap."""
-        return entries_of(self.configmap).get(name)
 
 
 def slice_name(service: str, version: int) -> str:

@@ -6,10 +6,12 @@ from typing import Any
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
+from tsoperator.group.clusterip import Target, cluster_ip_service, place_labels
 from tsoperator.group.egress import entry_of
+from tsoperator.group.ports import Wanted
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import Serving
 from tsoperator.proxy.entries import Entry, Port, ProxyReport, render_entries, slim_configmap
-from tsoperator.reconcilers.service.clusterip import Target, Wanted, cluster_ip_service, place_labels
-from tsoperator.reconcilers.service.slices import Group, Serving
 from tsoperator.runtime.ownership import Owner
 
 from tests.operator.reconcilers.service.specs import EGRESS, GROUP_KEY

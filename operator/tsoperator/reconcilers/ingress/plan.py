@@ -16,7 +16,7 @@ from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.dns.clusternames import is_opted_out
 from tsoperator.proxy import advice
 from tsoperator.proxy.annotations import ignored
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -149,14 +149,14 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     notes = [*grouped, *too_long, *identity.warnings, *ignored(ingress, VOCABULARY)]
     is_refused = too_long or (identity.warnings and not observed.has_proxy)
     chosen = chosen_class(ingress, observed.proxy_class, settings.proxy_class)
-    if isinstance(chosen, ClassProblem) and not chosen.is_passing:
+    if isinstance(chosen, Refusal) and not chosen.is_passing:
         notes.append(Note("Warning", chosen.reason, chosen.message))
     served = serving(ingress, observed.services)
     if served.config is None:
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
-    if is_refused or isinstance(chosen, ClassProblem):
-        return Plan(notes=notes, whole=not isinstance(chosen, ClassProblem))
+    if is_refused or isinstance(chosen, Refusal):
+        return Plan(notes=notes, whole=not isinstance(chosen, Refusal))
     own = owner(key_of(ingress))
     forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
     return Proxy(

@@ -8,8 +8,9 @@ from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import CONDITION_TAILNET_READY, FINALIZER
 from tsoperator.api.objects import SECRET, Object, has_finalizer, is_deleting
 from tsoperator.runtime.plan import Note, Plan, Refusal
-from tsoperator.tailnet.credentials import INVALID, SOON, VALID, TailnetVerdict
+from tsoperator.tailnet.credentials import INVALID, SOON
 
+VALID: Final = "TailnetValid"
 INVALID_OAUTH: Final = "InvalidOAuth"
 UNREACHABLE: Final = "ControlServerUnreachable"
 CHANGED: Final = "TailnetChanged"
@@ -23,36 +24,24 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A failed call of the control server, as a message. *passes* is True if a retry may succeed without help."""
-
-    message: str
-    reason: str = ""
-    passes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying credentials: the calls that failed, and the devices, if they could be listed.
+    """The result of trying credentials: the refusals of calls, and the devices, if they could be listed.
 
     The devices have their MagicDNS names by ID. Those that other tailnets share have an empty name.
     """
 
-    failures: Sequence[Failure] = ()
+    refusals: Sequence[Refusal] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-
-
-GOOD: Final = TailnetVerdict(VALID, VALID, DAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which the plan of a Tailnet depends besides it: its *verdict*, and the objects that name it.
+    """The facts on which the plan of a Tailnet depends besides it: why it can't be used, and the objects that name it.
 
-    The credentials have to be tried again in *seconds*.
+    *refusal* is None if the Tailnet can be used. The credentials have to be tried again in *seconds*.
     """
 
-    verdict: TailnetVerdict | None
+    refusal: Refusal | None = None
     users: Sequence[str] = ()
     seconds: float | None = None
 
@@ -64,21 +53,21 @@ def named_tailnet(obj: Object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def verdict(probe: Probe, ours: Mapping[str, str]) -> TailnetVerdict:
-    """Return the verdict that follows from *probe*.
+def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
+    """Return why the credentials that *probe* has tried can't be used; None if they can.
 
     *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
     of another one.
     """
-    if not probe.failures:
-        return (
-            GOOD if _is_theirs(probe.devices, ours) else TailnetVerdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
-        )
-    message = "\n".join(each.message for each in probe.failures)
-    if all(each.passes for each in probe.failures):
-        return TailnetVerdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
-    reason = next((each.reason for each in probe.failures if each.reason), INVALID_OAUTH)
-    return TailnetVerdict(reason, message, SOON)
+    if not probe.refusals and _is_theirs(probe.devices, ours):
+        return None
+    message = "\n".join(each.message for each in probe.refusals)
+    reason = next((each.reason for each in probe.refusals if each.reason), INVALID_OAUTH)
+    if not probe.refusals:
+        reason, message = CHANGED, _other_tailnet([*ours.values()])
+    elif all(each.is_passing for each in probe.refusals):
+        reason, message = UNREACHABLE, f"{message}\n{_AWAY}"
+    return Refusal(message, reason, requeue_after=SOON)
 
 
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
@@ -103,20 +92,19 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 
 def plan(obj: Object, observed: Observed) -> Plan:
     """Return what to do for the Tailnet *obj*."""
-    judged = observed.verdict
-    if judged is None:  # the Tailnet is being deleted, and nothing uses it
+    if not obj or is_idle(obj, observed.users):
         return Plan(release=FINALIZER)
-    if is_deleting(obj):
-        judged = TailnetVerdict(IN_USE, _still_used(observed.users, judged))
+    refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
+    reason, message = (refused.reason, refused.message) if refused else (VALID, VALID)
     conditions = (obj.get("status") or {}).get("conditions") or []
     generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_TAILNET_READY, judged.is_good, judged.reason, judged.message, generation)
+    wanted = condition(CONDITION_TAILNET_READY, refused is None, reason, message, generation)
     told = [each for each in conditions if each["type"] == CONDITION_TAILNET_READY]
-    is_new = [(each["reason"], each["message"]) for each in told] != [(judged.reason, judged.message)]
+    is_new = [(each["reason"], each["message"]) for each in told] != [(reason, message)]
     return Plan(
-        hold=FINALIZER if judged.is_good else "",
+        hold="" if refused else FINALIZER,
         status={**(obj.get("status") or {}), "conditions": set_condition(conditions, [wanted], now="")},
-        notes=[Note("Warning", judged.reason, judged.message)] if is_new and not judged.is_good else [],
+        notes=[Note("Warning", reason, message)] if is_new and refused else [],
         requeue_after=observed.seconds,
     )
 
@@ -143,13 +131,13 @@ def was_good(obj: Object) -> bool:
     return has_finalizer(obj, FINALIZER)
 
 
-def _still_used(users: Sequence[str], judged: TailnetVerdict) -> str:
-    cure = "" if judged.is_good else f". If you can, mend it before: {judged.message}"
+def _still_used(observed: Observed) -> str:
+    cure = f". If you can, mend it before: {observed.refusal.message}" if observed.refusal else ""
     return (
-        f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(users)}. Delete them, so that "
-        "their devices are removed from the tailnet. If the tailnet can't be reached any more, delete the "
-        f"{SECRET.kind}s of their proxies by hand as well: the devices are then left as they are, and the objects go"
-        f"{cure}"
+        f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(observed.users)}. "
+        "Delete them, so that their devices are removed from the tailnet. If the tailnet can't be reached any more, "
+        f"delete the {SECRET.kind}s of their proxies by hand as well: the devices are then left as they are, and the "
+        f"objects go{cure}"
     )
 
 

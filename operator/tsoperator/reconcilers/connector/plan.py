@@ -10,7 +10,7 @@ from tsoperator.api.rules import DNS_LABEL_MAX
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import ClassProblem, accepts_routes, class_called
+from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -48,7 +48,7 @@ VOCABULARY = no_annotations("Connector", "spec.hostname")
 """The operator reads no annotations and labels of Connectors."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
-_REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a problem with the ProxyClass
+_REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a refusal of the ProxyClass
 _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
@@ -134,7 +134,7 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
     if observed.tailnet.refusal:
         return _refusal_plan(obj, FAILED, observed.tailnet.refusal.message)
     chosen = class_called(class_name(obj), observed.proxy_class, "change spec.proxyClass")
-    if isinstance(chosen, ClassProblem):
+    if isinstance(chosen, Refusal):
         return Plan(whole=False) if chosen.is_passing else _refusal_plan(obj, _REASONS[chosen.reason], chosen.message)
     spec, own = connector.spec, owner(key_of(obj))
     config = ProxyConfig(

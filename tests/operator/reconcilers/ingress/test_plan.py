@@ -18,9 +18,9 @@ from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
-from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
-from tsoperator.reconcilers.ingress.desired import Observed
+from tsoperator.reconcilers.ingress.plan import Observed
 from tsoperator.runtime.plan import Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
@@ -56,7 +56,7 @@ SHOP = {"tailscale.com/hostname": "shop"}
 BAD_TAG = {"tailscale.com/tags": "db"}
 MISSING = {"defaultBackend": to_service("missing")}
 KEEPS_TAGS = "and hyphens; until then its device keeps its tags"
-OWNER = desired.owner(Key("default", "web"))
+OWNER = plans.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
 """The state that the current Pod has reported."""
@@ -67,11 +67,11 @@ KEY = Keys({0: "new-authkey"})
 
 
 def planned(parent: Object, observed: Observed = NEW, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    return desired.plan(parent, desired.wanted(parent, observed, of), observed, of, keys)
+    return plans.plan(parent, plans.wanted(parent, observed, of), observed, of, keys)
 
 
 def proxy(parent: Object, observed: Observed = NEW) -> Proxy:
-    made = desired.wanted(parent, observed, SETTINGS)
+    made = plans.wanted(parent, observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -97,11 +97,11 @@ def test_an_ingress_of_our_class_is_ours() -> None:
         (GROUP, "tailscale", True),
     ):
         found = live_ingress(annotations, spec={"ingressClassName": class_})
-        assert desired.is_ours(found, SETTINGS) == ours
+        assert plans.is_ours(found, SETTINGS) == ours
 
 
 def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:
-    names = [desired.hostname(live_ingress(SHOP, host=host)) for host in ("web", "web.tail1234.ts.net", "", ".x")]
+    names = [plans.hostname(live_ingress(SHOP, host=host)) for host in ("web", "web.tail1234.ts.net", "", ".x")]
     assert names == ["web", "web", "default-web-ingress", "default-web-ingress"]
 
 
@@ -363,14 +363,14 @@ def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
         return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
 
     ours, default = "tailscale.com/ts-ingress", {"ingressclass.kubernetes.io/is-default-class": "true"}
-    assert desired.class_warning(class_(ours), "tailscale") == ""
+    assert plans.class_warning(class_(ours), "tailscale") == ""
     for found, words in (
         (None, "there is no IngressClass tailscale"),
         (class_("example.org/nginx"), "IngressClass tailscale is of controller example.org/nginx, not tailscale"),
         (class_(ours) | {"spec": {}}, "is of controller None"),
         (class_(ours, **default), "is marked as the default by"),
     ):
-        assert words in desired.class_warning(found, "tailscale")
+        assert words in plans.class_warning(found, "tailscale")
 
 
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
@@ -379,16 +379,16 @@ def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ou
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
     leaving = {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": shows}
-    plan = desired.plan_deletion(leaving, logged_in(DEVICE))
+    plan = plans.plan_deletion(leaving, logged_in(DEVICE))
     assert (plan.release, plan.status) == (FINALIZER, status)
     pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
-    first = desired.plan_deletion(leaving, there)
+    first = plans.plan_deletion(leaving, there)
     assert (first.release, first.status) == ("", None)
-    assert desired.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
+    assert plans.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
     unheld = {**live_ingress(), "status": shows}
-    assert desired.plan_deletion(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
-    assert desired.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()
+    assert plans.plan_deletion(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
+    assert plans.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()
 
 
 def test_an_ingress_whose_services_cannot_be_read_keeps_its_proxy_and_is_looked_at_again() -> None:
@@ -421,8 +421,8 @@ ANNOTATIONS = st.dictionaries(
 def test_an_ingress_with_any_spec_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
-    assert desired.plan_deletion(found, observed).release == FINALIZER
-    plan, wanted = planned(found, observed, KEY), desired.wanted(found, observed, SETTINGS)
+    assert plans.plan_deletion(found, observed).release == FINALIZER
+    plan, wanted = planned(found, observed, KEY), plans.wanted(found, observed, SETTINGS)
     if isinstance(wanted, Plan):
         assert plan == wanted == Plan(notes=wanted.notes)
         assert wanted.notes

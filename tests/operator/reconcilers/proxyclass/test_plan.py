@@ -5,8 +5,8 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
-from tsoperator.reconcilers.proxyclass import desired
-from tsoperator.reconcilers.proxyclass.desired import Observed
+from tsoperator.reconcilers.proxyclass import plan as plans
+from tsoperator.reconcilers.proxyclass.plan import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
 from tsoperator.runtime.plan import FindNodePorts, Note, Plan, Refusal
 
@@ -18,7 +18,7 @@ MONITORED = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
 
 def plan(spec: Object, observed: Observed | None = None) -> Plan:
     obj = live_proxy_class(spec=spec)
-    return desired.plan(obj, ProxyClass.parse(obj), observed or Observed())
+    return plans.plan(obj, ProxyClass.parse(obj), observed or Observed())
 
 
 def in_pod(**pod: object) -> Object:
@@ -119,7 +119,7 @@ def test_a_class_may_ask_for_service_monitors_if_the_cluster_serves_that_kind() 
     ],
 )
 def test_a_class_asks_for_service_monitors_only_if_it_enables_them(spec: Object, asks: bool) -> None:
-    assert desired.asks_for_monitors(live_proxy_class(spec=spec)) is asks
+    assert plans.asks_for_monitors(live_proxy_class(spec=spec)) is asks
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_a_class_is_invalid_if_a_node_port_is_outside_of_the_clusters_range() ->
 @pytest.mark.parametrize("spec", [{}, NODE_PORTS, {"metrics": {}}])
 def test_a_deleted_class_is_released(spec: Object) -> None:
     obj = deleting(held(live_proxy_class(spec=spec)))
-    assert desired.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
+    assert plans.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
 
 
 def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
-    assert desired.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
+    assert plans.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
     wanted = condition("ProxyClassReady", False, "ProxyClassNotWritten", refusal.message, 1)
-    assert condition_of(desired.failed(live_proxy_class(), refusal)) == wanted
+    assert condition_of(plans.failed(live_proxy_class(), refusal)) == wanted

@@ -1,0 +1,75 @@
+"""The ports at which the proxies of a ProxyGroup listen for the objects that it serves (docs/development/groups.md).
+
+Each port of a user's Service gets a port of its own on the proxies, so that they can tell their Services apart. Once a
+port is allocated it stays, because the proxies' connections go by it.
+"""
+
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from tsoperator.api.names import HEALTH_PORT_NAME
+from tsoperator.api.objects import Object
+from tsoperator.group.egress import by_serving_group
+
+FIRST_PORT: Final = 10000
+PORT_COUNT: Final = 1000
+"""The proxies of a ProxyGroup listen at so many ports for all of their Services, from `FIRST_PORT` on."""
+BY_PROXY_PORT: Final = "proxy-port"
+"""The index of ClusterIP Services by the ports of the proxies that they have; its values are of `indexed_port`."""
+
+
+class Wanted(NamedTuple):
+    """A port of a user's Service."""
+
+    protocol: str
+    port: int
+
+
+def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
+    """Return the proxies' ports that a live ClusterIP Service has, in order, without the one for health checks."""
+    if cluster_ip is None:
+        return {}
+    return {
+        Wanted(each.get("protocol", "TCP"), each["port"]): each["targetPort"]
+        for each in cluster_ip["spec"].get("ports") or ()
+        if each.get("name") != HEALTH_PORT_NAME and _is_ours(each.get("targetPort"))
+    }
+
+
+def indexed_port(group: str, port: object) -> str:
+    """Return the value of the index `BY_PROXY_PORT` for a *port* of the proxies of *group*."""
+    return f"{group}/{port}"
+
+
+def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
+    """Index ClusterIP Services by the ports of the proxies that they have."""
+    groups = by_serving_group(cluster_ip)
+    return [indexed_port(group, port) for group in groups for port in {*allocated(cluster_ip).values()}]
+
+
+def allocate(
+    service_uid: str, wanted: Collection[Wanted], kept: Mapping[Wanted, int], used: Container[int]
+) -> Mapping[Wanted, int] | None:
+    """Return the proxies' port for each *wanted* port; None if the ProxyGroup doesn't have enough free ports.
+
+    The *kept* ports stay as they are and come first. A new port depends only on the Service's UID and on the ports that
+    are *used* by others, so a repeated allocation gives the same port.
+    """
+    ports = {each: port for each, port in kept.items() if each in wanted}
+    taken = {*ports.values()}
+    for each in wanted:
+        if each in ports:
+            continue
+        start = crc32(f"{service_uid}/{each.protocol}/{each.port}".encode())
+        candidates = (FIRST_PORT + (start + step) % PORT_COUNT for step in range(PORT_COUNT))
+        port = next((port for port in candidates if port not in taken and port not in used), None)
+        if port is None:
+            return None
+        ports[each] = port
+        taken.add(port)
+    return ports
+
+
+def _is_ours(port: object) -> bool:
+    return isinstance(port, int) and FIRST_PORT <= port < FIRST_PORT + PORT_COUNT

@@ -1,0 +1,70 @@
+"""A ProxyGroup as the objects that it serves see it (docs/development/groups.md)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, PARENT_PROXYGROUP, PROXY_GROUP
+from tsoperator.api.objects import Key, Object, annotations, spec_of
+from tsoperator.proxy.entries import Entry, ProxyReport, entries_of
+from tsoperator.proxy.replica import REPLICAS_MAX
+from tsoperator.runtime.ownership import Owner
+
+BY_GROUP: Final = "group"
+"""The index of users' Services by the ProxyGroup that they name."""
+
+DEFAULT_REPLICAS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A ProxyGroup as its Services see it.
+
+    *obj* and *configmap* are None if they aren't there. *reports* are what the proxies say, by the name of their Pod.
+    *new* has the UIDs of Pods that have just come, and for how many seconds each of them still counts as new.
+    """
+
+    name: str
+    obj: Object | None = None
+    configmap: Object | None = None
+    pods: Sequence[Object] = ()
+    reports: Mapping[str, ProxyReport] = field(default_factory=dict)
+    new: Mapping[str, float] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry | None:
+        """Return the entry called *name* in the ConfigMap."""
+        return entries_of(self.configmap).get(name)
+
+
+def group_owner(name: str) -> Owner:
+    """Return the owner of the children of the ProxyGroup called *name*."""
+    return Owner(PARENT_PROXYGROUP, Key("", name))
+
+
+def config_name(group: str) -> str:
+    """Return the name of the egress ConfigMap of *group*."""
+    return f"{group}-egress-config"
+
+
+def replica_count(group: Object) -> int:
+    """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
+    count = spec_of(group).get("replicas")
+    return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
+
+
+def is_egress(group: Object) -> bool:
+    """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
+    return bool(spec_of(group).get("type") == "egress")
+
+
+def is_available(group: Object) -> bool:
+    """Tell whether at least one proxy of the ProxyGroup *group* runs, whatever generation the condition is of."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
+
+
+def by_group(service: Object) -> Iterable[str]:
+    """Index users' Services by the ProxyGroup that they name."""
+    name = annotations(service).get(PROXY_GROUP)
+    return (name,) if name else ()

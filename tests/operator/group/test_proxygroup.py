@@ -1,0 +1,45 @@
+"""The facts about a ProxyGroup on which the objects that it serves depend."""
+
+from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
+from tsoperator.group import proxygroup
+
+from tests.support.objects import obj
+
+
+def test_the_names_of_objects_are_those_of_the_go_operator() -> None:
+    assert proxygroup.config_name("foo") == "foo-egress-config"
+    assert proxygroup.group_owner("foo").labels.items() >= {
+        ("tailscale.com/managed", "true"),
+        ("tailscale.com/parent-resource-type", "proxygroup"),
+        ("tailscale.com/parent-resource", "foo"),
+    }
+
+
+def group(spec: object, **conditions: str) -> Object:
+    given = [{"type": name, "status": status} for name, status in conditions.items()]
+    return obj(PROXYGROUP, Key("", "foo"), {"spec": spec, "status": {"conditions": given}})
+
+
+def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
+    counts = {0: 0, 3: 3, 100: 100, 2147483647: 100, None: 2, -1: 2, "x": 2}
+    assert {given: proxygroup.replica_count(group({"replicas": given})) for given in counts} == counts
+    assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
+
+
+def test_only_a_group_of_type_egress_is_an_egress_group() -> None:
+    assert proxygroup.is_egress(group({"type": "egress"}))
+    assert [spec for spec in ({"type": "ingress"}, {}, None, "x") if proxygroup.is_egress(group(spec))] == []
+
+
+def test_the_condition_of_a_group_says_whether_it_is_available() -> None:
+    groups = [group({}, ProxyGroupAvailable="True"), group({}, ProxyGroupAvailable="False")]
+    assert [proxygroup.is_available(each) for each in groups] == [True, False]
+    assert not proxygroup.is_available(group({}, ProxyGroupReady="True"))
+    assert not proxygroup.is_available(obj(PROXYGROUP, Key("", "foo")))
+
+
+def test_a_users_service_is_indexed_by_the_group_that_it_names() -> None:
+    users = [
+        obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": name}) for name in ("foo", "")
+    ]
+    assert [tuple(proxygroup.by_group(each)) for each in users] == [("foo",), ()]
