@@ -173,7 +173,7 @@ def _proxy_plan(
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(observed, obj, keys)
+        return failed(obj, observed, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
@@ -199,7 +199,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return replace(step, status={**_NO_STATUS, **(obj.get("status") or {}), "conditions": waits})
 
 
-def failed(_observed: Observed, obj: Object, refusal: Refusal) -> Plan:
+def failed(obj: Object, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on the Connector *obj* why its proxy could not be made, and tries again."""
     return replace(_refusal_plan(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 

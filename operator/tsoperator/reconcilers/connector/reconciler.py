@@ -17,14 +17,14 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
-from tsoperator.proxy.orphan import Orphan
 from tsoperator.reconcilers.connector import plan as plans
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
+from tsoperator.runtime.plan import Plan
 
 
-def connectors(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
+def connectors(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 
@@ -55,4 +55,4 @@ def connectors(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
         TAILNET: keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
-    return proxies.kind(CONNECTOR, watches, look, plans)
+    return proxies.kind(CONNECTOR, watches, unparsed, look, plans)

@@ -181,7 +181,7 @@ def plan(
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(observed, ingress, keys)
+        return failed(ingress, observed, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
@@ -212,7 +212,7 @@ def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = (
     return replace(step, status=_status(ingress, None)) if ours else step
 
 
-def failed(_observed: Observed, _ingress: Object, refusal: Refusal) -> Plan:
+def failed(_ingress: Object, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports by an Event why the proxy of an Ingress could not be made, and tries again."""
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from tsoperator.api.names import PARENT_INGRESS
@@ -25,19 +26,19 @@ from tsoperator.api.objects import (
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.dns.nameserver import before
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.reconcilers.ingress.serve import backend_names
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import first, is_child, owned_keys
+from tsoperator.runtime.plan import Plan
 from tsoperator.tailnet.tailnet import OWN
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def by_backend(ingress: Object) -> Iterable[str]:
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[plans.Observed | Orphan]:
+) -> Kind[Seen[Object, plans.Observed] | Plan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
@@ -68,7 +69,7 @@ def ingresses(
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         DNSCONFIG: Comparison(view.keys_of_dnsconfig),
     }
-    return proxies.kind(INGRESS, watches, view.look, plans, said=view.said)
+    return replace(proxies.kind(INGRESS, watches, unparsed, view.look, plans), acted=view.acted)
 
 
 class _View:
@@ -83,9 +84,10 @@ class _View:
         self._missing = Memory[MissingCertificate](self._cache)
         self._class_warning = ""
 
-    def said(self, ingress: Object, observed: plans.Observed) -> None:
+    def acted(self, ingress: Object, seen: Seen[Object, plans.Observed] | Plan, _plan: Plan) -> None:
         """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
-        if observed.certificate is None or observed.certificate.certificate.is_there:
+        found = seen.observed.certificate if isinstance(seen, Seen) else None
+        if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)
 
     def look(self, ingress: Object) -> plans.Observed:

@@ -215,7 +215,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
-def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
+def failed(group: Object, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on *group* why a step failed, and tries again."""
     if is_other(group):
         return unsupported.failed(group, refusal)

@@ -25,17 +25,17 @@ from tsoperator.api.objects import (
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
 from tsoperator.group.proxygroup import config_name, group_owner, replica_count
-from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
 from tsoperator.reconcilers.proxygroup import plan as plans
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_anothers, owned_keys
+from tsoperator.runtime.plan import Plan
 
 
-def proxygroups(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
+def proxygroups(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
     """Return the kind of ProxyGroups, whose reconciler makes their proxies and writes their ConfigMaps."""
     view = _View(proxies)
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
@@ -48,7 +48,7 @@ def proxygroups(proxies: Proxies) -> Kind[plans.Observed | Orphan]:
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, view.look, plans, left=view.left)
+    return proxies.kind(PROXYGROUP, watches, unparsed, view.look, plans, left=view.left)
 
 
 class _View:
@@ -59,10 +59,10 @@ class _View:
         self._cache = proxies.cache
         self._settings = proxies.settings
 
-    def left(self, owner: Owner) -> Orphan:
+    def left(self, owner: Owner) -> Plan:
         """Forget a group that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
         self._proxies.forget(owner)
-        return Orphan(owner, Children())
+        return Plan()
 
     def look(self, group: Object) -> plans.Observed:
         """Gather the facts about *group*."""

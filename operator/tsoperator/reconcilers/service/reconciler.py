@@ -38,9 +38,9 @@ from tsoperator.group.places import Places, abandoned, leads_to
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
@@ -51,41 +51,20 @@ from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Decision, Plan, Refusal
+from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
-Seen = tuple[Ask, plans.Observed]
-"""A Service as it asks to be served, and the facts about it."""
-
 
 def services(
     proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
-) -> Kind[Seen | plans.Left]:
+) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
-    view, settings = _View(proxies, client, clock), proxies.settings
-
-    def decision(service: Object, seen: Seen | plans.Left) -> Decision:
-        if isinstance(seen, plans.Left):
-            return plans.plan_left(seen)
-        ask, observed = seen
-        wanted = plans.wanted(ask, observed, settings)
-
-        def then(keys: Keys | Refusal) -> Plan:
-            return plans.plan(ask, wanted, observed, settings, keys)
-
-        return then(NO_KEYS) if isinstance(wanted, Plan) else proxies.question(service, wanted, observed.children, then)
-
-    def refused(_seen: Seen | plans.Left, service: Object, refusal: Refusal) -> Plan:
-        return plans.failed(parse(service, settings), refusal) if service else Plan()
-
-    def reported(_service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
-        if not isinstance(seen, plans.Left):
-            proxies.reported(seen[0].owner, plan)
-
-    return Kind(SERVICE, view.watches, view.look, decision, refused, view.rewritten, reported)
+    view = _View(proxies, client, clock)
+    kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
+    return replace(kind, acted=view.rewritten)
 
 
 class _View:
@@ -118,24 +97,17 @@ class _View:
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    def rewritten(self, _service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
-        """Remember that *plan* has pointed a Service at its proxy, if it has."""
-        if isinstance(seen, plans.Left):
-            return
-        ask, _ = seen
-        if name := plans.rewritten_to(ask, plan):
-            rewrites = self._rewrites.get(ask.service) or Rewrites()
-            rewrites.rewritten(ask.service["metadata"]["resourceVersion"], name)
-            self._rewrites.note(ask.service, rewrites)
+    def rewritten(self, service: Object, seen: Seen[Ask, plans.Observed] | Plan, plan: Plan) -> None:
+        """Remember that *plan* has pointed *service* at its proxy, if it has."""
+        if isinstance(seen, Seen) and (name := plans.rewritten_to(seen.ask, plan)):
+            rewrites = self._rewrites.get(service) or Rewrites()
+            rewrites.rewritten(service["metadata"]["resourceVersion"], name)
+            self._rewrites.note(service, rewrites)
 
-    async def look(self, key: Key, service: Object) -> Seen | plans.Left:
-        """Parse *service*, and gather the facts about it; or find what a Service that is gone left behind."""
-        if not service:
-            return self._left(Owner(PARENT_SERVICE, key))
-        ask = self._parse(service)
+    async def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a Service."""
         if ask.mode is Mode.GROUP:
             await self._read_places()
-        self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
@@ -148,7 +120,7 @@ class _View:
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
         )
-        return ask, replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
+        return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -199,10 +171,11 @@ class _View:
         rewrites.remember_writer(who)
         return replace(reverts, who=who)
 
-    def _left(self, owner: Owner) -> plans.Left:
-        """Return what a Service that is gone left behind."""
-        seen = self._cache.sees(SERVICE, owner.key.namespace)
-        return plans.Left(self._view.made_for(owner), self._proxies.orphan(SERVICE, owner), seen)
+    def left(self, owner: Owner) -> Plan:
+        """Return the next step of removing what a Service that is gone left behind."""
+        is_seen = self._cache.sees(SERVICE, owner.key.namespace)
+        proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
+        return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name

@@ -275,7 +275,7 @@ def test_a_refused_write_is_reported_and_tried_again() -> None:
     assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
     assert ready(made, "ProxyGroupAvailable") == ("True", CREATING, "1/2 ProxyGroup pods running")
     assert made.notes == [Note("Warning", "ProxyGroupCreationFailed", "no tags")]
-    named = plans.failed(NOTHING, live_group(), Refusal("not there", "UnsupportedByControlServer"))
+    named = plans.failed(live_group(), NOTHING, Refusal("not there", "UnsupportedByControlServer"))
     assert ready(named)[1] == "UnsupportedByControlServer"
 
 
@@ -410,7 +410,7 @@ def test_a_deleted_group_says_that_it_waits_for_its_tailnet() -> None:
 
 def test_a_deleted_group_in_an_unusable_tailnet_says_that_the_deletion_of_its_devices_is_refused() -> None:
     view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
-    made = plans.failed(Observed(running(0), tailnet=view), LEAVING, Refusal("no", error=ValueError("no")))
+    made = plans.failed(LEAVING, Observed(running(0), tailnet=view), Refusal("no", error=ValueError("no")))
     assert ready(made) == ("False", "ProxyGroupTailnetUnavailable", "no")
 
 
