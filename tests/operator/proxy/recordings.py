@@ -10,6 +10,7 @@ from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.connector import plan as connectors
+from tsoperator.reconcilers.connector.ask import parse as parse_connector
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import plan as ingresses
 from tsoperator.reconcilers.service import plan as services
@@ -101,9 +102,10 @@ def connector_plan(made: dict[str, Object], found: Children | None = None, proxy
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))
     observed = connectors.Observed(found or _children(made), proxy_class, TAILNET)
-    wanted = connectors.wanted(obj, observed, SETTINGS)
+    ask = parse_connector(obj, SETTINGS)
+    wanted = connectors.wanted(ask, observed, SETTINGS)
     assert isinstance(wanted, Proxy)
-    return connectors.plan(obj, wanted, observed, SETTINGS)
+    return connectors.plan(ask, wanted, observed, SETTINGS)
 
 
 RECORDED_CLASS = {

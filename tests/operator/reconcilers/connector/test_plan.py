@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
-from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.reconcilers.connector import plan as plans
+from tsoperator.reconcilers.connector.ask import class_name, parse
 from tsoperator.reconcilers.connector.plan import Observed
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Note, Plan, Refusal
@@ -43,18 +43,13 @@ OWNER = Owner("connector", Key("", "router"))
 ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
-def parsed(obj: Object) -> Connector:
-    made = Connector.parse(obj)
-    assert isinstance(made, Connector), made
-    return made
-
-
 def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    return plans.plan(obj, plans.wanted(obj, observed, of), observed, of, keys)
+    ask = parse(obj, of)
+    return plans.plan(ask, plans.wanted(ask, observed, of), observed, of, keys)
 
 
 def proxy(spec: Object, observed: Observed = NOTHING) -> Proxy:
-    made = plans.wanted(live_connector(spec), observed, SETTINGS)
+    made = plans.wanted(parse(live_connector(spec), SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -196,12 +191,6 @@ def test_a_bad_connector_says_why_in_its_condition_and_keeps_its_proxy(spec: Obj
     assert without_conditions(refusal) == before
 
 
-def test_a_connector_reports_that_its_name_is_too_long_for_labels() -> None:
-    for length, wrong in ((63, []), (64, ["its name must have at most 63 characters, not 64: make it anew"])):
-        found = plans.violations(parsed(live_connector({**EXIT, "hostname": "gate"}, name="a" * length)))
-        assert [each.partition(" with")[0] for each in found] == wrong
-
-
 @pytest.mark.parametrize(
     ("length", "spec", "words"),
     [
@@ -221,10 +210,6 @@ def test_a_connector_whose_devices_would_share_a_cut_hostname_is_refused(length:
     assert bool(refusal.steps) is not bool(words)
 
 
-def test_an_exit_node_may_also_list_a_default_route_among_its_routes() -> None:
-    assert not plans.violations(parsed(live_connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
-
-
 def test_the_status_of_a_bad_connector_without_a_proxy_has_zero_values_and_the_reason() -> None:
     made = plan(live_connector({"replicas": "many"}))
     assert (ready(made)[2][:28], without_conditions(made)) == ("this Connector is invalid: s", ZEROS)
@@ -232,7 +217,7 @@ def test_the_status_of_a_bad_connector_without_a_proxy_has_zero_values_and_the_r
 
 def plan_with_class(found: Object | None = None) -> Plan:
     given = {**EXIT, "proxyClass": "prod"}
-    assert plans.class_name(live_connector(given, labels={"tailscale.com/proxy-class": "other"})) == "prod"
+    assert class_name(live_connector(given, labels={"tailscale.com/proxy-class": "other"})) == "prod"
     return plan(live_connector(given), Observed(Children(), found))
 
 
@@ -259,15 +244,8 @@ def test_the_proxies_accept_routes_if_their_class_says_so(accepts: bool) -> None
 
 
 def test_a_connector_has_no_default_class() -> None:
-    assert plans.class_name(live_connector(EXIT)) == ""
+    assert class_name(live_connector(EXIT)) == ""
     assert ready(plan(live_connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
-
-
-def test_a_connector_that_cannot_be_parsed_names_no_class_and_no_tailnet() -> None:
-    for spec in (None, ["prod"], {"proxyClass": 7, "tailnet": 7}):
-        broken = {**live_connector(), "spec": spec}
-        assert (plans.class_name(broken), plans.tailnet_name(broken)) == ("", "")
-    assert plans.tailnet_name(live_connector({"tailnet": "a"})) == "a"
 
 
 UNUSABLE_WORDS = "Tailnet 'other' can't be used: Secret \"other\" is empty"
@@ -283,7 +261,7 @@ def test_a_connector_reports_that_its_tailnet_cannot_be_used() -> None:
 
 def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
-    made = plans.wanted(live_connector(EXIT), observed, SETTINGS)
+    made = plans.wanted(parse(live_connector(EXIT), SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy)
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
@@ -339,9 +317,9 @@ FIELDS = {
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
-    made = Connector.parse(obj)
-    if isinstance(made, Connector) and isinstance(plans.wanted(obj, NOTHING, SETTINGS), Proxy):
-        assert len(children_of(plan(obj))) == 2 + made.spec.replicas
+    ask = parse(obj, SETTINGS)
+    if isinstance(plans.wanted(ask, NOTHING, SETTINGS), Proxy):
+        assert len(children_of(plan(obj))) == 2 + ask.replicas
     assert plan(deleting(obj)).release == FINALIZER
 
 
