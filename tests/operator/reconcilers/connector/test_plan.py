@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.names import DEFAULT_CONTROL_URL, FINALIZER
 from tsoperator.api.objects import Key, Object
-from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.reconcilers.connector import plan as plans
+from tsoperator.reconcilers.connector.ask import parse
 from tsoperator.reconcilers.connector.plan import Observed
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Note, Plan, Refusal
@@ -54,7 +54,8 @@ NOTHING = seen()
 
 
 def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS) -> Plan:
-    return plans.plan(obj, plans.wanted(obj, observed, SETTINGS), observed, SETTINGS, keys)
+    ask = parse(obj, SETTINGS)
+    return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS, keys)
 
 
 def ready(made: Plan) -> tuple[str, str, str]:
@@ -106,7 +107,7 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 @pytest.mark.parametrize(("spec", "observed", "special"), PROXIES.values(), ids=PROXIES)
 def test_the_proxies_are_as_the_spec_of_their_connector_says(spec: Object, observed: Observed, special: Object) -> None:
-    made = plans.wanted(live_connector(spec), observed, SETTINGS)
+    made = plans.wanted(parse(live_connector(spec), SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     config = made.config
     assert made.pod == connected_networks()
@@ -252,13 +253,6 @@ def test_a_connector_writes_nothing_while_it_waits_for(
     assert plan(obj, observed, keys) == waits
 
 
-def test_a_connector_names_its_class_and_its_tailnet_in_its_spec_alone() -> None:
-    for spec in (None, ["prod"], {"proxyClass": 7, "tailnet": 7}, {}):
-        broken = {**live_connector(labels={"tailscale.com/proxy-class": "other"}), "spec": spec}
-        assert (plans.class_name(broken), plans.tailnet_name(broken)) == ("", "")
-    assert (plans.class_name(live_connector(CLASS)), plans.tailnet_name(live_connector(OTHER))) == ("prod", "other")
-
-
 WAITS = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
 
 
@@ -294,9 +288,9 @@ FIELDS = {
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
-    made = Connector.parse(obj)
-    if isinstance(made, Connector) and isinstance(plans.wanted(obj, NOTHING, SETTINGS), Proxy):
-        assert len(children_of(plan(obj))) == 2 + made.spec.replicas
+    ask = parse(obj, SETTINGS)
+    if isinstance(plans.wanted(ask, NOTHING, SETTINGS), Proxy):
+        assert len(children_of(plan(obj))) == 2 + ask.replicas
     assert plan(deleting(obj)).release == FINALIZER
 
 

@@ -20,8 +20,10 @@ from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
 from tsoperator.reconcilers.ingress import plan as plans
+from tsoperator.reconcilers.ingress.ask import parse
 from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.plan import Observed
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
@@ -57,7 +59,7 @@ GROUP = {"tailscale.com/proxy-group": "group"}
 SHOP = {"tailscale.com/hostname": "shop"}
 BAD_TAG = {"tailscale.com/tags": "db"}
 MISSING = {"defaultBackend": to_service("missing")}
-OWNER = plans.owner(Key("default", "web"))
+OWNER = Owner("ingress", Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
 """The state that the current Pod has reported."""
@@ -68,13 +70,18 @@ KEY = Keys({0: "new-authkey"})
 
 
 def planned(parent: Object, observed: Observed = NEW, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    return plans.plan(parent, plans.wanted(parent, observed, of), observed, of, keys)
+    ask = parse(parent, of)
+    return plans.plan(ask, plans.wanted(ask, observed, of), observed, of, keys)
 
 
 def proxy(parent: Object, observed: Observed = NEW) -> Proxy:
-    made = plans.wanted(parent, observed, SETTINGS)
+    made = plans.wanted(parse(parent, SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
+
+
+def removed(parent: Object, observed: Observed) -> Plan:
+    return plans.plan_deletion(parse(parent, SETTINGS), observed)
 
 
 def logged_in(data: dict[str, str]) -> Observed:
@@ -91,22 +98,6 @@ def shown(plan: Plan) -> list[Object]:
     """Return the load balancer's entries in the status of *plan*."""
     entries: list[Object] = status_of(plan)["loadBalancer"].get("ingress", [])
     return entries
-
-
-def test_an_ingress_of_our_class_is_ours() -> None:
-    for annotations, class_, ours in (
-        ({}, "tailscale", True),
-        ({}, "nginx", False),
-        ({}, None, False),
-        ({"kubernetes.io/ingress.class": "tailscale"}, None, False),
-        (GROUP, "tailscale", True),
-    ):
-        assert plans.is_ours(live_ingress(annotations, spec={"ingressClassName": class_}), SETTINGS) == ours
-
-
-def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:
-    names = [plans.hostname(live_ingress(SHOP, host=host)) for host in ("web", "web.tail1234.ts.net", "", ".x")]
-    assert names == ["web", "web", "default-web-ingress", "default-web-ingress"]
 
 
 class Case(NamedTuple):
@@ -355,16 +346,16 @@ def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ou
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
     leaving = {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": shows}
-    plan = plans.plan_deletion(leaving, logged_in(DEVICE))
+    plan = removed(leaving, logged_in(DEVICE))
     assert (plan.release, plan.status) == (FINALIZER, status)
     pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
-    first = plans.plan_deletion(leaving, there)
+    first = removed(leaving, there)
     assert (first.release, first.status) == ("", None)
-    assert plans.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
+    assert removed(deleting(leaving), logged_in(DEVICE)).status is None
     unheld = {**live_ingress(), "status": shows}
-    assert plans.plan_deletion(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
-    assert plans.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()
+    assert removed(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
+    assert removed(unheld, Observed(Children(), WEB)) == Plan()
 
 
 def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
@@ -391,8 +382,8 @@ ANNOTATIONS = st.dictionaries(
 def test_an_ingress_with_any_spec_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
-    assert plans.plan_deletion(found, observed).release == FINALIZER
-    plan, wanted = planned(found, observed, KEY), plans.wanted(found, observed, SETTINGS)
+    assert removed(found, observed).release == FINALIZER
+    plan, wanted = planned(found, observed, KEY), plans.wanted(parse(found, SETTINGS), observed, SETTINGS)
     if isinstance(wanted, Plan):
         assert plan == wanted == Plan(notes=wanted.notes)
         assert wanted.notes
