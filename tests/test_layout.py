@@ -27,8 +27,8 @@ OPERATOR = ROOT / "operator" / "tsoperator"
 OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in MODULES if OPERATOR in path.parents}
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
-ONE_A_KIND = {"Ask", "Observed"}
-"""The names of classes that several reconcilers may have, each its own: what a user wants, and the facts."""
+ONE_A_KIND = {"Ask", "Mode", "Observed"}
+"""The names of classes that several reconcilers may have, each its own: the requests, the way to serve, the facts."""
 NAME_KINDS = {"app.py", "sources.py"}
 """The modules that may import from the folder of a reconciler."""
 

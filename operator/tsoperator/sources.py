@@ -40,7 +40,7 @@ from tsoperator.group import ports, proxygroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
-from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
+from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.service import ask
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
