@@ -20,7 +20,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
         "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
-        f"{_INGRESS}/test_plan.py events_report_paths_that_are_left_out_and_findings_about_devices",
+        f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
@@ -35,7 +35,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
-        f"{_CONNECTOR}/test_plan.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
+        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
@@ -56,7 +56,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
-        f"{_INGRESS}/test_plan.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
+        f"{_INGRESS}/test_plan.py events_say_why_an_ingress_is_not_served_and_nothing_changes",
         f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
@@ -80,7 +80,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
-        f"{_CONNECTOR}/test_plan.py a_connector_reports_that_its_class_does_not_exist",
+        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
