@@ -32,6 +32,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
+from tsoperator.reconcilers.proxygrouppolicy.reconciler import proxygrouppolicies
 from tsoperator.reconcilers.recorder.reconciler import recorders
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
@@ -193,6 +194,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
         recorders(proxies),
+        proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         *map(unsupported_kind, UNSUPPORTED),
     ]

@@ -1,21 +1,61 @@
-"""The wishes of a Recorder: its faults, and the names that it gives to other objects."""
+"""Parses a Recorder into an `Ask` once, with the names that it gives to other objects, or with its faults."""
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.labels import annotation_errors, label_errors
-from tsoperator.api.names import AUTH_INFIX
-from tsoperator.api.objects import Object, spec_of, spec_text
+from tsoperator.api.names import AUTH_INFIX, PARENT_RECORDER
+from tsoperator.api.objects import Object, key_of, spec_of, spec_text
 from tsoperator.api.rules import DNS_LABEL_MAX
+from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.recorder import S3, Recorder, RecorderPod, RecorderServiceAccount, RecorderStatefulSet
 from tsoperator.proxy.replica import replicas_error
+from tsoperator.runtime.ownership import Owner
+from tsoperator.settings import Settings
 
 DEFAULT_TAGS: Final = ("tag:k8s",)
 """The tags of devices if the spec names none. PROXY_TAGS doesn't change them: policies name this tag."""
 
 _SECRET = re.compile(rf"({AUTH_INFIX})?-(\d+)")
 _LAST: Final = "-99"  # the end of the longest name of a replica
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The requests in the Recorder *obj*. *wrong* says why it is invalid; it is empty for a valid one.
+
+    These are known even if the Recorder is invalid: *tailnet* is the Tailnet that it names, empty for the operator's
+    own; *credentials* is the Secret with the credentials for its storage, empty if it names none; and *account* is the
+    name of its ServiceAccount. A valid Recorder is *parsed*.
+    """
+
+    obj: Object
+    tailnet: str
+    credentials: str
+    account: str
+    wrong: str = ""
+    parsed: Recorder | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the Recorder's children."""
+        return Owner(PARENT_RECORDER, key_of(self.obj))
+
+    @property
+    def recorder(self) -> Recorder:
+        """The Recorder, which is valid."""
+        assert self.parsed is not None  # noqa: S101 (nothing is made for an invalid one)
+        return self.parsed
+
+
+def parse(obj: Object, _settings: Settings) -> Ask:
+    """Return the requests in the Recorder *obj*, which need not be valid."""
+    parsed, names = Recorder.parse(obj), (tailnet_name(obj), credentials_name(obj), account_name(obj))
+    if isinstance(parsed, Invalid):
+        return Ask(obj, *names, parsed.message)
+    return Ask(obj, *names, "; ".join(violations(parsed)), parsed)
 
 
 def tailnet_name(obj: Object) -> str:

@@ -6,9 +6,8 @@ from typing import Final
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.device import Device
-from tsoperator.api.names import AUTH_INFIX, CONDITION_RECORDER_READY, PARENT_RECORDER
-from tsoperator.api.objects import RECORDER, Key, Object, is_deleting, key_of
-from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.names import AUTH_INFIX, CONDITION_RECORDER_READY
+from tsoperator.api.objects import RECORDER, Key, Object, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.recorder import Recorder
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
@@ -33,16 +32,9 @@ from tsoperator.proxy.workload import (
     removal_message,
     unwanted,
 )
-from tsoperator.reconcilers.recorder.ask import (
-    DEFAULT_TAGS,
-    account_name,
-    account_of,
-    credentials_name,
-    missing_of_s3,
-    violations,
-)
+from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, missing_of_s3
 from tsoperator.reconcilers.recorder.statefulset import recorder_statefulset, selector
-from tsoperator.runtime.ownership import Owner, in_the_way, is_anothers
+from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
 
@@ -78,41 +70,32 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
 
 
-def owner(key: Key) -> Owner:
-    """Return the owner of the children of the Recorder named *key*."""
-    return Owner(PARENT_RECORDER, key)
-
-
-def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the replicas that the Recorder *obj* should have.
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the replicas that a Recorder should have.
 
     If the Recorder is being deleted, or if its replicas can't be made, return a plan instead. When they can't be made,
     running ones stay as they are.
     """
-    if is_deleting(obj):
-        return plan_deletion(obj, observed)
-    recorder = Recorder.parse(obj)
-    if isinstance(recorder, Invalid):
-        return _refusal_plan(obj, INVALID, f"this Recorder is invalid: {recorder.message}")
-    if wrong := [*violations(recorder)]:
-        return _refusal_plan(obj, INVALID, f"this Recorder is invalid: {'; '.join(wrong)}")
+    if is_deleting(ask.obj):
+        return plan_deletion(ask, observed)
+    if ask.wrong:
+        return _refusal_plan(ask.obj, INVALID, f"this Recorder is invalid: {ask.wrong}")
     if observed.tailnet.pending:
         return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
-        return _refusal_plan(obj, NO_TAILNET, observed.tailnet.refusal.message)
-    own = owner(key_of(obj))
-    if stranger := next((each for each in observed.named if is_anothers(each, own)), None):
-        return replace(_taken_plan(obj, in_the_way(stranger)), requeue_after=FREED)
-    name = own.key.name
+        return _refusal_plan(ask.obj, NO_TAILNET, observed.tailnet.refusal.message)
+    if stranger := next((each for each in observed.named if is_anothers(each, ask.owner)), None):
+        return replace(_taken_plan(ask, in_the_way(stranger)), requeue_after=FREED)
+    spec, name = ask.recorder.spec, ask.owner.key.name
     return Proxy(
-        owner=own,
-        parent_uid=recorder.metadata.uid,
+        owner=ask.owner,
+        parent_uid=uid(ask.obj),
         key=Key(settings.namespace, name),
         pod=recording(),
         config=ProxyConfig(name, observed.tailnet.login_url, only_key=True),
-        tags=recorder.spec.tags or DEFAULT_TAGS,
+        tags=spec.tags or DEFAULT_TAGS,
         tailnet=observed.tailnet.name,
-        replica_count=recorder.spec.replicas,
+        replica_count=spec.replicas,
         hostname_prefix=name,
         config_infix=AUTH_INFIX,
         controller=RECORDER,
@@ -120,41 +103,41 @@ def wanted(obj: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
 
 
 def plan(
-    obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for *obj*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
-    made = _planned(obj, wanted, observed, settings, keys)
-    told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
+    """Return the plan for a Recorder; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    made = _planned(ask, wanted, observed, settings, keys)
+    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
-def _planned(obj: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(obj, observed, keys)
+        return failed(ask, observed, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
-    recorder = Recorder.model_validate(obj)
-    live = observed.children.statefulset(wanted.key)
-    if live is not None and live["spec"]["selector"].get("matchLabels") != selector(recorder, wanted):
+    obj, live = ask.obj, observed.children.statefulset(wanted.key)
+    if live is not None and live["spec"]["selector"].get("matchLabels") != selector(ask.recorder, wanted):
         return plan_renewal(live)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
-    made = plan_workload(wanted, _workload(recorder, wanted, observed, settings), observed.children, keys, devices)
+    made = plan_workload(wanted, _workload(ask.recorder, wanted, observed, settings), observed.children, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     condition = _conditions(obj, False, CREATING, problem) if problem else _conditions(obj, True, CREATED, CREATED)
     status = {**_kept_status(obj), "devices": _devices(obj, wanted, observed), "conditions": condition}
-    findings = [*devices.findings, *_storage_findings(obj, recorder, observed)]
+    findings = [*devices.findings, *_storage_findings(ask, observed)]
     return with_findings(
         replace(made, status=status), findings, condition=CONDITION_RECORDER_READY, reasons=DEVICE_REASONS
     )
 
 
-def plan_deletion(obj: Object, observed: Observed) -> Plan:
-    """Return the plan with the next step of removing the Recorder *obj*; the garbage collector removes the rest."""
+def plan_deletion(ask: Ask, observed: Observed) -> Plan:
+    """Return the plan with the next step of removing a Recorder; the garbage collector removes the rest."""
+    obj = ask.obj
     if holds_nothing(obj, observed.children):
         return Plan()
-    step = plan_removal(owner(key_of(obj)), observed.children, observed.tailnet.name)
+    step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
     if untried := untried_message(step, observed.tailnet):
         told = _refusal_plan(obj, NO_TAILNET, untried)
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
@@ -164,12 +147,12 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return replace(step, status={**(obj.get("status") or {}), "conditions": waits})
 
 
-def failed(obj: Object, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on the Recorder *obj* why a step failed, and tries again."""
+def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports on a Recorder why a step failed, and tries again."""
     if refusal.is_taken:
-        return replace(_taken_plan(obj, refusal.message), error=refusal.error)
-    reason = NO_TAILNET if is_deleting(obj) and observed.tailnet.refusal else FAILED
-    return replace(_refusal_plan(obj, refusal.reason or reason, refusal.message), error=refusal.error)
+        return replace(_taken_plan(ask, refusal.message), error=refusal.error)
+    reason = NO_TAILNET if is_deleting(ask.obj) and observed.tailnet.refusal else FAILED
+    return replace(_refusal_plan(ask.obj, refusal.reason or reason, refusal.message), error=refusal.error)
 
 
 def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
@@ -230,16 +213,16 @@ def _entry(device: Device) -> Object:
     return {"hostname": device.hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}
 
 
-def _storage_findings(obj: Object, recorder: Recorder, observed: Observed) -> list[DeviceFinding]:
-    """Return what may be wrong with the storage of *recorder*, so that it can't keep recordings."""
+def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
+    """Return what may be wrong with the storage of a Recorder, so that it can't keep recordings."""
     found = []
     if observed.lacks_credentials:
         words = (
-            f"Secret {credentials_name(obj)} isn't there, from which the Pods get the credentials for their storage: "
+            f"Secret {ask.credentials} isn't there, from which the Pods get the credentials for their storage: "
             "create it in the operator's namespace, or change spec.storage.s3.credentials"
         )
         found.append(DeviceFinding(Effect.PENDING, "NoCredentials", words))
-    if missing := missing_of_s3(recorder):
+    if missing := missing_of_s3(ask.recorder):
         words = (
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: set "
             f"{'it' if len(missing) == 1 else 'them'}, unless the Pods get {'it' if len(missing) == 1 else 'them'} "
@@ -249,11 +232,14 @@ def _storage_findings(obj: Object, recorder: Recorder, observed: Observed) -> li
     return found
 
 
-def _taken_plan(obj: Object, message: str) -> Plan:
+def _taken_plan(ask: Ask, message: str) -> Plan:
     """Return the plan that reports that the name of a child is taken, as *message* says."""
-    own = account_name(obj) == key_of(obj).name
-    more = "" if own else "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name"
-    return _refusal_plan(obj, INVALID, f"{message}{more}")
+    more = (
+        ""
+        if ask.account == ask.owner.key.name
+        else "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name"
+    )
+    return _refusal_plan(ask.obj, INVALID, f"{message}{more}")
 
 
 def _refusal_plan(obj: Object, reason: str, message: str) -> Plan:

@@ -20,15 +20,15 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.recorder import plan as plans
-from tsoperator.reconcilers.recorder.ask import account_name, credentials_name, ordinal_in, tailnet_name
+from tsoperator.reconcilers.recorder.ask import Ask, credentials_name, ordinal_in, parse, tailnet_name
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
 
-def recorders(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
+def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Recorders, whose reconciler also makes their replicas."""
     view = _View(proxies)
     watches = {
@@ -38,7 +38,7 @@ def recorders(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
         TAILNET: view.keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
     }
-    return proxies.kind(RECORDER, watches, unparsed, view.look, plans, left=view.left)
+    return proxies.kind(RECORDER, watches, parse, view.look, plans, left=view.left)
 
 
 class _View:
@@ -54,34 +54,32 @@ class _View:
         self._proxies.forget(owner)
         return Plan()
 
-    def look(self, recorder: Object) -> plans.Observed:
-        """Gather the facts about *recorder*."""
-        owner = plans.owner(key_of(recorder))
-        named = self._named(recorder)
-        children = self._children(owner.key.name, named)
+    def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a Recorder."""
+        named = self._named(ask)
+        children = self._children(ask.owner, named)
         return plans.Observed(
             children,
-            self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(owner)),
+            self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(ask.owner)),
             named,
-            self._lacks_credentials(recorder),
-            self._proxies.tailnet(tailnet_name(recorder), owner, children),
+            self._lacks(ask.credentials),
+            self._proxies.tailnet(ask.tailnet, ask.owner, children),
         )
 
-    def _named(self, recorder: Object) -> list[Object]:
-        """Return the objects that have the names of children of *recorder*, whoever they belong to."""
-        name, replicas = key_of(recorder).name, (recorder.get("spec") or {}).get("replicas", 1)
-        ordinals = range(min(replicas, 100)) if isinstance(replicas, int) else ()
+    def _named(self, ask: Ask) -> list[Object]:
+        """Return the objects that have the names of children of a Recorder, whoever they belong to."""
+        name, ordinals = ask.owner.key.name, range(ask.parsed.spec.replicas if ask.parsed and not ask.wrong else 0)
         wanted = [
-            (SERVICEACCOUNT, account_name(recorder)),
+            (SERVICEACCOUNT, ask.account),
             *((resource, name) for resource in (ROLE, ROLEBINDING, STATEFULSET)),
             *((SECRET, f"{name}{infix}-{ordinal}") for ordinal in ordinals for infix in ("", AUTH_INFIX)),
         ]
         found = (self._cache.get(resource, Key(self._namespace, each)) for resource, each in wanted)
         return [each for each in found if each is not None]
 
-    def _children(self, name: str, named: Iterable[Object]) -> Children:
-        """Return the children of the Recorder called *name*: those that are *named* so, and those of other ordinals."""
-        owner = plans.owner(Key("", name))
+    def _children(self, owner: Owner, named: Iterable[Object]) -> Children:
+        """Return the children of the Recorder *owner*: those that are *named* so, and those of other ordinals."""
+        name = owner.key.name
 
         def ours(resource: Resource) -> list[Object]:
             found = [*self._cache.indexed(resource, BY_OWNER, str(owner)), *named]
@@ -100,11 +98,10 @@ class _View:
             overdue=self._proxies.overdue(pods),
         )
 
-    def _lacks_credentials(self, recorder: Object) -> bool:
-        """Tell whether *recorder* names a Secret with credentials that isn't there."""
-        name = credentials_name(recorder)
-        key = Key(self._namespace, name)
-        return bool(name) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
+    def _lacks(self, credentials: str) -> bool:
+        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one."""
+        key = Key(self._namespace, credentials)
+        return bool(credentials) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_RECORDER, self._namespace)

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tsoperator.api.names import CONDITION_PEERRELAY_READY, CONDITION_PROXYGROUPPOLICY_READY
-from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, Resource
+from tsoperator.api.names import CONDITION_PEERRELAY_READY
+from tsoperator.api.objects import PEERRELAY, Resource
 
 CONDITIONS: Final[Mapping[Resource, str]] = {
     PEERRELAY: CONDITION_PEERRELAY_READY,
-    PROXYGROUPPOLICY: CONDITION_PROXYGROUPPOLICY_READY,
 }
 """The condition that reports that the operator does nothing for an object, by kind."""

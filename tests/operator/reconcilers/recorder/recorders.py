@@ -9,6 +9,7 @@ from tsoperator.api.objects import RECORDER, STATEFULSET, Key, Object
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.recorder import plan
+from tsoperator.reconcilers.recorder.ask import parse
 from tsoperator.reconcilers.recorder.plan import Observed
 from tsoperator.runtime.ownership import Owner, owner_reference
 from tsoperator.runtime.plan import Plan
@@ -39,7 +40,8 @@ def live_recorder(spec: Object | None = None, *, name: str = "rec", **metadata: 
 
 def plan_of(recorder: Object, observed: Observed = NOTHING, of: Settings = SETTINGS, **given: Any) -> Plan:
     """Return the plan for *recorder*. Other arguments of `plan.plan`, such as ``keys``, may be *given*."""
-    return plan.plan(recorder, plan.wanted(recorder, observed, of), observed, of, **given)
+    ask = parse(recorder, of)
+    return plan.plan(ask, plan.wanted(ask, observed, of), observed, of, **given)
 
 
 def made(recorder: Object, observed: Observed = NOTHING, of: Settings = SETTINGS) -> dict[tuple[str, str], Object]:

@@ -13,6 +13,7 @@ from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.recorder import plan as plans
+from tsoperator.reconcilers.recorder.ask import Ask, parse
 from tsoperator.reconcilers.recorder.plan import Observed
 from tsoperator.runtime.ownership import Owner, owner_reference
 from tsoperator.runtime.plan import Note, Plan, Refusal
@@ -54,6 +55,10 @@ def ready(made: Plan) -> tuple[str, str, str]:
     condition = condition_of(made)
     assert condition["type"] == "RecorderReady"
     return condition["status"], condition["reason"], condition["message"]
+
+
+def ask_of(recorder: Object) -> Ask:
+    return parse(recorder, SETTINGS)
 
 
 def pod_with(**account: object) -> Object:
@@ -130,7 +135,7 @@ def test_the_pods_may_read_and_write_only_their_own_secrets() -> None:
 )
 def test_the_default_tag_does_not_depend_on_the_settings(given: Object, tags: tuple[str, ...]) -> None:
     settings = replace(SETTINGS, proxy_tags=("tag:other",))
-    proxy = plans.wanted(live_recorder({**UI, **given}), NOTHING, settings)
+    proxy = plans.wanted(ask_of(live_recorder({**UI, **given})), NOTHING, settings)
     assert isinstance(proxy, Proxy)
     assert tuple(proxy.tags) == tags
 
@@ -192,16 +197,18 @@ def test_a_recorder_names_the_object_of_another_that_has_the_name_of_a_child(str
 
 def test_a_recorder_is_refused_the_name_of_an_object_that_nobody_of_ours_made() -> None:
     error = ValueError("409")
-    told = plans.failed(live_recorder(), NOTHING, Refusal("ServiceAccount x is in the way", "", error, is_taken=True))
+    told = plans.failed(
+        ask_of(live_recorder()), NOTHING, Refusal("ServiceAccount x is in the way", "", error, is_taken=True)
+    )
     assert ready(told) == ("False", "RecorderInvalid", "ServiceAccount x is in the way")
     assert (told.error, reasons_of(told)) == (error, ["RecorderInvalid"])
 
 
 def test_a_failed_step_is_reported_and_tried_again() -> None:
     error = ValueError("no")
-    told = plans.failed(live_recorder(), NOTHING, Refusal("no", "", error))
+    told = plans.failed(ask_of(live_recorder()), NOTHING, Refusal("no", "", error))
     assert (ready(told), told.error) == (("False", "RecorderCreationFailed", "no"), error)
-    named = plans.failed(live_recorder(), NOTHING, Refusal("no", "UnsupportedByControlServer", error))
+    named = plans.failed(ask_of(live_recorder()), NOTHING, Refusal("no", "UnsupportedByControlServer", error))
     assert ready(named)[1] == "UnsupportedByControlServer"
     assert ready(plan_of(live_recorder(), keys=Refusal("no key", "", error)))[1:] == (
         "RecorderCreationFailed",
@@ -382,7 +389,7 @@ def test_a_deleted_recorder_waits_for_its_pods() -> None:
 
 def test_a_refused_deletion_of_a_device_names_the_tailnet_as_the_reason() -> None:
     obj = deleting(held(live_recorder({**UI, "tailnet": "other"})))
-    told = plans.failed(obj, Observed(Children(), tailnet=UNUSABLE), Refusal("gone"))
+    told = plans.failed(ask_of(obj), Observed(Children(), tailnet=UNUSABLE), Refusal("gone"))
     assert ready(told)[1] == "RecorderTailnetUnavailable"
 
 
@@ -413,7 +420,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_a_recorder_with_any_spec_has_a_plan(spec: Object) -> None:
     live = stored(held(live_recorder(spec)))
-    wanted = plans.wanted(live, NOTHING, SETTINGS)
+    wanted = plans.wanted(ask_of(live), NOTHING, SETTINGS)
     if isinstance(wanted, Proxy):
         assert len(made(live)) == 4 + 2 * wanted.replica_count
     assert plan_of(deleting(live)).release == FINALIZER

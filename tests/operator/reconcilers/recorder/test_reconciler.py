@@ -66,6 +66,10 @@ async def message(world: World, obj: Object = REC) -> str:
     return condition.message if condition else ""
 
 
+async def says(world: World, obj: Object, words: str) -> bool:
+    return words in await message(world, obj)
+
+
 async def left(world: World, obj: Object = REC) -> list[str]:
     """Return what is left of *obj*: children, devices, and the object itself."""
     kinds = (SERVICE, STATEFULSET, SECRET, POD, SERVICEACCOUNT, ROLE, ROLEBINDING)
@@ -228,8 +232,8 @@ async def test_a_recorder_that_is_deleted_after_its_tailnet_says_how_to_go_on(wo
         world.sim.store.disown(objects.TAILNET, "", NAME)
         await world.settled()
         await world.delete(rec)
-        await world.becomes(lambda: world.reason(rec, READY), "RecorderTailnetUnavailable")
-        assert "if the control server is gone for good, delete Secret tailscale/rec-0 by hand" in await message(world)
+        await world.eventually(lambda: says(world, rec, "delete Secret tailscale/rec-0 by hand"))
+        assert await world.reason(rec, READY) == "RecorderTailnetUnavailable"
         await world.apply(other.tailnet())
         await world.becomes(lambda: left(world, rec), [])
         assert other.device_names() == []
