@@ -1,5 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -70,7 +71,7 @@ class DNSConfigReconciler:
         self._applier = applier
         self._client = client
         self._prober = prober
-        self._rewrites = Rewrites()
+        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may be the deletion of an object
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = Addresses()
@@ -118,10 +119,10 @@ class DNSConfigReconciler:
         versions, found = _versions(dns), {}
         for key in {*versions, *due}:
             fields = [due[key].words] if key in due else []
-            found[key] = self._rewrites.look(key, versions.get(key, ""), fields, wanted.goal)
+            found[key] = self._rewrites[key].look(versions.get(key, ""), fields, wanted.goal)
             if key in due and found[key].fields and not found[key].who:
                 who = await self._last_writer(due[key]) or "something"
-                self._rewrites.remember_writer(key, who)
+                self._rewrites[key].remember_writer(who)
                 found[key] = replace(found[key], who=who)
         return found
 
@@ -136,7 +137,7 @@ class DNSConfigReconciler:
         """Remember the writes of *done*, which have been carried out on the versions of the objects in *dns*."""
         versions = _versions(dns)
         for each in map(clusterdns.written_by, done.steps):
-            self._rewrites.rewritten(each.key, versions.get(each.key, ""), done.goal)
+            self._rewrites[each.key].rewritten(versions.get(each.key, ""), done.goal)
 
     def _question(self) -> CanaryQuestion | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))

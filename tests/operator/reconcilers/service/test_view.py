@@ -12,7 +12,7 @@ from tsoperator.group.places import Place, Places
 from tsoperator.group.ports import FIRST_PORT, PORT_COUNT, Wanted
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -22,6 +22,7 @@ from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import HOLD, endpoint, endpoint_slice, settings, slim_secret, stored
 from tests.support.operator import NAMESPACE, World
+from tests.support.shown import Shown
 from tests.support.virtual_time import Clock
 
 SQL = Wanted("TCP", 5432)
@@ -43,6 +44,11 @@ class Seen:
         seen = {**live, "metadata": {**live["metadata"], **changes}}
         return self.view.of(parse(seen, settings()))
 
+    async def gone(self, service: Object) -> None:
+        """Delete *service*, and wait until the cache shows that."""
+        await self.world.delete(service)
+        await self.world.eventually(self._caught_up)
+
     async def _caught_up(self) -> bool:
         live, held = (await self.world.api.list(SERVICE)).items, self.cache.all(SERVICE)
         versions = [{each["metadata"]["resourceVersion"] for each in found} for found in (live, held)]
@@ -59,9 +65,9 @@ async def seen(cluster: World) -> AsyncIterator[Seen]:
         yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), clock), clock)
 
 
-def placed(key: Key, ports: dict[Wanted, int]) -> Object:
-    """Return the place of the Service *key* at the group."""
-    name, labels = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}"), place_labels(Owner("svc", key), "egress")
+def placed(key: Key, ports: dict[Wanted, int], group: str = "egress") -> Object:
+    """Return the place of the Service *key* at *group*."""
+    name, labels = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}"), place_labels(Owner("svc", key), group)
     names = {each: f"{each.protocol.lower()}-{each.port}" for each in ports}
     return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, names)
 
@@ -69,16 +75,18 @@ def placed(key: Key, ports: dict[Wanted, int]) -> Object:
 FREE = FIRST_PORT + 7
 OTHERS = [port for port in range(FIRST_PORT, FIRST_PORT + PORT_COUNT) if port not in (FREE, FREE + 1)]
 ALL_BUT_TWO = placed(Key("default", "big"), {Wanted("UDP", port): port for port in OTHERS})
+ALL_BUT_TWO_ELSEWHERE = placed(Key("default", "huge"), {Wanted("UDP", port): port for port in OTHERS}, "other")
 OLD, YOUNG = "2016-01-01T00:00:00Z", "2036-01-01T00:00:00Z"
 
 
 async def test_services_for_which_ports_are_allocated_at_the_same_time_get_different_ports(seen: Seen) -> None:
-    services = [grouped(name) for name in ("a", "b", "c")]
-    await seen.world.apply(ALL_BUT_TWO, *services)
+    services, elsewhere = [grouped(name) for name in ("a", "b", "c")], grouped("d", "other")
+    await seen.world.apply(ALL_BUT_TWO, ALL_BUT_TWO_ELSEWHERE, *services, elsewhere)
     ports = [(await seen.places(service)).ports for service in services]
     assert {port for each in ports if each for port in each.values()} == {FREE, FREE + 1}
     assert (ports[2], seen.view.starved("egress"), seen.view.starved("other")) == (None, [Key("default", "c")], [])
-    seen.view.forget(Key("default", "a"))
+    assert (await seen.places(elsewhere)).ports
+    await seen.gone(services[0])
     assert (await seen.places(services[2])).ports == ports[0]
     assert seen.view.starved("egress") == []
 
@@ -91,7 +99,7 @@ async def test_ports_of_places_that_the_cache_does_not_show_yet_are_reserved_for
     seen.clock.now += 59.9
     assert (await seen.places(db)).ports is None
     assert (await seen.places(web)).ports
-    seen.view.forget(key_of(web))
+    await seen.gone(web)
     seen.clock.now += 0.1
     assert (await seen.places(db)).ports
 
@@ -228,3 +236,15 @@ async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready
     await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
+
+
+def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
+    db, web = (stored(egress(name)) for name in ("db", "web"))
+    timers = Timers(Shown(db, web))
+    assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}
+    assert timers.ages(db, {"a", "b"}, 12.0) == {"a": 2.0, "b": 0.0}
+    assert timers.ages(web, {"a"}, 13.0) == {"a": 0.0}
+    assert timers.ages(db, {"b"}, 15.0) == {"b": 3.0}
+    assert timers.ages(db, {"a", "b"}, 16.0) == {"a": 0.0, "b": 4.0}
+    assert timers.ages(db, (), 17.0) == {}
+    assert timers.ages(db, {"b"}, 18.0) == {"b": 0.0}
