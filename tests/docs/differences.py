@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
+_POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
@@ -97,6 +98,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The operator writes Events about cluster-wide objects": [
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
+    ],
+    "A ProxyGroupPolicy lets objects without any annotation pass": [
+        f"{_POLICY}/test_enforcement.py what_a_policy_does_not_concern_passes",
+        f"{_POLICY}/test_enforcement.py the_operator_writes_on_older_objects_and_their_deletion_ends",
+        f"{_POLICY}/test_reconciler.py the_go_operators_admission_policies_are_taken_over_in_place",
     ],
     "A wrong setting stops the operator": [
         "operator/test_main.py an_operator_that_cannot_work_says_why_in_one_line",

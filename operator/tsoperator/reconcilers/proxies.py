@@ -116,11 +116,6 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
         ...
 
 
-def unparsed(obj: Object, _settings: Settings) -> Object:
-    """Return *obj* as it is, for kinds that aren't parsed."""
-    return obj
-
-
 class Proxies:
     """Collects the facts about proxies, mints their auth keys, and removes orphans, for the reconcilers of parents."""
 

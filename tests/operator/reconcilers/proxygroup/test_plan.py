@@ -22,6 +22,7 @@ from tsoperator.proxy.entries import entries_of, slim_configmap
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup import plan as plans
+from tsoperator.reconcilers.proxygroup.ask import parse
 from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.diff import write_for
 from tsoperator.runtime.ownership import Owner
@@ -274,7 +275,7 @@ def test_a_refused_write_is_reported_and_tried_again() -> None:
     assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
     assert ready(made, "ProxyGroupAvailable") == ("True", CREATING, "1/2 ProxyGroup pods running")
     assert made.notes == [Note("Warning", "ProxyGroupCreationFailed", "no tags")]
-    named = plans.failed(live_group(), NOTHING, Refusal("not there", "UnsupportedByControlServer"))
+    named = plans.failed(parse(live_group(), SETTINGS), NOTHING, Refusal("not there", "UnsupportedByControlServer"))
     assert ready(named)[1] == "UnsupportedByControlServer"
 
 
@@ -395,7 +396,9 @@ def test_a_deleted_group_says_that_it_waits_for_its_tailnet() -> None:
 
 def test_a_deleted_group_in_an_unusable_tailnet_says_that_the_deletion_of_its_devices_is_refused() -> None:
     view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
-    made = plans.failed(LEAVING, Observed(running(0), tailnet=view), Refusal("no", error=ValueError("no")))
+    made = plans.failed(
+        parse(LEAVING, SETTINGS), Observed(running(0), tailnet=view), Refusal("no", error=ValueError("no"))
+    )
     assert ready(made) == ("False", "ProxyGroupTailnetUnavailable", "no")
 
 
@@ -412,10 +415,3 @@ def test_a_group_that_waits_for_its_tailnet_still_gets_the_entries_of_new_servic
 
 def test_a_deleted_group_without_our_finalizer_needs_nothing() -> None:
     assert plan_of(deleting(live_group()), NOTHING) == Plan()
-
-
-def test_the_names_of_the_class_and_the_tailnet_are_read_even_from_a_broken_spec() -> None:
-    broken: Object = {"metadata": {"name": "foo"}, "spec": {"proxyClass": 1, "tailnet": None, "replicas": -1}}
-    assert (plans.class_name(broken, SETTINGS), plans.tailnet_name(broken)) == ("", "")
-    assert plans.class_name(broken, settings(proxy_class="default")) == "default"
-    assert plans.class_name(live_group({"proxyClass": "own"}), settings(proxy_class="default")) == "own"
