@@ -36,7 +36,7 @@ from tsoperator.dns.nameserver import (
     default_image,
     elected,
     nameserver_image,
-    program_error,
+    parse,
     reads_shards,
 )
 from tsoperator.dns.probe.answers import NOT_ASKED, ServerVerdict, cluster_dns_condition
@@ -94,10 +94,10 @@ def cluster_dns(
     """
     first = elected(observed.dnsconfigs)
     if is_deleting(obj):
-        if first is not None and not isinstance(DNSConfig.parse(first), Invalid) and not program_error(first):
+        if first is not None and not isinstance(parse(first), Invalid):
             return clusterdns.ClusterDNSPlan()
         return clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
-    if isinstance(dnsconfig, Invalid) or program_error(obj) or (first is not None and uid(first) != uid(obj)):
+    if isinstance(dnsconfig, Invalid) or (first is not None and uid(first) != uid(obj)):
         return clusterdns.ClusterDNSPlan()
     zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
     if not zones or not address:
@@ -119,8 +119,6 @@ def plan(
     asked = answer_conditions(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
         return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
-    if error := program_error(obj):
-        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
     if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]

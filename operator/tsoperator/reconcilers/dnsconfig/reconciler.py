@@ -25,12 +25,11 @@ from tsoperator.api.objects import (
     annotations,
     key_of,
 )
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.dns.cluster.address import Addresses
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.dns.cluster.results import DNSObjects
-from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, elected
+from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, elected, parse
 from tsoperator.dns.probe.prober import VERDICT, DNSProber, Found
 from tsoperator.dns.probe.question import Asked, CanaryQuestion, question_of
 from tsoperator.kube.client import KubeClient
@@ -92,7 +91,7 @@ class DNSConfigReconciler:
         if obj is None:
             return await self._forget()
         observed = self._observe(obj, found)  # look
-        dnsconfig = DNSConfig.parse(obj)
+        dnsconfig = parse(obj)
         wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
         dns = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, observed.dns))
         plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.dns.cluster.results import DNSObjects, Obstacle
-from tsoperator.dns.nameserver import nameserver_labels
+from tsoperator.dns.nameserver import nameserver_labels, parse
 from tsoperator.dns.probe.answers import ServerVerdict
 from tsoperator.reconcilers.dnsconfig import clusterdns, desired
 from tsoperator.reconcilers.dnsconfig.clusterdns import OVERWRITTEN
@@ -33,7 +32,7 @@ KEY = Key("tailscale", "nameserver")
 
 
 def plan(found: Object, *others: Object, of: Settings = SETTINGS, **observed: Any) -> Plan:
-    dnsconfig, seen = DNSConfig.parse(found), Observed([found, *others], **observed)
+    dnsconfig, seen = parse(found), Observed([found, *others], **observed)
     return desired.plan(found, dnsconfig, desired.cluster_dns(found, dnsconfig, seen, of), seen, of)
 
 
@@ -488,7 +487,7 @@ def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_lef
 def test_a_deleted_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
     going = deleting(held(live_dnsconfig()))
     waiting = clusterdns.ClusterDNSPlan(result=result, overwritten="eks undoes it", again=7, is_held=True)
-    made = desired.plan(going, DNSConfig.parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
+    made = desired.plan(going, parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
     assert (made.release, made.requeue_after) == ("", 7)
 
 

@@ -31,9 +31,10 @@ from tsoperator.dns.probe.answers import Reply
 from tsoperator.dns.probe.asking import AskServer, Query, ask
 from tsoperator.dns.probe.prober import VERDICT, DNSProber, ProbePace
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.sources import sources
@@ -111,7 +112,7 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
         settings(manage_cluster_dns=True, cluster_dns=(address,) if address else ()),
     )
     both: list[Reconciler] = [DNSConfigReconciler(cache, writer, world.api, prober, chosen)]
-    both += [DNSRecordsReconciler(cache, writer, chosen)] if address else []
+    both += [KindReconciler(dnsrecords(cache, chosen), cache, writer)] if address else []
     metrics = ControllerMetrics(CollectorRegistry())
     manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
     async with running(manager.run(world.api, None, beside=[prober.run])):
