@@ -20,7 +20,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
-from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
+from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
 from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.desired import HealthAnswer
@@ -193,12 +193,12 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
         tailnet_kind(cache, tailnets, factory),
+        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),
         *map(unsupported_kind, UNSUPPORTED),
     ]
     return [
         *(KindReconciler(kind, cache, applier) for kind in kinds),
-        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
         EgressPodReconciler(cache, applier, client, prober, settings),
     ]
 
