@@ -1,7 +1,7 @@
-"""The kubelets: every Pod gets a node and addresses, and runs; in a proxy's Pod, Tailscale's image is simulated.
+"""The kubelets: every Pod gets a node and addresses, and runs.
 
-A proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the
-Pod's metadata.
+In the Pods of proxies and of Recorders, Tailscale's images are simulated. Here, both are called proxies. A proxy sees
+changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's metadata.
 
 A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
 node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
@@ -22,6 +22,7 @@ from clustersim.mounts import SYNC
 from clustersim.nodes import NODE_NAME, Nodes
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
+from clustersim.recorder import Recorder, recorder_container
 from clustersim.services import FAMILIES
 from clustersim.store import ApiError, Change, Store
 from clustersim.tailnet import Tailnet, Tailnets
@@ -62,7 +63,7 @@ class RunningPod:
     number: int
     families: Sequence[str]
     restarts: int = 0
-    proxy: Proxy | None = None
+    proxy: Proxy | Recorder | None = None
     end: asyncio.Task[None] | None = None
     synced: float = 0.0
     seen: Object | None = None
@@ -156,7 +157,7 @@ class Kubelet:
                 if running.proxy is not None and (running.proxy.is_outdated() or now() - running.synced >= SYNC):
                     self._sync(running.proxy.uid, running.key)
 
-    async def _lose_devices(self, proxies: Sequence[Proxy]) -> None:
+    async def _lose_devices(self, proxies: Sequence[Proxy | Recorder]) -> None:
         """Let the devices of *proxies*, whose node has died, go offline, except those that other Pods use by then."""
         await asyncio.sleep(OFFLINE_AFTER)
         used = {running.proxy.device.node_id for running in self._alive() if running.proxy and running.proxy.device}
@@ -226,15 +227,21 @@ class Kubelet:
         """Give a new Pod addresses that no other Pod has, and a simulated proxy if it is a proxy's Pod."""
         uid = pod["metadata"]["uid"]
         running = RunningPod(key_of(pod), pod["spec"]["nodeName"], self._free_number(), self._families)
-        container = proxy_container(pod)
-        if container is not None:
-            addresses = {"podIP": running.addresses[0], "podIPs": [{"ip": each} for each in running.addresses]}
-            placed = {**pod, "status": {**pod.get("status", {}), **addresses}}
-            running.proxy = Proxy(self._store, self._tailnets, placed, container)
+        addresses = {"podIP": running.addresses[0], "podIPs": [{"ip": each} for each in running.addresses]}
+        running.proxy = self._proxy({**pod, "status": {**pod.get("status", {}), **addresses}})
+        if running.proxy is not None:
             for resource, name in running.proxy.sources:
                 self._readers.setdefault((resource, Key(running.key.namespace, name)), set()).add(uid)
         self._running[uid] = running
         return running
+
+    def _proxy(self, pod: Object) -> Proxy | Recorder | None:
+        """Return a simulation of Tailscale's image if *pod* runs one, else None."""
+        if (container := proxy_container(pod)) is not None:
+            return Proxy(self._store, self._tailnets, pod, container)
+        if (container := recorder_container(pod)) is not None:
+            return Recorder(self._store, self._tailnets, pod, container)
+        return None
 
     def _stop(self, uid: str) -> RunningPod | None:
         """Forget the Pod with *uid*, and return its old entry."""

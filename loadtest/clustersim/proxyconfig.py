@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-CAPABILITY_VERSION = 140
+CAPABILITY_VERSION = 142
 """The capability version that the simulated image reports; it understands no newer configuration."""
 
 _FILE = re.compile(r"cap-(\d+)\.hujson")
@@ -58,6 +58,8 @@ class ProxyConfig:
     routes: tuple[str, ...] | None = None
     app_connector: bool | None = None
     server_url: str = ""
+    relay_port: int | None = None
+    relay_endpoints: tuple[str, ...] = ()
 
 
 def newest_file(data: Mapping[str, str]) -> str:
@@ -89,6 +91,8 @@ def parse(text: str) -> ProxyConfig:
         routes=None if routes is None else _networks(routes),
         app_connector=app_connector,
         server_url=config.get("ServerURL") or "",
+        relay_port=_port(config.get("RelayServerPort")),
+        relay_endpoints=_endpoints("RelayServerStaticEndpoints", config),
     )
 
 
@@ -102,6 +106,21 @@ def check_listening(text: str) -> None:
         good = False
     if not good:
         raise ConfigError(f"{text!r} is no address and port")
+
+
+def _port(number: int | None) -> int | None:
+    """Return *number*; raises ConfigError if it is no port."""
+    if number is not None and (isinstance(number, bool) or not 0 <= number < 1 << 16):
+        raise ConfigError(f"cannot use {number} as a port")
+    return number
+
+
+def _endpoints(field: str, config: Mapping[str, list[str] | None]) -> tuple[str, ...]:
+    """Return the addresses and ports in a *field* of *config*; raises ConfigError if one is malformed."""
+    endpoints = tuple(config.get(field) or ())
+    for endpoint in endpoints:
+        check_listening(endpoint)
+    return endpoints
 
 
 def _networks(routes: list[str]) -> tuple[str, ...]:

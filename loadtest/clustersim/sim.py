@@ -17,6 +17,7 @@ from clustersim.furniture import definition, furnish
 from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.kubelet import Kubelet
+from clustersim.loadbalancers import LoadBalancers
 from clustersim.objects import CRD, RESOURCES, Resource
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
@@ -55,8 +56,8 @@ class ClusterSim:
     """A running cluster: its addresses, its objects and its faults.
 
     Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
-    *kubelet*, nodes are added, die and come back. The *rights* are those of the kubeconfig's user. *now* returns the
-    time of the API server, which goes on with the clock of the event loop.
+    *kubelet*, nodes are added, die and come back. The *balancers* are those of the cloud. The *rights* are those of the
+    kubeconfig's user. *now* returns the time of the API server, which goes on with the clock of the event loop.
     """
 
     api_url: str
@@ -69,6 +70,7 @@ class ClusterSim:
     tailnets: Tailnets
     health_proxy_url: str
     kubelet: Kubelet
+    balancers: LoadBalancers
     rights: Rights
     now: Callable[[], datetime]
 
@@ -127,7 +129,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     faults, traffic, rights = Faults(store), Traffic(), Rights()
     server = ApiServer(store, kinds, faults, traffic, rights, options.bookmark_interval)
     tailnets = Tailnets(control)
-    nodes = Kubelet(store, tailnets, options.families)
+    nodes, balancers = Kubelet(store, tailnets, options.families), LoadBalancers(store)
     async with (
         HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
@@ -138,8 +140,21 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         if options.controllers:
             programs.append(tasks.create_task(workloads.run(store)))
             programs.append(tasks.create_task(nodes.run()))
+            programs.append(tasks.create_task(balancers.run()))
         yield ClusterSim(
-            api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url, nodes, rights, now
+            api_url=api_url,
+            control_url=control_url,
+            store=store,
+            control=control,
+            faults=faults,
+            traffic=traffic,
+            kinds=kinds,
+            tailnets=tailnets,
+            health_proxy_url=health_proxy_url,
+            kubelet=nodes,
+            balancers=balancers,
+            rights=rights,
+            now=now,
         )
         for program in programs:
             program.cancel()

@@ -33,6 +33,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
+from tsoperator.reconcilers.proxygrouppolicy.reconciler import proxygrouppolicies
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
@@ -192,6 +193,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
+        proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from clustersim import objects
 from clustersim.control import Control
 from clustersim.history import Change, Subscription
+from clustersim.loadbalancers import LoadBalancers
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from clustersim.store import Store
 from clustersim.tailnet import Device, NewKey, Tailnets
@@ -141,7 +142,8 @@ class World:
 
     *store* contains the objects of the cluster and announces changes. *requests* counts the requests to the API server
     so far, at least those of the operator. *quiet* and *patience* are as `QUIET` and `PATIENCE`. Proxies join the
-    *tailnets*; the operator reaches their health ports through *health_proxy_url*.
+    *tailnets*; the operator reaches their health ports through *health_proxy_url*. The *balancers* give load balancers
+    their addresses.
     """
 
     api: KubeClient
@@ -152,6 +154,7 @@ class World:
     requests: Callable[[], Counter[Request]]
     tailnets: Tailnets
     health_proxy_url: str
+    balancers: LoadBalancers
     quiet: float = QUIET
     patience: float = PATIENCE
     simulation: ClusterSim | None = None
@@ -430,6 +433,7 @@ async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
             lambda: sim.requests,
             sim.tailnets,
             sim.health_proxy_url,
+            sim.balancers,
             simulation=sim,
         )
     USED.update(sim.rights.used)

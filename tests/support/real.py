@@ -16,17 +16,19 @@ from clustersim import kubelet, objects
 from clustersim.control import Control
 from clustersim.furniture import COREDNS, chart
 from clustersim.health import HealthProxy
+from clustersim.loadbalancers import LoadBalancers
 from clustersim.merge import merge_patch
 from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
 from operatorbench.audit import AuditLog
-from tsoperator.api.objects import POD, Object, Resource, key_of
+from tsoperator.api.objects import POD, Object, Resource, key_of, resource_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
 
+from tests.support.manifests import egress, ingress
 from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 
@@ -38,14 +40,15 @@ PATIENCE = 45.0
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
-    objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
-    objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
-    objects.EVENT, objects.NODE,
+    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PEERRELAY, objects.PROXYCLASS,
+    objects.PROXYGROUP, objects.PROXYGROUPPOLICY, objects.RECORDER, objects.TAILNET,
+    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
+    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.ADMISSIONPOLICY,
+    objects.ADMISSIONBINDING, objects.LEASE, objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds of objects that tests or the operator create or read."""
 
-OPERATOR = "operator"
+OPERATOR = "system:serviceaccount:tailscale:operator"
 """The API server's user for the operator, with the chart's rights. The test and the node use another user."""
 
 _FURNITURE = {
@@ -154,21 +157,31 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
 
     *kubeconfig* is that of the cluster's admin.
     """
-    operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR}.json"
+    operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR.replace(':', '-')}.json"
     content = await asyncio.to_thread(operators.read_text)
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
         tailnets = Tailnets(control)
-        nodes = kubelet.Kubelet(mirror, tailnets)
+        nodes, balancers = kubelet.Kubelet(mirror, tailnets), LoadBalancers(mirror)
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
         programs.append(tasks.create_task(mirror.send(client)))
         await _start(client, mirror)
-        programs.append(tasks.create_task(nodes.run()))
+        programs += [tasks.create_task(nodes.run()), tasks.create_task(balancers.run())]
         health = HealthProxy(mirror, nodes.ask)
         async with control.serve() as control_url, health.serve() as health_url:
             with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
                 yield World(
-                    client, mirror, control, control_url, content, log.requests, tailnets, health_url, QUIET, PATIENCE
+                    client,
+                    mirror,
+                    control,
+                    control_url,
+                    content,
+                    log.requests,
+                    tailnets,
+                    health_url,
+                    balancers,
+                    QUIET,
+                    PATIENCE,
                 )
                 log.requests()
                 assert not log.denied
@@ -182,6 +195,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
             await _empty(client, mirror)
+            await _forget_policies(client)
             await _put(client, {"apiVersion": "v1", "kind": "ConfigMap", **COREDNS}, _named(objects.CONFIGMAP))
     except TimeoutError:
         left = [f"{resource.plural} {obj['metadata']}" for resource, obj in mirror.leftovers()]
@@ -268,6 +282,18 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
             with suppress(TimeoutError):  # what a controller undid, or was at when we were, takes another try
                 async with asyncio.timeout(_TRY_AGAIN):
                     await changes.batch()
+
+
+async def _forget_policies(client: KubeClient) -> None:
+    """Wait until the API server enforces no ProxyGroupPolicy of the last test: it looks for changes once a second."""
+    for plain in (egress("probe", proxy_group="any"), ingress("probe", proxy_group="any")):
+        path = resource_of(plain).path(key_of(plain).namespace)
+        while True:
+            try:
+                await client._call("POST", path, {"dryRun": "All"}, body=plain)
+                break
+            except Rejected:
+                await asyncio.sleep(_LOOK_AGAIN)
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:

@@ -1,7 +1,7 @@
 """Names and rules that the nameserver's objects and its records have in common."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -53,6 +53,11 @@ def elected(dnsconfigs: Sequence[Object]) -> Object | None:
     staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
     ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
     return ranked[0] if ranked else None
+
+
+def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:
+    """Return the DNSConfigs as they were before one of them changed from *old* to *new*; they are *dnsconfigs* now."""
+    return [*(each for each in dnsconfigs if each is not new), *([old] if old else ())]
 
 
 def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:

@@ -3,19 +3,28 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol, TypeVar
+from inspect import isawaitable
+from typing import Generic, Protocol, TypeVar
 
-from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PEERRELAY, PARENT_SERVICE
+from tsoperator.api.names import (
+    FINALIZER,
+    PARENT_CONNECTOR,
+    PARENT_INGRESS,
+    PARENT_PEERRELAY,
+    PARENT_PROXYGROUP,
+    PARENT_SERVICE,
+)
 from tsoperator.api.objects import (
     CONNECTOR,
     INGRESS,
     PEERRELAY,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -55,6 +64,9 @@ _PARENTS = {
     CONNECTOR: PARENT_CONNECTOR,
     PEERRELAY: PARENT_PEERRELAY,
 }
+"""The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
+
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
 
 
 class HasChildren(Protocol):
@@ -66,29 +78,41 @@ class HasChildren(Protocol):
         ...
 
 
+Ask = TypeVar("Ask")
 Observed = TypeVar("Observed", bound=HasChildren)
-Facts_contra = TypeVar("Facts_contra", bound=HasChildren, contravariant=True)
+Ask_contra = TypeVar("Ask_contra", contravariant=True)
+Observed_contra = TypeVar("Observed_contra", bound=HasChildren, contravariant=True)
 
 
-class Decides(Protocol[Facts_contra]):
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[Ask, Observed]):
+    """A parent, parsed, and the facts on which its plan depends besides it."""
+
+    ask: Ask
+    observed: Observed
+
+
+class Decides(Protocol[Ask_contra, Observed_contra]):
     """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
-    def owner(self, key: Key, /) -> Owner:
-        """Return the owner of the children of the parent named *key*."""
-        ...
-
-    def wanted(self, parent: Object, observed: Facts_contra, settings: Settings, /) -> Proxy | Plan:
-        """Return the proxy that *parent* should have, or a plan if *parent* needs none or can't have one."""
+    def wanted(self, ask: Ask_contra, observed: Observed_contra, settings: Settings, /) -> Proxy | Plan:
+        """Return the proxy that a parent should have, or a plan if it needs none or can't have one."""
         ...
 
     def plan(
-        self, parent: Object, wanted: Proxy | Plan, observed: Facts_contra, settings: Settings, keys: Keys | Refusal, /
+        self,
+        ask: Ask_contra,
+        wanted: Proxy | Plan,
+        observed: Observed_contra,
+        settings: Settings,
+        keys: Keys | Refusal,
+        /,
     ) -> Plan:
-        """Return the plan for *parent*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+        """Return the plan for a parent; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
         ...
 
-    def failed(self, observed: Facts_contra, parent: Object, refusal: Refusal, /) -> Plan:
-        """Return the plan that reports a refusal on *parent*."""
+    def failed(self, ask: Ask_contra, observed: Observed_contra, refusal: Refusal, /) -> Plan:
+        """Return the plan that reports a refusal on a parent."""
         ...
 
 
@@ -209,47 +233,49 @@ class Proxies:
         self,
         resource: Resource,
         watches: Mapping[Resource, Mapper],
-        look: Callable[[Object], Observed],
-        decides: Decides[Observed],
+        parse: Callable[[Object, Settings], Ask],
+        look: Callable[[Ask], Observed | Awaitable[Observed]],
+        decides: Decides[Ask, Observed],
         *,
-        left: Callable[[Owner], Orphan] | None = None,
-        said: Callable[[Object, Observed], None] = lambda _obj, _observed: None,
-    ) -> Kind[Observed | Orphan]:
+        left: Callable[[Owner], Plan] | None = None,
+    ) -> Kind[Seen[Ask, Observed] | Plan]:
         """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
 
-        *look* gathers the facts about an object that is there. *left* returns what an owner that is gone left behind;
-        by default, its proxy. *said* is called after each report. The other arguments are those of Kind.
+        *parse* parses an object that is there, and *look* gathers the facts about it. *left* returns the plan that
+        removes what an owner that is gone left behind; by default, this is its proxy.
         """
-        orphan = left or partial(self.orphan, resource)
+        type_ = _OWNER_TYPES[resource]
 
-        def facts(key: Key, obj: Object) -> Observed | Orphan:
+        def orphan(owner: Owner) -> Plan:
+            return plan_orphan(self.orphan(resource, owner))
+
+        async def seen(key: Key, obj: Object) -> Seen[Ask, Observed] | Plan:
             if not obj:
-                return orphan(decides.owner(key))
-            self.found(decides.owner(key))
-            return look(obj)
+                return (left or orphan)(Owner(type_, key))
+            self.found(Owner(type_, key))
+            ask = parse(obj, self.settings)
+            looked = look(ask)
+            return Seen(ask, await looked if isawaitable(looked) else looked)
 
-        def decision(obj: Object, observed: Observed | Orphan) -> Decision:
-            if isinstance(observed, Orphan):
-                return plan_orphan(observed)
-            wanted = decides.wanted(obj, observed, self.settings)
-            then = partial(decides.plan, obj, wanted, observed, self.settings)
-            return then(NO_KEYS) if isinstance(wanted, Plan) else self.question(obj, wanted, observed.children, then)
+        def decision(obj: Object, seen: Seen[Ask, Observed] | Plan) -> Decision:
+            if isinstance(seen, Plan):
+                return seen
+            wanted = decides.wanted(seen.ask, seen.observed, self.settings)
+            then = partial(decides.plan, seen.ask, wanted, seen.observed, self.settings)
+            if isinstance(wanted, Plan):
+                return then(NO_KEYS)
+            return Question(partial(self.auth_keys, obj, wanted, seen.observed.children), then)
 
-        def refused(observed: Observed | Orphan, obj: Object, refusal: Refusal) -> Plan:
-            return Plan() if isinstance(observed, Orphan) else decides.failed(observed, obj, refusal)
+        def refused(seen: Seen[Ask, Observed] | Plan, obj: Object, refusal: Refusal) -> Plan:
+            if isinstance(seen, Plan):
+                return Plan()
+            return decides.failed(parse(obj, self.settings), seen.observed, refusal)  # the status may be newer now
 
-        def reported(obj: Object, observed: Observed | Orphan, plan: Plan) -> None:
-            if not isinstance(observed, Orphan):
-                self.reported(decides.owner(key_of(obj)), plan)
-                said(obj, observed)
+        def reported(obj: Object, seen: Seen[Ask, Observed] | Plan, plan: Plan) -> None:
+            if not isinstance(seen, Plan):
+                self.reported(Owner(type_, key_of(obj)), plan)
 
-        return Kind(resource, watches, facts, decision, refused, reported=reported)
-
-    def question(
-        self, parent: Object, wanted: Proxy, children: Children, then: Callable[[Keys | Refusal], Plan]
-    ) -> Question:
-        """Return the decision that asks for the auth keys of a *wanted* proxy of *parent* first."""
-        return Question(partial(self.auth_keys, parent, wanted, children), then)
+        return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def found(self, owner: Owner) -> None:
         """Note that *owner* exists, so its proxy is no orphan."""

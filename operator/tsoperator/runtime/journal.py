@@ -5,9 +5,8 @@ has a value out of a Secret: a line about a change has only the names of the cha
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -29,8 +28,9 @@ from tsoperator.api.objects import (
     resource_of,
 )
 from tsoperator.kube.errors import Unreachable
-from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.diff import contains
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, reports_of
 
 log = logging.getLogger("tsoperator")
@@ -86,7 +86,6 @@ class _Known:
     *unsaid* are the notes of reports that the API server refuses.
     """
 
-    uid: str
     outline: Outline | None = None
     notes: frozenset[Note] = frozenset()
     unsaid: frozenset[Note] = frozenset()
@@ -94,15 +93,10 @@ class _Known:
 
 
 class Journal:
-    """Logs what changes for each object.
+    """Logs what changes for each object."""
 
-    *listen* calls a listener at each change of the objects of a kind.
-    """
-
-    def __init__(self, listen: Callable[[Resource, Listener], None]) -> None:
-        self._listen = listen
-        self._known: dict[tuple[Resource, Key], _Known] = {}
-        self._followed: set[Resource] = set()
+    def __init__(self, cache: Cache) -> None:
+        self._known = Memory[_Known](cache)
 
     def has_told(self, error: Exception) -> bool:
         """Tell whether *error* is in the log: in a line about an object, or in the client's about the API server."""
@@ -118,10 +112,9 @@ class Journal:
 
         A plan that isn't whole doesn't show that a refusal has ended.
         """
-        identity = resource_of(parent), key_of(parent)
-        known = self._known.get(identity)
-        is_new = known is None or known.uid != parent["metadata"].get("uid", "")
-        if known is None or is_new:
+        known = self._known.get(parent)
+        is_new = known is None
+        if known is None:
             if not (writes or plan.notes or plan.outline):
                 return
             known = self._begin(parent)
@@ -140,7 +133,7 @@ class Journal:
 
     def unreported(self, parent: Object, plan: Plan) -> None:
         """Log the notes of *plan* about a refused report on *parent*, except for those of its last refusal."""
-        known = self._known.get((resource_of(parent), key_of(parent))) or self._begin(parent)
+        known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:
             if note not in known.unsaid:
                 self._tell(parent, logging.WARNING, f"{note.reason}: {note.message}")
@@ -157,7 +150,7 @@ class Journal:
         if resource_of(parent) in _ROUTINE:
             return
         before = {each["type"]: each["status"] for each in _conditions(parent.get("status"))}
-        known, ready = self._known.get((resource_of(parent), key_of(parent))), []
+        known, ready = self._known.get(parent), []
         lost = known.lost if known else frozenset()
         for each in _conditions(status):
             kind, is_true, was = each["type"], each["status"] == TRUE, before.get(each["type"])
@@ -178,12 +171,11 @@ class Journal:
     def released(self, parent: Object) -> None:
         """Log that everything that was made for *parent* is removed."""
         self._tell(parent, logging.INFO, "removed what was made for it")
-        self._known.pop((resource_of(parent), key_of(parent)), None)
+        self._known.note(parent, None)
 
     def _begin(self, parent: Object) -> _Known:
         """Return an empty record of *parent*, which is seen for the first time."""
-        self._follow(resource_of(parent))
-        known = self._known[resource_of(parent), key_of(parent)] = _Known(parent["metadata"].get("uid", ""))
+        self._known.note(parent, known := _Known())
         return known
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
@@ -205,19 +197,9 @@ class Journal:
 
     def _tell(self, parent: Object, level: int, words: str) -> None:
         if log.isEnabledFor(level):
-            known = self._known.get((resource_of(parent), key_of(parent)))
+            known = self._known.get(parent)
             devices = known.outline.devices if known and known.outline else ()
             log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
-
-    def _follow(self, resource: Resource) -> None:
-        """Forget the record of each object of the kind once the object is gone."""
-        if resource not in self._followed:
-            self._followed.add(resource)
-            self._listen(resource, partial(self._changed, resource))
-
-    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
-        if old is not None and new is None:
-            self._known.pop((resource, key_of(old)), None)
 
 
 def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:

@@ -36,7 +36,22 @@ SLICE: Final = 0.01
 """Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
-"""A function that returns the keys to reconcile when an object changes."""
+"""A function that returns the keys to reconcile when an object changes. It gets the old object, and the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A mapper that gets the old and the new object at once, so that a change that doesn't matter concerns no key.
+
+    An object that was not there, or is no longer there, is None.
+    """
+
+    keys: Callable[[Object | None, Object | None], Iterable[Key]]
+
+    def __call__(self, obj: Object) -> Iterable[Key]:
+        """Return the keys that *obj* concerns when it is seen for the first time."""
+        return self.keys(None, obj)
+
 
 Program = Callable[[], Coroutine[None, None, None]]
 """An async function that runs while this process leads."""
@@ -94,7 +109,19 @@ class _Watch:
 
     def enqueue(self, obj: Object) -> None:
         """Enqueue the keys that *obj* concerns."""
-        for key in self.mapper(obj):
+        self._add(self.mapper(obj))
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """Enqueue the keys that the change from *old* to *new* concerns."""
+        if isinstance(self.mapper, Comparison):
+            self._add(self.mapper.keys(old, new))
+            return
+        for obj in (old, new):
+            if obj is not None:
+                self.enqueue(obj)
+
+    def _add(self, keys: Iterable[Key]) -> None:
+        for key in keys:
             self.queue.add_after(key, self.gatherer.delay(key))
 
 
@@ -183,9 +210,7 @@ class Manager:
     def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the old and the new object concern, if this process leads."""
         if self._leads.is_set():
-            for obj in (old, new):
-                if obj is not None:
-                    watch.enqueue(obj)
+            watch.changed(old, new)
 
     async def _lead(self, beside: Sequence[Program]) -> None:
         log.debug("reconciling: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tsoperator.api.objects import Key
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
@@ -19,7 +18,7 @@ LAG = 5.0
 
 @dataclass(slots=True)
 class _Rewritten:
-    """An object that was rewritten for a *goal*, with the time of its last rewrite, and with its reverts."""
+    """The rewrites for a *goal*: the version that was last rewritten, the time of that, and the reverts so far."""
 
     goal: str
     version: str
@@ -41,23 +40,23 @@ def _loop_time() -> float:
 
 
 class Rewrites:
-    """Remembers which objects were rewritten, and says when to do that again; *clock* is monotonic.
+    """Remembers that an object was rewritten, and says when to do that again; *clock* is monotonic.
 
-    Objects are told apart by namespace and name only, not by kind. Each rewrite has a *goal*, a text that says what the
-    object is to become. A change of the goal is no revert, so everything starts anew with another goal.
+    Each rewrite has a *goal*, a text that says what the object is to become. A change of the goal is no revert, so
+    everything starts anew with another goal.
     """
 
     def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
         self._clock = clock
-        self._rewritten: dict[Key, _Rewritten] = {}
+        self._last: _Rewritten | None = None
 
-    def look(self, key: Key, version: str, fields: Sequence[str], goal: str) -> Reverts:
-        """Return the reaction to the present state of the object named *key*.
+    def look(self, version: str, fields: Sequence[str], goal: str) -> Reverts:
+        """Return the reaction to the present state of the object.
 
         *fields* are the fields that differ from the *goal*, empty if none does. *version* is the object's
         resourceVersion, empty if it isn't there.
         """
-        known = self._rewritten.get(key)
+        known = self._last
         if known is None or known.goal != goal:
             return NO_REVERTS
         now = self._clock()
@@ -77,20 +76,17 @@ class Rewrites:
             settles=calm if fields else left,
         )
 
-    def remember_writer(self, key: Key, who: str) -> None:
-        """Remember *who* reverts the object named *key*."""
-        self._rewritten[key].who = who
+    def remember_writer(self, who: str) -> None:
+        """Remember *who* reverts the object."""
+        if self._last is not None:
+            self._last.who = who
 
-    def rewritten(self, key: Key, version: str, goal: str) -> None:
-        """Remember that the object named *key*, which was seen in *version*, has been rewritten for *goal* now."""
-        known = self._rewritten.get(key)
+    def rewritten(self, version: str, goal: str) -> None:
+        """Remember that the object, which was seen in *version*, has been rewritten for *goal* now."""
+        known = self._last
         if known is None or known.goal != goal:
-            known = self._rewritten[key] = _Rewritten(goal, version, self._clock())
+            known = self._last = _Rewritten(goal, version, self._clock())
         known.version, known.at, known.is_reverted = version, self._clock(), False
-
-    def forget(self, key: Key) -> None:
-        """Forget the object named *key*, which is gone or needs no rewrites any more."""
-        self._rewritten.pop(key, None)
 
 
 def _left(seconds: float) -> float:

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -183,3 +184,17 @@ async def test_a_proxy_keeps_its_serve_config_until_the_config_is_removed(world:
     assert state(world.store)[f"_serve_{profile}"] == '{"TCP": {}}'
     await restart(world)
     assert f"_serve_{profile}" in state(world.store)
+
+
+async def test_a_relay_is_in_the_login_profile_while_the_configuration_has_it(joined: World) -> None:
+    port, endpoints = {"RelayServerPort": 41641}, {"RelayServerStaticEndpoints": ["203.0.113.1:41641"]}
+    for relay in (port | endpoints, port, {"RelayServerPort": 0}, {}):
+        configure(joined.store, Hostname="ts-db-0", **relay)
+        await until(joined.store, lambda relay=relay: relay_of(joined) == relay)  # type: ignore[misc]
+
+
+def relay_of(world: World) -> Object:
+    """Return the preferences of a relay in the login profile."""
+    found = state(world.store)
+    profile: Object = json.loads(found[found["_current-profile"]])
+    return {name: value for name, value in profile.items() if name.startswith("Relay")}

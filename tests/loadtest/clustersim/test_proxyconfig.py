@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from clustersim.proxyconfig import ConfigError, ProxyConfig, check_listening, newest_file, parse
@@ -8,6 +9,7 @@ from clustersim.proxyconfig import ConfigError, ProxyConfig, check_listening, ne
     ("keys", "chosen"),
     [
         (["cap-95.hujson", "cap-107.hujson"], "cap-107.hujson"),
+        (["cap-107.hujson", "cap-142.hujson", "cap-143.hujson"], "cap-142.hujson"),
         (["cap-95.hujson", "cap-9999.hujson"], "cap-95.hujson"),
         (["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], "cap-95.hujson"),
     ],
@@ -30,15 +32,26 @@ def test_the_simulated_proxy_reads_a_config_of_the_operator() -> None:
         "AppConnector": {"Advertise": False},
         "NoStatefulFiltering": True,
     }
-    assert parse(json.dumps(config)) == ProxyConfig(
-        "key", "db", routes=None, app_connector=False, server_url="https://control.example.org"
-    )
+    read = ProxyConfig("key", "db", routes=None, app_connector=False, server_url="https://control.example.org")
+    assert parse(json.dumps(config)) == read
+    relay = {"RelayServerPort": 41641, "RelayServerStaticEndpoints": ["203.0.113.1:41641", "[2001:db8::1]:41641"]}
+    endpoints = ("203.0.113.1:41641", "[2001:db8::1]:41641")
+    assert parse(json.dumps(config | relay)) == replace(read, relay_port=41641, relay_endpoints=endpoints)
     for routes in ([], ["10.40.0.0/14", "2001:db8::/32"]):
         assert parse(json.dumps({**config, "AdvertiseRoutes": routes})).routes == tuple(routes)
 
 
 @pytest.mark.parametrize(
-    "field", [{"Version": "alpha1"}, {"AcceptDNS": False}, {"Hostname": 1}, {"AdvertiseRoutes": ["10.1.0.0/8"]}]
+    "field",
+    [
+        {"Version": "alpha1"},
+        {"AcceptDNS": False},
+        {"Hostname": 1},
+        {"AdvertiseRoutes": ["10.1.0.0/8"]},
+        {"RelayServerPort": True},
+        {"RelayServerPort": 65536},
+        {"RelayServerStaticEndpoints": ["203.0.113.1"]},
+    ],
 )
 def test_the_simulated_proxy_refuses_a_config_with_a_wrong_field(field: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

@@ -18,10 +18,8 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    resource_of,
 )
 from tsoperator.kube.errors import Denied, Unreachable
-from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import (
@@ -36,6 +34,8 @@ from tsoperator.runtime.plan import (
     Patch,
     Plan,
 )
+
+from tests.support.shown import Shown
 
 CHILD = Key("tailscale", "ts-db")
 OUTLINE = Outline("default-db")
@@ -97,7 +97,7 @@ class Book:
 @pytest.fixture
 def book(caplog: pytest.LogCaptureFixture) -> Book:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Book(Journal(lambda _resource, _listener: None), caplog)
+    return Book(Journal(Shown(PARENT, parent(kind="Pod"))), caplog)
 
 
 @pytest.mark.parametrize(
@@ -384,19 +384,18 @@ def test_an_error_counts_as_logged_if_a_warning_says_it_or_the_api_server_is_awa
 
 
 def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    listeners: list[tuple[Resource, Listener]] = []
-    journal = Journal(lambda resource, listener: listeners.append((resource, listener)))
-    objects = [{**PARENT, "metadata": {"name": name}} for name in ("gone", "there")]
+    objects = [{**PARENT, "metadata": {**PARENT["metadata"], "name": name, "uid": name}} for name in ("gone", "there")]
+    cache = Shown(*objects)
+    journal = Journal(cache)
     for parent in 2 * objects:
         journal.carried_out(parent, Plan(notes=[INVALID]), ())
-    ((resource, changed),) = listeners
-    assert resource == resource_of(PARENT)
-    changed(objects[0], None)
-    changed(objects[1], objects[1])
+    cache.drop(objects[0])
+    cache.show(objects[0])
+    cache.show(objects[1])
     caplog.clear()
     for parent in objects:
         journal.carried_out(parent, Plan(notes=[INVALID]), ())
-    assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
+    assert [message.partition(":")[0] for message in caplog.messages] == ["Service default/gone"]
 
 
 @pytest.mark.parametrize(

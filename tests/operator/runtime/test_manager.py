@@ -16,7 +16,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
-from tsoperator.runtime.manager import EnqueueTimes, Manager, Mapper
+from tsoperator.runtime.manager import Comparison, EnqueueTimes, Manager, Mapper
 from tsoperator.runtime.result import DONE, Result
 
 from tests.support.cluster import kube_client, running, serving, until
@@ -127,6 +127,20 @@ def create(sim: ClusterSim, name: str, team: str = "x") -> None:
 def holder(sim: ClusterSim) -> str:
     lease = sim.store.find(kinds.LEASE, *LEASE)
     return lease["spec"]["holderIdentity"] if lease else ""
+
+
+async def test_a_comparison_gets_the_old_and_the_new_object_at_once(sim: ClusterSim, client: KubeClient) -> None:
+    def team(obj: Object | None) -> str:
+        return labels(obj)["team"] if obj else "none"
+
+    create(sim, "a")
+    reconciler = Noting(Comparison(lambda old, new: [Key(team(old), team(new))]))
+    async with managing(client, reconciler):
+        await until(lambda: reconciler.keys == [Key("none", "x")])
+        await client.patch(CONFIGMAP, Key("default", "a"), {"metadata": {"labels": {"team": "y"}}})
+        await until(lambda: reconciler.keys[1:] == [Key("x", "y")])
+        await client.delete(CONFIGMAP, Key("default", "a"))
+        await until(lambda: reconciler.keys[2:] == [Key("y", "none")])
 
 
 async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler_of_their_kind(

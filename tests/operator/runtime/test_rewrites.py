@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tsoperator.api.objects import Key
 from tsoperator.runtime.reverts import Reverts
 from tsoperator.runtime.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Rewrites
 
 FIELDS = ("spec.externalName",)
-KEY, GOAL = Key("default", "db"), "ts-db-x"
+GOAL = "ts-db-x"
 
 
 @dataclass
@@ -28,10 +27,10 @@ class Fight:
         return self.look(*fields)
 
     def look(self, *fields: str, goal: str = GOAL) -> Reverts:
-        return self.rewrites.look(KEY, str(self.version), fields, goal)
+        return self.rewrites.look(str(self.version), fields, goal)
 
     def rewrite(self, goal: str = GOAL) -> None:
-        self.rewrites.rewritten(KEY, str(self.version), goal)
+        self.rewrites.rewritten(str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
         """Look at the object, which is reverted so many seconds *after* its last rewrite."""
@@ -73,7 +72,7 @@ def test_reverts_are_reported_as_soon_as_a_rewrite_waits() -> None:
         assert reverts == Reverts()
         begun.mend(reverts)
     assert begun.set_back(0.25) == Reverts(FIELDS, wait=0.75, settles=1)
-    begun.rewrites.remember_writer(KEY, "argocd-controller")
+    begun.rewrites.remember_writer("argocd-controller")
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
@@ -138,7 +137,7 @@ def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_a
 def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
-    begun.rewrites.remember_writer(KEY, "kustomize-controller")
+    begun.rewrites.remember_writer("kustomize-controller")
     assert begun.set_back(MEMORY) == Reverts()
     begun.lose(AT_ONCE)
     assert begun.set_back().who == ""
@@ -158,15 +157,6 @@ def test_an_object_that_was_never_rewritten_is_no_fight() -> None:
     assert [begun.set_back() for _ in range(10)] == [Reverts()] * 10
 
 
-def test_the_fight_ends_with_the_object() -> None:
-    begun = fight()
-    begun.lose(2 * AT_ONCE)
-    begun.rewrites.forget(KEY)
-    assert begun.set_back() == Reverts()
-    begun.rewrite()
-    assert begun.lose(AT_ONCE) == [1] * AT_ONCE
-
-
 def test_an_object_with_another_goal_is_rewritten_at_once() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
@@ -177,11 +167,11 @@ def test_an_object_with_another_goal_is_rewritten_at_once() -> None:
 
 def test_an_object_that_is_deleted_each_time_is_made_anew_more_and_more_rarely() -> None:
     begun = Fight()
-    begun.rewrites.rewritten(KEY, "", GOAL)
+    begun.rewrites.rewritten("", GOAL)
     waits = []
     for _ in range(AT_ONCE + 3):
         begun.now += 0.5
-        waits.append(begun.rewrites.look(KEY, "", FIELDS, GOAL).wait)
+        waits.append(begun.rewrites.look("", FIELDS, GOAL).wait)
         begun.now += waits[-1]
-        begun.rewrites.rewritten(KEY, "", GOAL)
+        begun.rewrites.rewritten("", GOAL)
     assert waits == [0, 0, 0, 0.5, 1.5, 3.5]

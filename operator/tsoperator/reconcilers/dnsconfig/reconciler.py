@@ -1,5 +1,6 @@
 """Collects the facts about DNSConfigs for `plan`."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -87,7 +88,7 @@ class _View:
         self._cache = cache
         self._client = client
         self._prober = prober
-        self._rewrites = Rewrites()
+        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may be the deletion of an object
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = NO_ADDRESSES
@@ -137,10 +138,10 @@ class _View:
         versions, found = _versions(dns), {}
         for key in {*versions, *due}:
             fields = [due[key].words] if key in due else []
-            found[key] = self._rewrites.look(key, versions.get(key, ""), fields, wanted.goal)
+            found[key] = self._rewrites[key].look(versions.get(key, ""), fields, wanted.goal)
             if key in due and found[key].fields and not found[key].who:
                 who = await self._last_writer(due[key]) or "something"
-                self._rewrites.remember_writer(key, who)
+                self._rewrites[key].remember_writer(who)
                 found[key] = replace(found[key], who=who)
         return found
 
@@ -156,7 +157,7 @@ class _View:
         done = [clusterdns.written_by(step) for step in plan.steps if isinstance(step, clusterdns.Write)]
         goal = plans.cluster_dns(obj, observed, self._settings).goal if done else ""
         for each in done:
-            self._rewrites.rewritten(each.key, _versions(observed.dns).get(each.key, ""), goal)
+            self._rewrites[each.key].rewritten(_versions(observed.dns).get(each.key, ""), goal)
 
     def refused(self, observed: plans.Observed, obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports a refusal on *obj*.

@@ -3,12 +3,10 @@
 An Ingress has no conditions, so it says all of this by Events.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
-from tsoperator.api.objects import Key
 from tsoperator.proxy.secret import Certificate
 from tsoperator.proxy.x509 import Validity
 from tsoperator.runtime.plan import Note
@@ -22,7 +20,7 @@ _RENEWED_BEFORE: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class ObservedCertificate:
-    """The state *now* of the *certificate* for *domain*; *missed_for* is the result of `Missed.look`."""
+    """The state *now* of the *certificate* for *domain*, which is, or was, missing for *missed_for* seconds."""
 
     domain: str
     certificate: Certificate
@@ -38,30 +36,27 @@ class News:
     requeue_after: float | None = None
 
 
-class Missed:
-    """Remembers since when Ingresses have had no certificate, so that Events can say that it is overdue or has come."""
+class MissingCertificate(NamedTuple):
+    """The lack of a certificate for *domain* since the time *at*; *asked* tells whether the proxy has asked for it."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """*clock* is monotonic, in seconds."""
-        self._clock = clock
-        self._since: dict[Key, tuple[str, bool, float]] = {}
+    domain: str
+    asked: bool
+    at: float
 
-    def look(self, key: Key, domain: str, certificate: Certificate) -> float | None:
-        """Return for how many seconds the certificate has been, or was, missing; None if it was never missing.
 
-        The time starts again when the proxy asks for the certificate, or needs one for another domain.
-        """
-        since = self._since.get(key)
-        now = self._clock()
-        if certificate.is_there:
-            return now - since[2] if since and since[0] == domain else None
-        if since is None or since[:2] != (domain, certificate.asked):
-            since = self._since[key] = domain, certificate.asked, now
-        return now - since[2]
+def missing(
+    last: MissingCertificate | None, domain: str, certificate: Certificate, now: float
+) -> MissingCertificate | None:
+    """Return since when the *certificate* for *domain* has been, or was, missing; None if it was never missing.
 
-    def forget(self, key: Key) -> None:
-        """Forget the Ingress named *key*, which is gone, or has said that its certificate came."""
-        self._since.pop(key, None)
+    *last* is the result of the last look, and *now* is the time. The time starts again when the proxy asks for the
+    certificate, or needs one for another domain.
+    """
+    if certificate.is_there:
+        return last if last and last.domain == domain else None
+    return (
+        last if last and last[:2] == (domain, certificate.asked) else MissingCertificate(domain, certificate.asked, now)
+    )
 
 
 def news(seen: ObservedCertificate) -> News:

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from tsoperator.api.names import PARENT_INGRESS
@@ -19,52 +20,47 @@ from tsoperator.api.objects import (
     STATEFULSET,
     Key,
     Object,
+    Resource,
     key_of,
 )
 from tsoperator.dns.clusternames import names_ingresses
+from tsoperator.dns.nameserver import before
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.orphan import Orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.ingress import plan as plans
-from tsoperator.reconcilers.ingress.certificate import Missed, ObservedCertificate
-from tsoperator.reconcilers.ingress.serve import backend_names
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.ingress.ask import BY_BACKEND, Ask, is_ours, parse
+from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import first, is_child, owned_keys
+from tsoperator.runtime.plan import Plan
 from tsoperator.tailnet.tailnet import OWN
 
 log = logging.getLogger(__name__)
 
-BY_BACKEND = "backend"
-"""The index of Ingresses by the ``namespace/name`` of the Services that they name."""
-
-
-def by_backend(ingress: Object) -> Iterable[str]:
-    """Index Ingresses by their backends."""
-    namespace = ingress["metadata"]["namespace"]
-    return {f"{namespace}/{name}" for name in backend_names(ingress)}
-
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[plans.Observed | Orphan]:
+) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
     """
     view = _View(proxies, now, clock)
-    watches = {
+    watches: Mapping[Resource, Mapper] = {
         INGRESS: lambda ingress: (key_of(ingress),),
         **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), view.parent_keys),
         SERVICE: view.keys_of_service,
         PROXYCLASS: view.keys_of_class,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
-        DNSCONFIG: view.keys_of_dnsconfig,
+        DNSCONFIG: Comparison(view.keys_of_dnsconfig),
     }
-    return proxies.kind(INGRESS, watches, view.look, plans, said=view.said)
+    return replace(proxies.kind(INGRESS, watches, parse, view.look, plans), acted=view.acted)
 
 
 class _View:
@@ -75,60 +71,49 @@ class _View:
         self._cache = proxies.cache
         self._settings = proxies.settings
         self._now = now
-        self._missed = Missed(clock)
+        self._clock = clock
+        self._missing = Memory[MissingCertificate](self._cache)
         self._class_warning = ""
-        self._named = False  # True if the DNSConfig gave all Ingresses names when it last changed
-        self._cache.listen(INGRESS, self._end)
 
-    def said(self, ingress: Object, observed: plans.Observed) -> None:
+    def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
         """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
-        if observed.certificate is None or observed.certificate.certificate.is_there:
-            self._missed.forget(key_of(ingress))
+        found = seen.observed.certificate if isinstance(seen, Seen) else None
+        if ingress and (found is None or found.certificate.is_there):
+            self._missing.note(ingress, None)
 
-    def _end(self, old: Object | None, new: Object | None) -> None:
-        if old is not None and new is None:
-            self._missed.forget(key_of(old))
-
-    def look(self, ingress: Object) -> plans.Observed:
-        """Gather the facts about *ingress*."""
-        key, owner = key_of(ingress), plans.owner(key_of(ingress))
-        if plans.is_ours(ingress, self._settings):
+    def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about an Ingress."""
+        if ask.ingress_class == self._settings.ingress_class:
             self._warn_of_class()
-        services = {
-            name: service
-            for name in backend_names(ingress)
-            if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
-        }
-        children = self._proxies.children(owner)
+        namespace, children = ask.key.namespace, self._proxies.children(ask.owner)
+        backends = {name: self._cache.get(SERVICE, Key(namespace, name)) for name in ask.backends}
         return plans.Observed(
             children,
-            services,
-            self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
-            self._certificate(key, children),
-            self._proxies.tailnet(OWN, owner, children),
-            self._cache.knows(SERVICE, key.namespace),
-            class_exists=self._class_of(ingress) is not None,
-            names_ingresses=self._names_ingresses(),
-            age=self._age(ingress),
+            {name: service for name, service in backends.items() if service},
+            self._proxies.proxy_class(ask.class_name),
+            self._certificate(ask.ingress, children),
+            self._proxies.tailnet(OWN, ask.owner, children),
+            self._cache.knows(SERVICE, namespace),
+            class_exists=self._cache.get(INGRESSCLASS, Key("", ask.ingress_class)) is not None,
+            names_ingresses=names_ingresses(self._cache.all(DNSCONFIG)),
+            age=self._age(ask.ingress),
         )
 
     def _age(self, ingress: Object) -> float:
         made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])
         return (self._now() - made).total_seconds()
 
-    def _certificate(self, key: Key, children: Children) -> ObservedCertificate | None:
+    def _certificate(self, ingress: Object, children: Children) -> ObservedCertificate | None:
         """Return the state of the certificate; None if the Ingress needs none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
         certificate = certificate_of(secret, device.https_name)
-        missed_for = self._missed.look(key, device.https_name, certificate)
+        now = self._clock()
+        since = missing(self._missing.get(ingress), device.https_name, certificate, now)
+        self._missing.note(ingress, since)
+        missed_for = None if since is None else now - since.at
         return ObservedCertificate(device.https_name, certificate, self._now(), missed_for)
-
-    def _class_of(self, ingress: Object) -> Object | None:
-        """Return the IngressClass that *ingress* names, if it is there."""
-        name = ingress["spec"].get("ingressClassName") or ""
-        return self._cache.get(INGRESSCLASS, Key("", name)) if name else None
 
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
@@ -150,18 +135,15 @@ class _View:
         return [
             key_of(ingress)
             for ingress in self._cache.all(INGRESS)
-            if plans.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
+            if is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
-    def _names_ingresses(self) -> bool:
-        return names_ingresses(self._cache.all(DNSCONFIG))
-
-    def keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
+    def keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map a DNSConfig to all Ingresses if it has begun or ceased to give them names for Pods."""
-        named, self._named = self._named, self._names_ingresses()
-        if named == self._named:
+        there = self._cache.all(DNSCONFIG)
+        if names_ingresses(there) == names_ingresses(before(there, old, new)):
             return ()
-        return [key_of(each) for each in self._cache.all(INGRESS) if plans.is_ours(each, self._settings)]
+        return [key_of(each) for each in self._cache.all(INGRESS) if is_ours(each, self._settings)]
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

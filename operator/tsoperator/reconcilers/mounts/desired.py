@@ -4,19 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, key_of, uid
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, resource_of, uid
 from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.secret import has_other_config
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch
-
-Source = tuple[str, Key]
-"""A Secret or ConfigMap, by kind and key."""
-
-
-def source(obj: Object) -> Source:
-    """Return the Secret or ConfigMap *obj* as a Source."""
-    return obj["kind"], key_of(obj)
 
 
 def is_news(old: Object | None, new: Object) -> bool:
@@ -28,22 +20,22 @@ def is_news(old: Object | None, new: Object) -> bool:
     return has_other_config(old, new)
 
 
-def read_by(pod: Object, owner: Owner) -> Sequence[Source]:
+def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     """Return the Secrets and ConfigMaps that a Pod of *owner* reads, of which some need not be there.
 
     All proxies of a ProxyGroup read its egress ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own.
     The nameserver has the records by the API, and so reads no ConfigMap that it mounts.
     """
     namespace, name = key_of(pod)
-    found = [(SECRET.kind, Key(namespace, name)), (SECRET.kind, Key(namespace, name + CONFIG_SUFFIX))]
+    found = [(SECRET, Key(namespace, name)), (SECRET, Key(namespace, name + CONFIG_SUFFIX))]
     if owner == group_owner(owner.key.name):
-        found.append((CONFIGMAP.kind, Key(namespace, config_name(owner.key.name))))
+        found.append((CONFIGMAP, Key(namespace, config_name(owner.key.name))))
     return found
 
 
 def readers(changed: Object, owner: Owner, pods: Sequence[Object]) -> Sequence[Object]:
     """Return those of the *pods* of *owner* that read its *changed* Secret or ConfigMap."""
-    return [pod for pod in pods if source(changed) in read_by(pod, owner)]
+    return [pod for pod in pods if (resource_of(changed), key_of(changed)) in read_by(pod, owner)]
 
 
 def touch(pod: Object, now: datetime) -> Patch:

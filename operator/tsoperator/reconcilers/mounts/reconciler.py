@@ -1,16 +1,16 @@
 """Makes the kubelet mount a changed Secret or ConfigMap at once, for one Pod of a proxy at a time."""
 
 import asyncio
-import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, uid
 from tsoperator.reconcilers.mounts import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.ownership import BY_OWNER, Owner, owner_of
+from tsoperator.runtime.memory import Memory
+from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.result import DONE, Result
 
@@ -29,13 +29,6 @@ KUBELET: Final = 90.0
 """The seconds within which the kubelet mounts a change even without a touch."""
 
 
-class _Change(NamedTuple):
-    """A change of a Secret or ConfigMap of *owner*, *at* a time by the clock of the loop."""
-
-    owner: Owner
-    at: float
-
-
 class MountsReconciler:
     """Touches an annotation of each Pod whose mounted Secret or ConfigMap has changed.
 
@@ -52,14 +45,13 @@ class MountsReconciler:
     def __init__(self, cache: Cache, applier: Applier) -> None:
         self._cache = cache
         self._applier = applier
-        self._touched: dict[Key, float] = {}  # when each Pod was last touched, by the clock of the loop
-        self._changed: dict[desired.Source, _Change] = {}  # the last change of each object, the oldest first
+        self._touched = Memory[float](cache)  # when each Pod was last touched, by the clock of the loop
+        self._changed = Memory[float](cache)  # when each Secret and ConfigMap last changed
         self._listeners: list[Listener] = []
         self.watches: Mapping[Resource, Mapper] = {CONFIG: lambda pod: (key_of(pod),)}
         for resource in (SECRET, CONFIGMAP):
             cache.listen(resource, self._announce_readers)
         cache.listen(POD, self._announce_new)
-        cache.listen_for_deletions(POD, self._forget)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
         """Call *listener* with each Pod that has to read its configuration again, if *resource* is `CONFIG`."""
@@ -73,54 +65,38 @@ class MountsReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         """Touch the Pod named *key*, unless it was touched a moment ago. Raises KubeError."""
-        now = asyncio.get_running_loop().time()
-        left = round(self._touched.get(key, -math.inf) + INTERVAL - now, 3)  # a timer may be a nanosecond early
-        if left > 0:
-            return Result(left)
         pod = self._cache.get(POD, key)
         if pod is None or is_deleting(pod):
             return DONE
+        now = asyncio.get_running_loop().time()
+        last = self._touched.get(pod)
+        left = 0.0 if last is None else round(last + INTERVAL - now, 3)  # a timer may be a nanosecond early
+        if left > 0:
+            return Result(left)
         await self._applier.apply(pod, Plan(steps=[desired.touch(pod, self._applier.now())]))
-        self._touched[key] = now
+        self._touched.note(pod, now)
         return DONE
-
-    def _forget(self, pod: Object) -> None:
-        self._touched.pop(key_of(pod), None)
 
     def _announce_readers(self, old: Object | None, new: Object | None) -> None:
         """Announce the Pods that have to read *new*, if it differs from *old* for them."""
-        if new is None:
-            if old is not None:
-                self._changed.pop(desired.source(old), None)
-            return
-        owner = owner_of(new)
-        if owner is None or not desired.is_news(old, new):
+        owner = owner_of(new) if new is not None else None
+        if new is None or owner is None or not desired.is_news(old, new):
             return
         if old is not None:
-            self._remember(owner, new)
+            self._changed.note(new, asyncio.get_running_loop().time())
         for pod in desired.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))):
             self._announce(pod)
 
     def _announce_new(self, old: Object | None, new: Object | None) -> None:
         """Announce a new Pod if its configuration has changed since its kubelet may have mounted it."""
-        if not self._changed or new is None or (old is not None and uid(old) == uid(new)):
-            return
-        owner = owner_of(new)
-        if owner is None:
+        owner = owner_of(new) if new is not None else None
+        if new is None or owner is None or (old is not None and uid(old) == uid(new)):
             return
         since = asyncio.get_running_loop().time() - KUBELET
-        changes = (self._changed.get(source) for source in desired.read_by(new, owner))
-        if any(change.owner == owner and change.at > since for change in changes if change):
+        read = (self._cache.get(resource, key) for resource, key in desired.read_by(new, owner))
+        if any(owner_of(each) == owner and (self._changed.get(each) or since) > since for each in read if each):
             self._announce(new)
 
     def _announce(self, pod: Object) -> None:
         for listener in self._listeners:
             listener(None, pod)
-
-    def _remember(self, owner: Owner, changed: Object) -> None:
-        """Note that the *changed* object of *owner* changed just now, and forget changes that the kubelet has seen."""
-        now = asyncio.get_running_loop().time()
-        self._changed.pop(desired.source(changed), None)
-        self._changed[desired.source(changed)] = _Change(owner, now)
-        while self._changed[oldest := next(iter(self._changed))].at <= now - KUBELET:
-            del self._changed[oldest]

@@ -1,22 +1,17 @@
 """Finds the egress Services that a change of a ProxyGroup concerns.
 
 A ProxyGroup may serve hundreds of Services, and its Pods, Secrets and ConfigMap change often, mostly for one of them.
-So this module remembers the relevant facts about each object, and returns only the Services whose facts have changed.
+So this module compares the relevant facts about the old and the new object, and returns only the Services whose facts
+have changed.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
-    CONFIGMAP,
-    POD,
-    PROXYGROUP,
-    SECRET,
     SERVICE,
     Key,
     Object,
-    Resource,
     annotations,
     is_deleting,
     key_of,
@@ -25,7 +20,7 @@ from tsoperator.api.objects import (
 from tsoperator.group.egress import BY_ENTRY, BY_SERVING_GROUP, by_serving_group, indexed_entry, served_service
 from tsoperator.group.ports import BY_PROXY_PORT, by_proxy_port
 from tsoperator.group.proxygroup import BY_GROUP, config_name, is_available, replica_count
-from tsoperator.proxy.entries import Entry, entries_of
+from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.pod import is_down
 from tsoperator.proxy.secret import egress_report_of
 from tsoperator.runtime.cache import Cache
@@ -33,48 +28,44 @@ from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:
-    """Remembers facts about the objects of ProxyGroups, and maps their changes to Services."""
+    """Maps the changes of the objects of ProxyGroups to Services. An object that is not there is None."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._seen: dict[tuple[Resource, Key], Any] = {}
 
-    def of_group(self, group: Object) -> Iterable[Key]:
-        """Return all Services of *group* if it came, went, or has changed in a way that matters to them."""
-        return self._all(key_of(group).name) if self._is_news(PROXYGROUP, group, _group_facts) else ()
+    def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Return all Services of a ProxyGroup if it came, went, or has changed in a way that matters to them."""
+        name = next(key_of(each).name for each in (new, old) if each)
+        return self._all(name) if _group_facts(old) != _group_facts(new) else ()
 
-    def of_pod(self, pod: Object) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if *pod*, one of its Pods, came, leaves, moved, went down or is back."""
-        group = _group_of(pod)
-        return self._all(group) if group and self._is_news(POD, pod, _pod_facts) else ()
+    def of_pod(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Return all Services of a ProxyGroup if one of its Pods came, leaves, moved, went down or is back."""
+        group = _group_of(new or old)
+        return self._all(group) if group and _pod_facts(old) != _pod_facts(new) else ()
 
-    def of_secret(self, secret: Object) -> Iterable[Key]:
-        """Return the Services about which a proxy has changed its report, if *secret* is a proxy's state Secret."""
-        group = _group_of(secret)
+    def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Return the Services about which a proxy has changed its report, if the Secret is a proxy's state Secret."""
+        group = _group_of(new or old)
         if not group:
             return ()
-        live = self._cache.get(SECRET, key_of(secret))
-        new = egress_report_of(live) if live else None
-        old = self._swap(SECRET, secret, new)
-        before, after = (report.entries if report else {} for report in (old, new))
-        moved = old and new and (old.ip4, old.ip6) != (new.ip4, new.ip6)
+        was, now = (egress_report_of(each) if each else None for each in (old, new))
+        before, after = (report.entries if report else {} for report in (was, now))
+        moved = was and now and (was.ip4, was.ip6) != (now.ip4, now.ip6)
         return self.having(group, {*before, *after} if moved else _changed(before, after))
 
-    def of_configmap(self, configmap: Object) -> Iterable[Key]:
-        """Return the Services whose entries in *configmap* have changed, if it is an egress ConfigMap.
+    def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Return the Services whose entries in a ConfigMap have changed, if it is an egress ConfigMap.
 
         A Service that leaves waits for the end of its entry, and may no longer name the ProxyGroup.
         """
-        group = _group_of(configmap)
-        if not group or key_of(configmap).name != config_name(group):
+        group = _group_of(new or old)
+        if not group or config_name(group) not in (key_of(each).name for each in (old, new) if each):
             return ()
-        live = self._cache.get(CONFIGMAP, key_of(configmap))
-        new = entries_of(live), live is not None and ANNOTATION_EGRESS_LEFT_OUT in annotations(live)
-        old: tuple[Mapping[str, Entry], bool] = self._swap(CONFIGMAP, configmap, new) or ({}, False)
-        if old[1] != new[1]:
+        if _leaves_out(old) != _leaves_out(new):
             return self._all(group)
-        changed = _changed(old[0], new[0])
-        ended = {key for name in changed - new[0].keys() for key in _served_by(name)}
+        after = entries_of(new)
+        changed = _changed(entries_of(old), after)
+        ended = {key for name in changed - after.keys() for key in _served_by(name)}
         return self.having(group, changed) | {key for key in ended if self._cache.get(SERVICE, key) is not None}
 
     def having(self, group: str, names: Iterable[str]) -> set[Key]:
@@ -93,32 +84,29 @@ class GroupChanges:
         placed = map(served_service, self._cache.indexed(SERVICE, BY_SERVING_GROUP, group))
         return {*map(key_of, self._cache.indexed(SERVICE, BY_GROUP, group)), *placed}
 
-    def _is_news(self, resource: Resource, obj: Object, facts_of: Any) -> bool:
-        live = self._cache.get(resource, key_of(obj))
-        facts = facts_of(live) if live else None
-        return bool(self._swap(resource, obj, facts) != facts)
 
-    def _swap(self, resource: Resource, obj: Object, facts: Any) -> Any:
-        """Remember *facts* about an object, and return the facts remembered before; None if there were none."""
-        key = resource, key_of(obj)
-        old = self._seen.pop(key, None)
-        if self._cache.get(*key) is not None:
-            self._seen[key] = facts
-        return old
-
-
-def _group_of(child: Object) -> str:
+def _group_of(child: Object | None) -> str:
     """Return the ProxyGroup whose child *child* is; empty if it is none's."""
-    owner = owner_of(child)
+    owner = owner_of(child) if child else None
     return owner.key.name if owner and owner.type == PARENT_PROXYGROUP else ""
 
 
-def _group_facts(group: Object) -> object:
-    return uid(group), group["spec"].get("type"), replica_count(group), is_available(group), is_deleting(group)
+def _group_facts(group: Object | None) -> object:
+    return group and (
+        uid(group),
+        group["spec"].get("type"),
+        replica_count(group),
+        is_available(group),
+        is_deleting(group),
+    )
 
 
-def _pod_facts(pod: Object) -> object:
-    return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod), is_down(pod)
+def _pod_facts(pod: Object | None) -> object:
+    return pod and (uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod), is_down(pod))
+
+
+def _leaves_out(configmap: Object | None) -> bool:
+    return configmap is not None and ANNOTATION_EGRESS_LEFT_OUT in annotations(configmap)
 
 
 def _served_by(entry: str) -> list[Key]:

@@ -13,7 +13,6 @@ from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
-from tsoperator.proxy.orphan import Orphan, plan_orphan
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.statefulset import serves
 from tsoperator.proxy.tailscaled import ProxyConfig
@@ -66,26 +65,14 @@ class Observed:
     holder: Claim | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The *places* and the proxy that a Service left behind when it vanished without waiting for our finalizer.
+def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
+    """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
 
-    The Service may still be there if the operator doesn't watch its namespace. Then *is_seen* is False.
+    *proxy* is the plan for its own proxy. Its *places* go at once, because nothing is lost by that. But if the operator
+    doesn't watch the namespace of the Service, the Service may still be there; then it *is_seen* is False, and the
+    places stay and lead to the Pods that take the place of others.
     """
-
-    places: Places
-    proxy: Orphan
-    is_seen: bool
-
-
-def plan_left(left: Left) -> Plan:
-    """Return the next step of removing what was made for a Service that is gone.
-
-    What it has at ProxyGroups goes at once, because nothing is lost by that. But if the Service may be there, its
-    clients are led to the Pods that take the place of others.
-    """
-    places, proxy = left.places, plan_orphan(left.proxy)
-    there = Plan(steps=removal(places)) if left.is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
+    there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
     again = earliest(there.requeue_after, proxy.requeue_after)
     return replace(proxy, steps=[*there.steps, *proxy.steps], requeue_after=again)
 
@@ -146,7 +133,7 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     """Return the plan for a Service that should have the proxy *wanted*."""
     kept = upkeep(observed.places)
     if isinstance(keys, Refusal):
-        return replace(failed(ask, keys), steps=kept)
+        return replace(failed(ask, observed, keys), steps=kept)
     if awaits_keys(keys, observed.children):
         return Plan(steps=kept, error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
@@ -279,7 +266,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     return step if left == ask.status else replace(step, status=left)
 
 
-def failed(ask: Ask, refusal: Refusal) -> Plan:
+def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that says on a Service why nothing could be made for it, and tries again."""
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)

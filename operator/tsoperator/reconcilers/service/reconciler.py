@@ -32,15 +32,15 @@ from tsoperator.api.objects import (
     key_of,
     labels,
 )
-from tsoperator.dns.nameserver import elected
+from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
 from tsoperator.group.places import Places, abandoned, leads_to
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
-from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
@@ -48,43 +48,23 @@ from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
-from tsoperator.runtime.plan import Decision, Plan, Refusal
+from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.tailnet.tailnet import OWN
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
-Seen = tuple[Ask, plans.Observed]
-"""A Service as it asks to be served, and the facts about it."""
-
 
 def services(
     proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
-) -> Kind[Seen | plans.Left]:
+) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
-    view, settings = _View(proxies, client, clock), proxies.settings
-
-    def decision(service: Object, seen: Seen | plans.Left) -> Decision:
-        if isinstance(seen, plans.Left):
-            return plans.plan_left(seen)
-        ask, observed = seen
-        wanted = plans.wanted(ask, observed, settings)
-
-        def then(keys: Keys | Refusal) -> Plan:
-            return plans.plan(ask, wanted, observed, settings, keys)
-
-        return then(NO_KEYS) if isinstance(wanted, Plan) else proxies.question(service, wanted, observed.children, then)
-
-    def refused(_seen: Seen | plans.Left, service: Object, refusal: Refusal) -> Plan:
-        return plans.failed(parse(service, settings), refusal) if service else Plan()
-
-    def reported(_service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
-        if not isinstance(seen, plans.Left):
-            proxies.reported(seen[0].owner, plan)
-
-    return Kind(SERVICE, view.watches, view.look, decision, refused, view.rewritten, reported)
+    view = _View(proxies, client, clock)
+    kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
+    return replace(kind, acted=view.rewritten)
 
 
 class _View:
@@ -94,46 +74,40 @@ class _View:
         self._proxies = proxies
         self._client = client
         self._clock = clock
-        self._rewrites = Rewrites()
-        self._timers = Timers()
         self._cache = proxies.cache
+        self._rewrites = Memory[Rewrites](self._cache)
+        self._timers = Timers(self._cache)
         self._settings = proxies.settings
         self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
         self._names = NamesView(self._cache, self._settings)
-        self._had_dnsconfig = False
         self._reads_places = asyncio.Lock()
         self._has_read_places = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
-            SECRET: lambda secret: (*self._parent_keys(secret), *self._changes.of_secret(secret)),
-            POD: lambda pod: (*self._parent_keys(pod), *self._changes.of_pod(pod)),
+            SECRET: self._with_parents(self._changes.of_secret),
+            POD: self._with_parents(self._changes.of_pod),
             ENDPOINTSLICE: self._keys_of_slice,
-            PROXYGROUP: self._changes.of_group,
-            CONFIGMAP: self._changes.of_configmap,
+            PROXYGROUP: Comparison(self._changes.of_group),
+            CONFIGMAP: Comparison(self._changes.of_configmap),
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
-            DNSCONFIG: self._keys_of_dnsconfig,
+            DNSCONFIG: Comparison(self._keys_of_dnsconfig),
             SUFFIXES: self._keys_of_suffixes,
         }
 
-    def rewritten(self, _service: Object, seen: Seen | plans.Left, plan: Plan) -> None:
-        """Remember that *plan* has pointed a Service at its proxy, if it has."""
-        if isinstance(seen, plans.Left):
-            return
-        ask, _ = seen
-        if name := plans.rewritten_to(ask, plan):
-            self._rewrites.rewritten(ask.key, ask.service["metadata"]["resourceVersion"], _goal(ask, name))
+    def rewritten(self, service: Object, seen: Seen[Ask, plans.Observed] | Plan, plan: Plan) -> None:
+        """Remember that *plan* has pointed *service* at its proxy, if it has."""
+        if isinstance(seen, Seen) and (name := plans.rewritten_to(seen.ask, plan)):
+            rewrites = self._rewrites.get(service) or Rewrites()
+            rewrites.rewritten(service["metadata"]["resourceVersion"], name)
+            self._rewrites.note(service, rewrites)
 
-    async def look(self, key: Key, service: Object) -> Seen | plans.Left:
-        """Parse *service*, and gather the facts about it; or find what a Service that is gone left behind."""
-        if not service:
-            return self._left(Owner(PARENT_SERVICE, key))
-        ask = self._parse(service)
+    async def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a Service."""
         if ask.mode is Mode.GROUP:
             await self._read_places()
-        self._proxies.found(ask.owner)
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
@@ -143,10 +117,10 @@ class _View:
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
             places=self._places(ask, children, own_name, suffixes),
             suffixes=suffixes,
-            has_dnsconfig=self._has_dnsconfig(),
+            has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
         )
-        return ask, replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
+        return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -170,38 +144,38 @@ class _View:
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
         if ask.mode is not Mode.GROUP and not found.services:
-            self._timers.ages(ask.key, (), self._clock())
+            self._timers.ages(ask.service, (), self._clock())
             return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
             facts |= {*abandoned(ask.points_at, plans.current_place(ask, own_name, found), found)}
-        return replace(found, ages=self._timers.ages(ask.key, facts, self._clock()))
+        return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
         """Return how another writer keeps reverting an egress Service; a live read, which is rare, tells its name."""
         if ask.mode is Mode.NOTHING or ask.is_exposed:
-            self._rewrites.forget(ask.key)
+            self._rewrites.note(ask.service, None)
+            return NO_REVERTS
+        if (rewrites := self._rewrites.get(ask.service)) is None:
             return NO_REVERTS
         current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
         name = leads_to(ask.points_at, current, places, is_own=is_own)
-        version, goal = ask.service["metadata"]["resourceVersion"], _goal(ask, f"{name}{ask.proxies_domain}")
-        reverts = self._rewrites.look(ask.key, version, egress.strays(ask, name), goal)
+        version, goal = ask.service["metadata"]["resourceVersion"], f"{name}{ask.proxies_domain}"
+        reverts = rewrites.look(version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:
             return reverts
         live = await self._client.get(SERVICE, ask.key)
         who = last_writer(live, "spec", "externalName", "type") or "something"
-        self._rewrites.remember_writer(ask.key, who)
+        rewrites.remember_writer(who)
         return replace(reverts, who=who)
 
-    def _left(self, owner: Owner) -> plans.Left:
-        """Forget a Service that is gone, and return what it left behind."""
-        self._rewrites.forget(owner.key)
-        self._view.forget(owner.key)
-        self._timers.ages(owner.key, (), self._clock())
-        seen = self._cache.sees(SERVICE, owner.key.namespace)
-        return plans.Left(self._view.made_for(owner), self._proxies.orphan(SERVICE, owner), seen)
+    def left(self, owner: Owner) -> Plan:
+        """Return the next step of removing what a Service that is gone left behind."""
+        is_seen = self._cache.sees(SERVICE, owner.key.namespace)
+        proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
+        return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
@@ -249,13 +223,18 @@ class _View:
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
 
-    def _has_dnsconfig(self) -> bool:
-        return elected(self._cache.all(DNSCONFIG)) is not None
+    def _with_parents(self, of: Callable[[Object | None, Object | None], Iterable[Key]]) -> Comparison:
+        """Return the mapper of changes to the keys that *of* returns, and to the parents of the changed object."""
 
-    def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
+        def keys(old: Object | None, new: Object | None) -> Iterable[Key]:
+            return [*(key for each in (old, new) if each for key in self._parent_keys(each)), *of(old, new)]
+
+        return Comparison(keys)
+
+    def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map the first DNSConfig, and the end of the last one, to the Services that say something of their names."""
-        had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
-        if had == self._had_dnsconfig:
+        there = self._cache.all(DNSCONFIG)
+        if bool(elected(there)) == bool(elected(before(there, old, new))):
             return ()
         asks = map(self._parse, self._cache.all(SERVICE))
         return [
@@ -274,8 +253,3 @@ class _View:
         for alias in device["aliases"]:
             for service in self._cache.indexed(SERVICE, BY_DESTINATION, alias):
                 yield key_of(service)
-
-
-def _goal(ask: Ask, external_name: str) -> str:
-    """Return what a rewrite of a Service is for: to point this very Service at *external_name*."""
-    return f"{ask.uid} {external_name}"

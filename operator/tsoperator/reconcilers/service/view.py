@@ -1,7 +1,6 @@
 """Lists the places of egress Services at ProxyGroups, and allocates the proxies' ports."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -35,6 +34,7 @@ from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, Mode, parse
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
@@ -50,43 +50,24 @@ class Timers:
     A restart forgets that, and what waits for it waits once more.
     """
 
-    def __init__(self) -> None:
-        self._since: dict[Key, dict[str, float]] = {}
+    def __init__(self, cache: Cache) -> None:
+        self._since = Memory[Mapping[str, float]](cache)
 
-    def ages(self, service: Key, facts: Collection[str], now: float) -> Mapping[str, float]:
+    def ages(self, service: Object, facts: Collection[str], now: float) -> Mapping[str, float]:
         """Return for how many seconds each of *facts* has been so for *service*; forget all others."""
-        known = self._since.get(service, {})
+        known = self._since.get(service) or {}
         since = {fact: known.get(fact, now) for fact in facts}
-        if since:
-            self._since[service] = since
-        else:
-            self._since.pop(service, None)
+        self._since.note(service, since or None)
         return {fact: now - start for fact, start in since.items()}
 
 
-class Reservations:
-    """Remembers the ports that Services are about to get at ProxyGroups, because several are reconciled at once.
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """The *ports* of *group* that *service* is about to get; none if the group has too few free ones."""
 
-    A look at the ports that are used and the reservation that follows must not wait in between.
-    """
-
-    def __init__(self) -> None:
-        self._held: defaultdict[str, dict[Key, frozenset[int]]] = defaultdict(dict)
-
-    def of_others(self, group: str, service: Key) -> set[int]:
-        """Return the ports of *group* that are reserved for other Services than *service*."""
-        return {port for key, ports in self._held.get(group, {}).items() if key != service for port in ports}
-
-    def reserve(self, group: str, service: Key, ports: Iterable[int]) -> None:
-        """Reserve *ports* of *group* for *service*, in place of all that were reserved for it."""
-        self.free(service)
-        self._held[group][service] = frozenset(ports)
-
-    def free(self, service: Key) -> None:
-        """Free what is reserved for *service*: the cache shows its ports, or it needs none any more."""
-        for group in [group for group, held in self._held.items() if held.pop(service, None) is not None]:
-            if not self._held[group]:
-                del self._held[group]
+    service: Key
+    group: str
+    ports: frozenset[int] = frozenset()
 
 
 class PlacesView:
@@ -96,12 +77,11 @@ class PlacesView:
         """*clock* is monotonic."""
         self._cache = cache
         self._clock = clock
-        self._timers = Timers()
+        self._first_seen = Memory[float](cache)  # of each Pod
         self._settings = settings
-        self._reservations = Reservations()
+        self._claims = Memory[_Claim](cache)  # of Services, of which several are reconciled at once
         self._ahead: list[Object] = []  # live ClusterIP Services that the cache doesn't show, or not as they are now
         self._ahead_until = 0.0
-        self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
     def made_for(self, owner: Owner) -> Places:
         """Return the ClusterIP Services and EndpointSlices of *owner*, with the ProxyGroups where they are."""
@@ -121,14 +101,13 @@ class PlacesView:
 
         *suffixes* are the known ones of MagicDNS names.
         """
+        self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
         made = self.made_for(ask.owner)
         if ask.mode is not Mode.GROUP:
-            self.forget(ask.key)
             held = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
             return replace(made, holding=self._holding(ask) if held else ())
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
-        self.forget(ask.key)
         if group_violations(ask, found, suffixes):
             return found  # it must not keep ports from others
         live = made.at(ask.group)
@@ -151,30 +130,29 @@ class PlacesView:
         """Give nobody else the proxies' ports of the live *places*, while the cache may have yet to show them."""
         self._ahead, self._ahead_until = [*places], self._clock() + _CATCHING_UP
 
-    def forget(self, service: Key) -> None:
-        """Forget what is remembered for *service*: it is given ports at a ProxyGroup anew, or needs none any more."""
-        self._reservations.free(service)
-        self._starved.pop(service, None)
-
     def starved(self, group: str) -> list[Key]:
         """Return the Services for which *group* has too few free ports."""
-        return [service for service, name in self._starved.items() if name == group]
+        return [each.service for each in self._claims.facts() if each.group == group and not each.ports]
 
     def _group(self, name: str) -> Group:
         owner = str(group_owner(name))
         secrets = self._cache.indexed(SECRET, BY_OWNER, owner)
         reports = {key_of(each).name: report for each in secrets if (report := egress_report_of(each))}
         group, pods = self._cache.get(PROXYGROUP, Key("", name)), self._cache.indexed(POD, BY_OWNER, owner)
-        return Group(name, group, self._configmap(name), pods, reports, self._new(name, pods))
+        return Group(name, group, self._configmap(name), pods, reports, self._new(pods))
 
-    def _new(self, group: str, pods: Iterable[Object]) -> Mapping[str, float]:
-        """Return the *pods* of *group* that were first seen a short time ago, and how much of that time is left.
+    def _new(self, pods: Iterable[Object]) -> Mapping[str, float]:
+        """Return those of *pods* that were first seen a short time ago, and how much of that time is left.
 
         After a restart of the operator all of them count as new, so that none of them waits.
         """
-        ages = self._timers.ages(Key("", group), [uid(pod) for pod in pods], self._clock())
-        wait = self._settings.newcomer_wait
-        return {pod: wait - age for pod, age in ages.items() if age < wait}
+        now, wait, found = self._clock(), self._settings.newcomer_wait, {}
+        for pod in pods:
+            if (seen := self._first_seen.get(pod)) is None:
+                self._first_seen.note(pod, seen := now)
+            if now - seen < wait:
+                found[uid(pod)] = wait - (now - seen)
+        return found
 
     def _configmap(self, group: str) -> Object | None:
         return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
@@ -224,17 +202,16 @@ class PlacesView:
     def _ports(self, ask: Ask, live: Object | None, contested: Collection[Wanted]) -> Mapping[Wanted, int] | None:
         """Return the proxies' ports for a Service; new ones stay reserved until the cache shows them.
 
-        The *contested* ports get other ones.
+        The *contested* ports get other ones. A look at the ports that are used and the reservation that follows must
+        not wait in between.
         """
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if ask.ports.keys() <= kept.keys():
             return allocate(ask.uid, ask.ports, kept, ())
-        reserved = self._reservations.of_others(ask.group, ask.key) | self._ports_ahead(ask.group, ask.key)
+        reserved = {port for each in self._claims.facts() if each.group == ask.group for port in each.ports}
+        reserved |= self._ports_ahead(ask.group, ask.key)
         ports = allocate(ask.uid, ask.ports, kept, _Used(self._cache, ask.group, ask.key, reserved))
-        if ports is None:
-            self._starved[ask.key] = ask.group
-        else:
-            self._reservations.reserve(ask.group, ask.key, ports.values())
+        self._claims.note(ask.service, _Claim(ask.key, ask.group, frozenset((ports or {}).values())))
         return ports
 
     def _ports_ahead(self, group: str, service: Key) -> set[int]:

@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     Object,
     is_deleting,
     key_of,
+    spec_text,
     uid,
 )
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -30,6 +31,7 @@ from tsoperator.reconcilers.tailnet.plan import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, Owner
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.tailnet.credentials import Given, credentials, login_url, secret_name, violation
@@ -71,6 +73,15 @@ class _Judged:
     credentials: ClientCredentials | None = None
 
 
+@dataclass(slots=True)
+class _Known:
+    """The facts about a Tailnet: the last verdict, the basis of the last good one, and whether it has our finalizer."""
+
+    judged: _Judged | None = None
+    proved: _Basis | None = None
+    is_held: bool = False
+
+
 def tailnet_kind(
     cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Observed]:
@@ -96,39 +107,38 @@ class _View:
         self._tailnets = tailnets
         self._factory = factory
         self._clock = clock
-        self._judged: dict[str, _Judged] = {}
-        self._proved: dict[str, _Basis] = {}  # the basis of the last good judgement
-        self._held: set[str] = set()  # the Tailnets that had our finalizer after the last look
+        self._memory = Memory[_Known](cache)
+
+    def _known(self, obj: Object) -> _Known:
+        """Return the facts about the Tailnet *obj*."""
+        known = self._memory.get(obj) or _Known()
+        self._memory.note(obj, known)
+        return known
 
     def refused(self, _observed: Observed, obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
-        if key_of(obj).name not in self._held:
+        if not self._known(obj).is_held:
             self._tailnets.refuse(key_of(obj).name, refusal.message)
         return plans.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
         if obj:
-            self._held.add(key_of(obj).name)
-            self._register(key_of(obj).name, plans.refusal(plan))
+            self._known(obj).is_held = True
+            self._register(obj, plans.refusal(plan))
 
     def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
-        """Forget the Tailnet *obj* if *plan* releases it."""
+        """End the registration of the Tailnet *obj* if *plan* releases it."""
         if obj and plan.release:
-            self._forget(key_of(obj).name)
-
-    def _forget(self, name: str) -> None:
-        self._judged.pop(name, None)
-        self._proved.pop(name, None)
-        self._held.discard(name)
-        self._tailnets.unregister(name)
+            self._memory.note(obj, None)
+            self._tailnets.unregister(key_of(obj).name)
 
     async def look(self, key: Key, obj: Object) -> Observed:
-        """Gather the facts about the Tailnet *obj*; try its credentials if it is time. Forget one that is gone."""
+        """Gather the facts about the Tailnet *obj*; try its credentials if it is time. Unregister one that is gone."""
         if not obj:
-            self._forget(key.name)
+            self._tailnets.unregister(key.name)
             return Observed()
-        self._held.discard(key.name)
+        self._known(obj).is_held = False
         found = [*self._users(key.name), *(self._inhabitants(key.name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
         if plans.is_idle(obj, users):
@@ -141,17 +151,18 @@ class _View:
     async def _judge(self, obj: Object) -> _Judged:
         """Return the judgement on the Tailnet *obj*; try its credentials if they changed, or if it is time."""
         tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, secret_name(obj))
-        name, url = key_of(obj).name, "" if isinstance(tailnet, Invalid) else login_url(tailnet)
+        url = "" if isinstance(tailnet, Invalid) else login_url(tailnet)
         metadata = self._cache.get(SECRET_METADATA, key)
         version = metadata["metadata"]["resourceVersion"] if metadata is not None else ""
         basis = _Basis(uid(obj), url, key.name, version)
-        last, wrong = self._judged.get(name), violation(tailnet)
+        last, wrong = self._known(obj).judged, violation(tailnet)
         if wrong is None and last is not None and last.basis == basis and self._clock() < last.until:
             return last
         judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
-        self._judged[name] = judged
+        known = self._known(obj)
+        known.judged = judged
         if judged.refusal is None:
-            self._proved[name] = basis
+            known.proved = basis
         return judged
 
     async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
@@ -162,7 +173,7 @@ class _View:
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
         shown = await probe(client)
-        may_be_others = plans.was_good(obj) and self._proved.get(key_of(obj).name) != basis
+        may_be_others = plans.was_good(obj) and self._known(obj).proved != basis
         ours = dict(self._devices(key_of(obj).name, basis.url)) if may_be_others else {}
         return self._remembered(basis, plans.refusal_of(shown, ours), client, found)
 
@@ -182,18 +193,19 @@ class _View:
         found = Credentials(given.client_id, given.client_secret)
         return lambda: found
 
-    def _register(self, name: str, refusal: str) -> None:
-        """Register the tailnet by the last judgement. New proxies get *refusal*, unless it is empty.
+    def _register(self, obj: Object, refusal: str) -> None:
+        """Register the tailnet of *obj* by the last judgement. New proxies get *refusal*, unless it is empty.
 
         Bad credentials never replace good ones, with which existing proxies go on. If there are no good ones, as after
         a restart, credentials that could not be tried yet are used for existing proxies. Otherwise a short failure of a
         control server would change the status of all its Connectors.
         """
-        judged, there = self._judged.get(name), self._tailnets.registered(name)
+        name, judged = key_of(obj).name, self._known(obj).judged
+        there = self._tailnets.registered(name)
         if judged is None:
             return
-        proved, reason = name in self._proved, judged.refusal.reason if judged.refusal else ""
-        if there is not None and not proved and reason == plans.CHANGED:
+        reason = judged.refusal.reason if judged.refusal else ""
+        if there is not None and self._known(obj).proved is None and reason == plans.CHANGED:
             self._tailnets.unregister(name)
         elif judged.client is not None and judged.credentials is not None:
             good = judged.refusal is None
@@ -214,7 +226,7 @@ class _View:
         """Yield the objects that name the Tailnet called *name*."""
         for resource in USERS:
             for obj in self._cache.all(resource):
-                if plans.named_tailnet(obj) == name:
+                if spec_text(obj, "tailnet") == name:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
@@ -227,7 +239,7 @@ class _View:
                 secrets = self._secrets(obj)
                 reported = (device_of(secret, None) for secret in secrets)
                 devices = {device.id: device.fqdn for device in reported if device.id}
-                url, named = next(filter(None, map(login_url_of, secrets)), ""), plans.named_tailnet(obj)
+                url, named = next(filter(None, map(login_url_of, secrets)), ""), spec_text(obj, "tailnet")
                 if named != name and devices and self._tailnets.home(named, url, devices) == name:
                     yield obj
 

@@ -3,12 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tsoperator.api.objects import Key
 from tsoperator.proxy.secret import Certificate
 from tsoperator.proxy.x509 import Validity
-from tsoperator.reconcilers.ingress.certificate import Missed, News, ObservedCertificate, news
-
-from tests.support.virtual_time import Clock
+from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, missing, news
 
 WEB = "web.tail1234.ts.net"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -76,7 +73,6 @@ def test_the_words_of_a_warning_do_not_change_from_day_to_day() -> None:
     assert news(later).notes == told(lives(3)).notes
 
 
-WEB_KEY, OTHER_KEY = Key("default", "web"), Key("default", "other")
 OTHER = "other.tail1234.ts.net"
 
 
@@ -93,16 +89,7 @@ OTHER = "other.tail1234.ts.net"
 def test_the_operator_remembers_since_when_a_certificate_is_missing(
     looks: list[tuple[float, str, Certificate, float | None]],
 ) -> None:
-    missed = Missed(clock := Clock())
+    since = None
     for now, domain, certificate, missed_for in looks:
-        clock.now = now
-        assert missed.look(WEB_KEY, domain, certificate) == missed_for
-
-
-def test_the_operator_forgets_since_when_the_certificate_of_a_forgotten_ingress_is_missing() -> None:
-    missed = Missed(clock := Clock())
-    assert [missed.look(key, WEB, MISSING) for key in (WEB_KEY, OTHER_KEY)] == [0, 0]
-    clock.now += 5
-    missed.forget(WEB_KEY)
-    missed.forget(Key("default", "never"))
-    assert [missed.look(key, WEB, TIMELESS) for key in (WEB_KEY, OTHER_KEY)] == [None, 5]
+        since = missing(since, domain, certificate, now)
+        assert (now - since.at if since else None) == missed_for

@@ -50,18 +50,17 @@ class Watched:
             return version(live) == version(self.cache.get(resource, key))
 
         await self.world.eventually(caught_up)
-        changes = self.changes
-        mappers = {
-            SECRET: changes.of_secret,
-            POD: changes.of_pod,
-            PROXYGROUP: changes.of_group,
-            SERVICE: changes.sharing,
-            CONFIGMAP: changes.of_configmap,
-        }
         before, now = self.shown.pop((resource, key), None), self.cache.get(resource, key)
-        found = [obj for obj in (before, now) if obj is not None]
         self.shown |= {(resource, key): now} if now else {}
-        return {service for obj in found for service in mappers[resource](obj)}
+        if resource == SERVICE:
+            return {service for obj in (before, now) if obj for service in self.changes.sharing(obj)}
+        mappers = {
+            SECRET: self.changes.of_secret,
+            POD: self.changes.of_pod,
+            PROXYGROUP: self.changes.of_group,
+            CONFIGMAP: self.changes.of_configmap,
+        }
+        return {*mappers[resource](before, now)}
 
 
 def version(obj: Object | None) -> str:

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tsoperator.api.objects import Key
 from tsoperator.group.places import Place, is_over, led_to
 from tsoperator.reconcilers.service.view import Timers
+
+from tests.support.manifests import egress
+from tests.support.objects import stored
+from tests.support.shown import Shown
 
 UP, DOWN = Place("new", serves=True), Place("new", serves=False)
 OWN_UP, OWN_DOWN = replace(UP, is_headless=True), replace(DOWN, is_headless=True)
@@ -45,7 +48,8 @@ def test_clients_get_to_a_place_that_serves_and_to_the_new_place_if_it_does(
 
 
 def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
-    timers, db, web = Timers(), Key("default", "db"), Key("default", "web")
+    db, web = (stored(egress(name)) for name in ("db", "web"))
+    timers = Timers(Shown(db, web))
     assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}
     assert timers.ages(db, {"a", "b"}, 12.0) == {"a": 2.0, "b": 0.0}
     assert timers.ages(web, {"a"}, 13.0) == {"a": 0.0}

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from clustersim import objects as kinds
 from clustersim.faults import Failure
+from clustersim.loadbalancers import Shown
 from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
 from tsoperator.runtime.ownership import Owner
@@ -277,6 +278,7 @@ async def says(world: World, words: str) -> bool:
 
 
 async def test_a_load_balancer_without_a_class_is_ours_only_if_a_setting_says_so(cluster: World) -> None:
+    cluster.balancers.show(Shown.NOTHING)  # no cloud serves it
     await cluster.apply(load_balancer(class_=None))
     async with running_operator(cluster):
         assert not await cluster.writes_when_left_alone()

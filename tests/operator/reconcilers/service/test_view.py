@@ -43,6 +43,11 @@ class Seen:
         seen = {**live, "metadata": {**live["metadata"], **changes}}
         return self.view.of(parse(seen, settings()))
 
+    async def gone(self, service: Object) -> None:
+        """Delete *service*, and wait until the cache shows that."""
+        await self.world.delete(service)
+        await self.world.eventually(self._caught_up)
+
     async def _caught_up(self) -> bool:
         live, held = (await self.world.api.list(SERVICE)).items, self.cache.all(SERVICE)
         versions = [{each["metadata"]["resourceVersion"] for each in found} for found in (live, held)]
@@ -59,9 +64,9 @@ async def seen(cluster: World) -> AsyncIterator[Seen]:
         yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), clock), clock)
 
 
-def placed(key: Key, ports: dict[Wanted, int]) -> Object:
-    """Return the place of the Service *key* at the group."""
-    name, labels = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}"), place_labels(Owner("svc", key), "egress")
+def placed(key: Key, ports: dict[Wanted, int], group: str = "egress") -> Object:
+    """Return the place of the Service *key* at *group*."""
+    name, labels = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}"), place_labels(Owner("svc", key), group)
     names = {each: f"{each.protocol.lower()}-{each.port}" for each in ports}
     return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, names)
 
@@ -69,16 +74,18 @@ def placed(key: Key, ports: dict[Wanted, int]) -> Object:
 FREE = FIRST_PORT + 7
 OTHERS = [port for port in range(FIRST_PORT, FIRST_PORT + PORT_COUNT) if port not in (FREE, FREE + 1)]
 ALL_BUT_TWO = placed(Key("default", "big"), {Wanted("UDP", port): port for port in OTHERS})
+ALL_BUT_TWO_ELSEWHERE = placed(Key("default", "huge"), {Wanted("UDP", port): port for port in OTHERS}, "other")
 OLD, YOUNG = "2016-01-01T00:00:00Z", "2036-01-01T00:00:00Z"
 
 
 async def test_services_for_which_ports_are_allocated_at_the_same_time_get_different_ports(seen: Seen) -> None:
-    services = [grouped(name) for name in ("a", "b", "c")]
-    await seen.world.apply(ALL_BUT_TWO, *services)
+    services, elsewhere = [grouped(name) for name in ("a", "b", "c")], grouped("d", "other")
+    await seen.world.apply(ALL_BUT_TWO, ALL_BUT_TWO_ELSEWHERE, *services, elsewhere)
     ports = [(await seen.places(service)).ports for service in services]
     assert {port for each in ports if each for port in each.values()} == {FREE, FREE + 1}
     assert (ports[2], seen.view.starved("egress"), seen.view.starved("other")) == (None, [Key("default", "c")], [])
-    seen.view.forget(Key("default", "a"))
+    assert (await seen.places(elsewhere)).ports
+    await seen.gone(services[0])
     assert (await seen.places(services[2])).ports == ports[0]
     assert seen.view.starved("egress") == []
 
@@ -91,7 +98,7 @@ async def test_ports_of_places_that_the_cache_does_not_show_yet_are_reserved_for
     seen.clock.now += 59.9
     assert (await seen.places(db)).ports is None
     assert (await seen.places(web)).ports
-    seen.view.forget(key_of(web))
+    await seen.gone(web)
     seen.clock.now += 0.1
     assert (await seen.places(db)).ports
 

@@ -1,0 +1,58 @@
+"""Facts about objects: they end with their objects."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.runtime.memory import Memory
+
+from tests.support.shown import Shown
+
+
+def named(name: str, uid: str, kind: str = "Service", **more: str) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "default", "name": name, "uid": uid, **more}}
+
+
+DB, WEB = named("db", "1"), named("web", "2")
+EDITED, AGAIN, POD = named("db", "1", resourceVersion="9"), named("db", "3"), named("db", "4", "Pod")
+
+CHANGES: dict[str, tuple[Sequence[tuple[Callable[[Shown, Object], None], Object]], bool]] = {
+    "it is edited": ([(Shown.show, EDITED)], True),
+    "another object goes": ([(Shown.drop, WEB)], True),
+    "an object of another kind comes and goes": ([(Shown.show, POD), (Shown.drop, POD)], True),
+    "it goes": ([(Shown.drop, DB)], False),
+    "it is made anew": ([(Shown.drop, DB), (Shown.show, AGAIN)], False),
+    "another takes its place": ([(Shown.show, AGAIN)], False),
+}
+
+
+@pytest.mark.parametrize(("changes", "stays"), CHANGES.values(), ids=CHANGES)
+def test_a_fact_stays_until_its_object_is_no_longer_there(
+    changes: Sequence[tuple[Callable[[Shown, Object], None], Object]], *, stays: bool
+) -> None:
+    cache, ended = Shown(DB, WEB), list[str]()
+    memory = Memory[str](cache, ended.append)
+    for fact in ("old", "a fact"):
+        memory.note(DB, fact)
+    for change, obj in changes:
+        change(cache, obj)
+    assert [memory.get(each) for each in (DB, EDITED, AGAIN, WEB)] == [*["a fact" if stays else None] * 2, None, None]
+    assert ([*memory.facts()], ended) == ((["a fact"], []) if stays else ([], ["a fact"]))
+
+
+def test_facts_about_objects_of_several_kinds_end_one_by_one() -> None:
+    cache = Shown(DB, WEB, POD)
+    memory = Memory[str](cache)
+    for obj in (DB, WEB, POD):
+        memory.note(obj, obj["kind"])
+    cache.drop(POD)
+    cache.drop(DB)
+    memory.note(WEB, None)
+    assert [*memory.facts()] == []
+
+
+@pytest.mark.parametrize("there", [[], [AGAIN]], ids=["nothing", "another object"])
+def test_an_object_that_is_gone_gets_no_facts(there: list[Object]) -> None:
+    memory = Memory[str](Shown(*there))
+    memory.note(DB, "a fact")
+    assert (memory.get(DB), [*memory.facts()]) == (None, [])
