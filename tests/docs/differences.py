@@ -125,8 +125,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
-        f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
-        f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
+        "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
+        "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "A Recorder that is deleted takes all": [

@@ -135,6 +135,11 @@ def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
     return holds
 
 
+def is_recorded(obj: Object) -> bool:
+    devices = (obj.get("status") or {}).get("devices") or ()
+    return has_reason("RecorderReady", "RecorderCreated")(obj) and len(devices) == obj["spec"]["replicas"]
+
+
 def is_balanced(obj: Object) -> bool:
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
@@ -378,7 +383,7 @@ KINDS: Sequence[Kind] = [
     ),
     Kind(
         recorder("kind-recorder", replicas=2, storage={"s3": _BUCKET}, statefulSet={"pod": {"container": _KEYS}}),
-        has_reason("RecorderReady", "RecorderCreated"),
+        is_recorded,
         children={
             SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
             ROLE: [{"rules": []}],

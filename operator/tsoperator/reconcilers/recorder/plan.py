@@ -35,7 +35,7 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, missing_of_s3
 from tsoperator.reconcilers.recorder.statefulset import recorder_statefulset, selector
 from tsoperator.runtime.ownership import in_the_way, is_anothers
-from tsoperator.runtime.plan import Child, Note, Plan, Refusal
+from tsoperator.runtime.plan import Child, Plan, Refusal
 from tsoperator.settings import Settings
 
 CREATED: Final = "RecorderCreated"
@@ -79,13 +79,13 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if is_deleting(ask.obj):
         return plan_deletion(ask, observed)
     if ask.wrong:
-        return _refusal_plan(ask.obj, INVALID, f"this Recorder is invalid: {ask.wrong}")
+        return _refused(ask, Refusal(f"this Recorder is invalid: {ask.wrong}", INVALID))
     if observed.tailnet.pending:
         return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
-        return _refusal_plan(ask.obj, NO_TAILNET, observed.tailnet.refusal.message)
+        return _refused(ask, Refusal(observed.tailnet.refusal.message, NO_TAILNET))
     if stranger := next((each for each in observed.named if is_anothers(each, ask.owner)), None):
-        return replace(_taken_plan(ask, in_the_way(stranger)), requeue_after=FREED)
+        return _refused(ask, Refusal(in_the_way(stranger), requeue_after=FREED, is_taken=True))
     spec, name = ask.recorder.spec, ask.owner.key.name
     return Proxy(
         owner=ask.owner,
@@ -139,7 +139,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         return Plan()
     step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
     if untried := untried_message(step, observed.tailnet):
-        told = _refusal_plan(obj, NO_TAILNET, untried)
+        told = _refused(ask, Refusal(untried, NO_TAILNET))
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
     if step.release:
         return step
@@ -149,10 +149,8 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on a Recorder why a step failed, and tries again."""
-    if refusal.is_taken:
-        return replace(_taken_plan(ask, refusal.message), error=refusal.error)
-    reason = NO_TAILNET if is_deleting(ask.obj) and observed.tailnet.refusal else FAILED
-    return replace(_refusal_plan(ask.obj, refusal.reason or reason, refusal.message), error=refusal.error)
+    is_of_tailnet = is_deleting(ask.obj) and observed.tailnet.refusal is not None
+    return _refused(ask, replace(refusal, reason=NO_TAILNET) if is_of_tailnet and not refusal.reason else refusal)
 
 
 def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
@@ -232,20 +230,15 @@ def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
     return found
 
 
-def _taken_plan(ask: Ask, message: str) -> Plan:
-    """Return the plan that reports that the name of a child is taken, as *message* says."""
-    more = (
-        ""
-        if ask.account == ask.owner.key.name
-        else "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name"
-    )
-    return _refusal_plan(ask.obj, INVALID, f"{message}{more}")
-
-
-def _refusal_plan(obj: Object, reason: str, message: str) -> Plan:
-    conditions = _conditions(obj, False, reason, message)
-    notes = [Note("Warning", reason, message)] if reason != CREATING else []
-    return Plan(status={**(obj.get("status") or {}), "conditions": conditions}, notes=notes)
+def _refused(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on a Recorder, and does nothing else."""
+    if refusal.is_taken:
+        names_account = ask.account != ask.owner.key.name
+        more = "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name" if names_account else ""
+        refusal = replace(refusal, reason=INVALID, message=f"{refusal.message}{more}")
+    note = refusal.note(FAILED)
+    status = {**(ask.obj.get("status") or {}), "conditions": _conditions(ask.obj, False, note.reason, note.message)}
+    return Plan(status=status, notes=[note], error=refusal.error, requeue_after=refusal.requeue_after)
 
 
 def _kept_status(obj: Object) -> Mapping[str, object]:

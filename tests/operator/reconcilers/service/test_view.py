@@ -12,7 +12,7 @@ from tsoperator.group.places import Place, Places
 from tsoperator.group.ports import FIRST_PORT, PORT_COUNT, Wanted
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -22,6 +22,7 @@ from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import HOLD, endpoint, endpoint_slice, settings, slim_secret, stored
 from tests.support.operator import NAMESPACE, World
+from tests.support.shown import Shown
 from tests.support.virtual_time import Clock
 
 SQL = Wanted("TCP", 5432)
@@ -235,3 +236,15 @@ async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready
     await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
+
+
+def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
+    db, web = (stored(egress(name)) for name in ("db", "web"))
+    timers = Timers(Shown(db, web))
+    assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}
+    assert timers.ages(db, {"a", "b"}, 12.0) == {"a": 2.0, "b": 0.0}
+    assert timers.ages(web, {"a"}, 13.0) == {"a": 0.0}
+    assert timers.ages(db, {"b"}, 15.0) == {"b": 3.0}
+    assert timers.ages(db, {"a", "b"}, 16.0) == {"a": 0.0, "b": 4.0}
+    assert timers.ages(db, (), 17.0) == {}
+    assert timers.ages(db, {"b"}, 18.0) == {"b": 0.0}
