@@ -77,7 +77,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
-        "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
+        "operator/reconcilers/dnsconfig/test_plan.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
