@@ -154,6 +154,10 @@ class Refusal:
     is_passing: bool = False
     step: Step | None = None
 
+    def note(self, usual: str) -> Note:
+        """Return the Event that reports the refusal. Its reason is *usual*, unless the refusal has a reason."""
+        return Note("Warning", self.reason or usual, self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:

@@ -116,7 +116,7 @@ def place_name(ask: Ask, places: Places) -> str:
 
 def failed(ask: Ask, refusal: Refusal) -> Plan:
     """Return the plan that says on a Service why nothing could be made for it at its ProxyGroup, and tries again."""
-    notes = [Note("Warning", refusal.reason or "ProxyFailed", refusal.message)]
+    notes = [refusal.note("ProxyFailed")]
     if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
         return Plan(notes=notes, error=refusal.error)  # what the proxies were told still holds
     shown = not_configured(ask.group, config_digest(ask), refusal.message)

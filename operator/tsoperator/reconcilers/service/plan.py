@@ -270,9 +270,7 @@ def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that says on a Service why nothing could be made for it, and tries again."""
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
-    return replace(
-        _not_made(ask, Note("Warning", refusal.reason or "ProxyFailed", refusal.message)), error=refusal.error
-    )
+    return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)
 
 
 def _status(ask: Ask, shown: Object, places: Places) -> Object:
