@@ -1,4 +1,4 @@
-"""Gauges of the proxies, ProxyGroups, Tailnets and Recorders, computed from the cache for each scrape."""
+"""Gauges of the proxies, ProxyGroups, PeerRelays, Tailnets and Recorders, computed from the cache for each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,9 +8,15 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_RECORDER_READY, CONDITION_TAILNET_READY
+from tsoperator.api.names import (
+    CONDITION_PEERRELAY_READY,
+    CONDITION_PROXYGROUP_READY,
+    CONDITION_RECORDER_READY,
+    CONDITION_TAILNET_READY,
+)
 from tsoperator.api.objects import (
     CONFIGMAP,
+    PEERRELAY,
     PROXYGROUP,
     RECORDER,
     SECRET,
@@ -93,6 +99,30 @@ class GroupGauges(Collector):
         for reason, count in Counter(_reason(each, type_) for each in self._cache.all(resource)).items():
             family.add_metric([reason], count)
         return family
+
+
+class RelayGauges(Collector):
+    """Counts the PeerRelays, and the endpoints of each."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts; prometheus_client calls this for each scrape."""
+        found = self._cache.all(PEERRELAY)
+        relays = GaugeMetricFamily(
+            "tsoperator_peerrelays", "PeerRelays by why they are ready or not.", labels=["reason"]
+        )
+        for reason, count in Counter(_reason(each, CONDITION_PEERRELAY_READY) for each in found).items():
+            relays.add_metric([reason], count)
+        endpoints = GaugeMetricFamily(
+            "tsoperator_peerrelay_endpoints",
+            "Addresses at which devices can reach the relays of a PeerRelay.",
+            labels=["peerrelay"],
+        )
+        for each in found:
+            endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
+        yield from (relays, endpoints)
 
 
 def _type(group: Object) -> str:

@@ -434,21 +434,19 @@ def test_a_dnsconfig_whose_spec_cannot_take_effect_still_reports_the_answers_of_
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    failed = plans.failed(case.found, observed, Refusal("no", "", ValueError("403")), of, is_denied=True)
+    failed = plans.failed(case.found, observed, Refusal("no"), of, is_denied=True)
     for each in (made, failed):
         assert status_of(each)["conditions"][1:] == told
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
-def test_a_refused_write_is_reported_the_status_keeps_the_address_and_the_write_is_retried(
-    given: str, told: str
-) -> None:
-    ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given, ValueError("403"))
+def test_a_refused_write_is_reported_and_the_status_keeps_the_address(given: str, told: str) -> None:
+    ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given)
     found = {**live_dnsconfig(generation=4), "status": {"nameserver": ip}}
     made = plans.failed(found, Observed([]), refusal, SETTINGS, is_denied=False)
     assert condition_of(made) == condition("NameserverReady", False, told, refusal.message, 4)
     assert status_of(made)["nameserver"] == ip
-    assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)], error=refusal.error)
+    assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)])
 
 
 @pytest.mark.parametrize(
