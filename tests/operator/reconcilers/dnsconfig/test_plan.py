@@ -422,11 +422,6 @@ def test_an_address_counts_as_refused_if_the_new_service_that_has_it_is(
     assert plans.refused_address(found, Observed([found], live, addresses=known), refusal, SETTINGS) == address
 
 
-def test_a_deleted_dnsconfig_is_released() -> None:
-    leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, live_dnsconfig("other")) == Plan(steps=[], notes=[], release=FINALIZER)
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["image", "key"]), inner, max_size=2),
@@ -439,21 +434,27 @@ def test_a_dnsconfig_with_any_spec_has_a_plan(nameserver: Object) -> None:
     assert (len(made.steps) == 5) is not bool(made.notes)
 
 
-def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = None) -> Plan:
-    """Return the plan for a deleted DNSConfig. Its *status* says whether the operator wrote the stub domain."""
-    written = condition("ClusterDNSConfigured", status, "Any", "")
-    going = deleting(held({**live_dnsconfig(), "status": {"conditions": [written]}}))
-    return plan(going, *others, dns=dns)
-
-
-def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left() -> None:
-    assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
-    assert [note.reason for note in farewell().notes] == ["NotPermitted"]
-    invalid = farewell(live_dnsconfig("other", nameserver={"replicas": -1}))
-    wrong = farewell(live_dnsconfig("other", annotations={NAMESERVER: "mine"}))
-    assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
-    alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
-    assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
+@pytest.mark.parametrize(
+    ("others", "status", "dns", "stays"),
+    [
+        ([], "True", None, True),
+        ([FAULTY], "True", None, True),
+        ([MINE], "True", None, True),
+        ([], "False", None, False),
+        ([OLD], "True", None, False),
+        ([], "True", DNSObjects(), False),
+    ],
+)
+def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left(
+    others: list[Object], status: str, dns: DNSObjects | None, stays: bool
+) -> None:
+    going = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
+    going["status"] = {"conditions": [condition("ClusterDNSConfigured", status, "Any", "")]}
+    made = plan(going, *others, dns=dns)
+    assert (made.steps, made.status, made.requeue_after) == ([], None, 10 if stays else None)
+    assert (made.release, [note.reason for note in made.notes]) == (
+        ("", ["NotPermitted"]) if stays else (FINALIZER, [])
+    )
 
 
 @pytest.mark.parametrize("settles", [0, 8], ids=["rarely", "often"])
