@@ -12,7 +12,6 @@ from tests.e2e.workloads import BALANCED, exposed_service, ingress
 
 POLICY = "ProxyGroupPolicy"  # the only namespaced kind of these
 SPECS: dict[str, Object] = {
-    "PeerRelay": {},
     "ProxyGroup": {"type": "ingress"},
     POLICY: {},
     "Recorder": {},

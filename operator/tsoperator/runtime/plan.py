@@ -211,7 +211,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A decision that needs an answer of a control server first.
+    """A decision that needs an answer of a server first.
 
     *ask* gets the answer, and *then* returns the plan that follows from it.
     """

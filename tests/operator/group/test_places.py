@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.names import DNS_FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.group.places import Place, Places, abandoned, await_newcomers, is_over, led_to, removal, upkeep
+from tsoperator.group.places import Place, Places, await_newcomers, best_of, has_moved, removal, unused, upkeep
 from tsoperator.runtime.plan import Deletion, Plan
 
 from tests.operator.group.places import (
@@ -59,7 +59,7 @@ OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place(
 def test_clients_get_to_a_place_that_serves_and_to_the_new_place_if_it_does(
     here: str, new: Place, old: list[Place], leads: str, over: bool
 ) -> None:
-    assert (led_to(here, new, old), is_over(here, new, old)) == (leads, over)
+    assert (best_of(here, new, old), has_moved(here, new, old)) == (leads, over)
 
 
 OWN = Place("ts-db-own", serves=True)
@@ -81,7 +81,7 @@ def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_poin
         ("ts-db-new", [NEW_DOWN], []),
     ):
         places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-        assert abandoned(here, "ts-db-new", places) == left
+        assert unused(here, "ts-db-new", places) == left
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tsnameserver.records import MAX_SHARDS
 
@@ -21,7 +21,7 @@ from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deletin
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns import children
 from tsoperator.dns.cluster.address import NO_ADDRESSES, Addresses, address_of
-from tsoperator.dns.cluster.results import DNSObjects, Nothing, Obstacle
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -179,29 +179,24 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
     if dns.result is None or observed.dns is None:  # the condition goes on reporting that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
-    return _unconfigured_plan(obj, dns.result, steps=dns.steps, requeue_after=dns.again)
+    notes = _notes(ClusterDNSPlan(result=dns.result))
+    status = _with_conditions(obj, clusterdns.condition_of(dns.result, _generation(obj)))
+    return Plan(steps=dns.steps, notes=notes, status=status, requeue_after=dns.again)
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
-    """Return the plan that reports on the DNSConfig *obj* what the API server refused, and tries again.
+    """Return the plan that reports on the DNSConfig *obj* what the API server refused.
 
-    If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
+    If that is a write into the cluster's DNS, the nameserver doesn't count as failed.
     """
     if not obj:
         return Plan()
     if isinstance(refusal.step, Child | None):
         reason, asked = refusal.reason or "NameserverCreationFailed", _answer_conditions(obj, observed, settings)
-        return _refusal_plan(obj, reason, refusal.message, asked, error=refusal.error)
-    made = plan(obj, cluster_dns(obj, observed, settings), observed, settings, {})
-    done = {**obj, "status": made.status or obj.get("status") or {}}
-    result = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
-    return _unconfigured_plan(done, result, error=refusal.error)
-
-
-def _unconfigured_plan(obj: Object, result: Obstacle | Nothing, **rest: Any) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    notes = _notes(ClusterDNSPlan(result=result))
-    return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))), **rest)
+        return _refusal_plan(obj, reason, refusal.message, asked)
+    obstacle = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
+    status = cluster_dns(obj, observed, settings).status
+    return plan(obj, ClusterDNSPlan(result=obstacle, status=status), observed, settings, {})
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
@@ -217,11 +212,9 @@ def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> S
     return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
 
 
-def _refusal_plan(
-    obj: Object, reason: str, message: str, asked: Sequence[Object] = (), error: Exception | None = None
-) -> Plan:
+def _refusal_plan(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
     told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
-    return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)], error=error)
+    return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
 
 def _address(observed: Observed) -> str:

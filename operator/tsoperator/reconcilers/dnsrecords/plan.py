@@ -129,8 +129,7 @@ def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS
 
 def failed(dnsconfig: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event on the DNSConfig why the records could not be written."""
-    notes = [Note("Warning", "RecordsNotWritten", refusal.message)]
-    return Plan(reports=[Report(dnsconfig, notes=notes)], error=refusal.error)
+    return Plan(reports=[Report(dnsconfig, notes=[Note("Warning", "RecordsNotWritten", refusal.message)])])
 
 
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:

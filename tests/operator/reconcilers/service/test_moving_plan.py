@@ -185,7 +185,7 @@ def test_the_finalizer_stays_until_all_places_and_entries_of_the_service_are_gon
         (Places([OLD_PLACE], [OLD_UP]), GOES),
         (Places([], [OLD_UP]), ["ts-db-old-ipv4"]),
         (Places([OLD_PLACE]), ["ts-db-old"]),
-        (Places(holding=["old"]), []),
+        (Places(with_entry=["old"]), []),
     ):
         plan = planned(service, places)
         assert (gone(plan), plan.release, plan.requeue_after) == (left, "", 5.0)

@@ -194,21 +194,21 @@ async def test_a_copy_of_a_place_in_another_namespace_has_no_entry_and_no_port(s
     assert (found.ports, found.contested) == ({SQL: FREE}, {})
 
 
-@pytest.mark.parametrize(("type_", "holding"), [("egress", ["egress"]), ("ingress", [])])
+@pytest.mark.parametrize(("type_", "with_entry"), [("egress", ["egress"]), ("ingress", [])])
 async def test_a_deleted_service_waits_for_groups_that_have_yet_to_remove_its_entry(
-    seen: Seen, type_: str, holding: list[str]
+    seen: Seen, type_: str, with_entry: list[str]
 ) -> None:
     group, leaving = PlayedGroup(seen.world, replicas=0), egress(target="")
     await group.start(type_)
     await seen.world.apply(leaving, placed(Key("default", "db"), {SQL: FREE}))
     await group.configure()
     await until(lambda: (seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config")) or {}).get("egressEntries"))
-    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == holding
-    assert (await seen.places(leaving)).holding == ()
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).with_entry == with_entry
+    assert (await seen.places(leaving)).with_entry == ()
     await seen.world.api.patch(PROXYGROUP, Key("", "egress"), HOLD)
     await seen.world.api.delete(PROXYGROUP, Key("", "egress"))
     await until(lambda: is_deleting(seen.cache.get(PROXYGROUP, Key("", "egress")) or HOLD))
-    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == []
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).with_entry == []
 
 
 OWNER = Owner("svc", Key("default", "db"))
