@@ -22,9 +22,9 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
-from tsoperator.reconcilers.egresspod.desired import HealthAnswer
+from tsoperator.reconcilers.egresspod import reconciler as egresspod
+from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
-from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts import reconciler as mounts
@@ -94,9 +94,9 @@ _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them 
 _GATHER = EnqueueTimes(
     {
         DNSRecordsReconciler.name: Gathering(0.02),
-        EgressPodReconciler.name: Gathering(0.1),
+        egresspod.NAME: Gathering(0.1),
         "proxygroup": Gathering(0.05, 0.5),
-        mounts.MountsReconciler.name: Gathering(mounts.DELAY),
+        mounts.NAME: Gathering(mounts.DELAY),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
@@ -146,14 +146,13 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
-        touching = mounts.MountsReconciler(cache, applier)
         manager = Manager(
             cache,
-            [*reconcilers(parts), touching],
+            reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, mounts.CONFIG: touching},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -192,13 +191,14 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
         tailnet_kind(cache, tailnets, factory),
+        egresspod.egresspods(cache, client, prober, settings),
+        mounts.mounts(cache, applier.now),
         *map(unsupported_kind, UNSUPPORTED),
     ]
     return [
         *(KindReconciler(kind, cache, applier) for kind in kinds),
         DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.current),
-        EgressPodReconciler(cache, applier, client, prober, settings),
     ]
 
 
