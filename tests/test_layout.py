@@ -27,8 +27,8 @@ OPERATOR = ROOT / "operator" / "tsoperator"
 OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in MODULES if OPERATOR in path.parents}
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
-ONE_A_KIND = {"Ask", "Observed"}
-"""The names of classes that several reconcilers may have, each its own: what a user wants, and the facts."""
+ONE_A_KIND = {"Ask", "Mode", "Observed"}
+"""The names of classes that several reconcilers may have, each its own: the requests, the way to serve, the facts."""
 NAME_KINDS = {"app.py", "sources.py"}
 """The modules that may import from the folder of a reconciler."""
 
@@ -66,6 +66,13 @@ def test_no_two_public_classes_of_the_operator_have_the_same_name() -> None:
 
 def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
+
+
+def test_the_modules_that_are_not_pure_are_protected_from_those_that_are() -> None:
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    (pure,) = (each for each in contracts if each["name"] == "Decisions and answers are pure")
+    (protected,) = (each for each in contracts if each["type"] == "protected")
+    assert pure["ignore_imports"] == [f"{module} -> **" for module in protected["protected_modules"]]
 
 
 def test_only_the_app_imports_from_the_folder_of_a_reconciler() -> None:

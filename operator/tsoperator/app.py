@@ -32,6 +32,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
+from tsoperator.reconcilers.proxygrouppolicy.reconciler import proxygrouppolicies
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
@@ -190,6 +191,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
+        proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         egresspod.egresspods(cache, client, prober, settings),
         mounts.mounts(cache, applier.now),

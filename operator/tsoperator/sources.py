@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
     CONFIGMAP,
     CONNECTOR,
     CRD,
@@ -17,6 +19,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    PROXYGROUPPOLICY,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -29,6 +32,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    key_of,
 )
 from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
@@ -38,11 +42,12 @@ from tsoperator.group import ports, proxygroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
-from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
+from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
+from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
 from tsoperator.reconcilers.service import ask
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.runtime.cache import Index, Source
+from tsoperator.runtime.cache import Index, Source, without_managed_fields
 from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -85,12 +90,15 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     return [
         *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
+        *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
             for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
             for source in users(resource)
         ),
         *(source for resource in UNSUPPORTED for source in users(resource)),
+        # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
+        *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
@@ -115,6 +123,12 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
     for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
         selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
         yield Source(selection, optional=True, without=True)
+
+
+def _admission(obj: Object) -> Object:
+    """Return the part that the cache stores of an admission policy or a binding: all of it, if it is of ours."""
+    is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
+    return without_managed_fields(obj) if is_ours else _identity(obj)
 
 
 def _identity(obj: Object) -> Object:

@@ -9,6 +9,7 @@ from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
@@ -16,7 +17,7 @@ from tests.docs.pages import manifests
 from tests.support.operator import World
 
 OURS: Mapping[str, type[CustomResource]] = {
-    model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, Tailnet)
+    model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, ProxyGroupPolicy, Tailnet)
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
 """The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""

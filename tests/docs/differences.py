@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
+_POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
@@ -20,7 +21,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
         "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
-        f"{_INGRESS}/test_plan.py events_report_paths_that_are_left_out_and_findings_about_devices",
+        f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
@@ -35,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
-        f"{_CONNECTOR}/test_plan.py a_connector_whose_devices_would_share_a_cut_hostname_is_refused",
+        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
@@ -56,7 +57,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
-        f"{_INGRESS}/test_plan.py an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes",
+        f"{_INGRESS}/test_plan.py events_say_why_an_ingress_is_not_served_and_nothing_changes",
         f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
@@ -80,7 +81,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
-        f"{_CONNECTOR}/test_plan.py a_connector_reports_that_its_class_does_not_exist",
+        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
@@ -97,6 +98,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The operator writes Events about cluster-wide objects": [
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
+    ],
+    "A ProxyGroupPolicy lets objects without any annotation pass": [
+        f"{_POLICY}/test_enforcement.py what_a_policy_does_not_concern_passes",
+        f"{_POLICY}/test_enforcement.py the_operator_writes_on_older_objects_and_their_deletion_ends",
+        f"{_POLICY}/test_reconciler.py the_go_operators_admission_policies_are_taken_over_in_place",
     ],
     "A wrong setting stops the operator": [
         "operator/test_main.py an_operator_that_cannot_work_says_why_in_one_line",

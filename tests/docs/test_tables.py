@@ -20,14 +20,14 @@ OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
     DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort
     PartialObjectMetadata PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount
-    ServiceMonitor StatefulSet
+    ServiceMonitor StatefulSet ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
 
     CoreDNS CoreDNSCustom KubeDNS OpenShift
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
-    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL StaticEndpoints
-    TerminateTLS
+    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID RelayServerPort
+    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs or tailscaled's config."""
 

@@ -64,7 +64,8 @@ async def test_a_proxy_gets_a_class_once_that_is_ready_and_loses_it_again(world:
 
 UNASKED = {
     "Service": (egress(), {"metadata": {"finalizers": None, "annotations": None}}),
-    "Ingress": (ingress(), {"metadata": {"finalizers": None}, "spec": {"ingressClassName": "nginx"}}),
+    "Ingress": (ingress(), {"spec": {"ingressClassName": "nginx"}}),
+    "unheld Ingress": (ingress(), {"metadata": {"finalizers": None}, "spec": {"ingressClassName": "nginx"}}),
 }
 
 
@@ -78,6 +79,8 @@ async def test_an_object_that_is_replaced_by_one_that_asks_for_nothing_loses_its
     await world.becomes(lambda: world.leftovers(parent), [])
     assert await world.device_names() == []
     assert not await world.writes_when_left_alone()
+    live = await world.look(parent)
+    assert ("finalizers" in live["metadata"], (live.get("status") or {}).get("loadBalancer")) == (False, {})
 
 
 async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from clustersim.faults import Ban
 from clustersim.sim import SimOptions
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import POD, PROXYGROUPPOLICY, SECRET, Object, Resource, has_finalizer, key_of, uid
+from tsoperator.api.objects import POD, SECRET, Object, Resource, has_finalizer, key_of, uid
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import AlreadyExists
 
@@ -22,6 +22,7 @@ from tests.support.manifests import (
     dnsconfig,
     egress,
     group_egress,
+    group_policy,
     ingress,
     load_balancer,
     proxy_group,
@@ -39,11 +40,6 @@ LIST = (USER_AGENT, "list", "services")
 
 def at(namespace: str, obj: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
-
-
-def policy(namespace: str) -> Object:
-    head = {"apiVersion": PROXYGROUPPOLICY.api_version, "kind": PROXYGROUPPOLICY.kind}
-    return {**head, "metadata": {"namespace": namespace, "name": "mine"}, "spec": {"egress": ["egress-proxies"]}}
 
 
 @pytest.fixture
@@ -68,8 +64,8 @@ async def all_served(world: World, *parents: Object) -> bool:
 
 
 def users_objects(name: str) -> list[Object]:
-    """Return one object of each kind that users create: kinds that get a proxy, and one that isn't supported."""
-    return [egress(name), backend(), ingress(name, name), load_balancer(f"lb-{name}", class_=None), policy("default")]
+    """Return one object of each kind that users create in namespaces."""
+    return [egress(name), backend(), ingress(name, name), load_balancer(f"lb-{name}", class_=None), group_policy()]
 
 
 async def test_only_objects_of_watched_namespaces_are_served(teams: World) -> None:
@@ -78,7 +74,7 @@ async def test_only_objects_of_watched_namespaces_are_served(teams: World) -> No
     await teams.apply(*ours, *others, mine)
     async with running_operator(teams, watch_namespaces=("default",), default_load_balancer=True):
         await teams.eventually(lambda: all_served(teams, ours[0], ours[2], ours[3], mine))
-        await teams.becomes(lambda: teams.reason(ours[4], "ProxyGroupPolicyReady"), "NotSupportedYet")
+        await teams.becomes(lambda: teams.reason(ours[4], "ProxyGroupPolicyReady"), "ProxyGroupPolicyEnforced")
         assert not await teams.writes_when_left_alone()
         assert [await untouched(teams, obj) for obj in others] == [True] * len(others)
         hostnames = ("default-lb-ours", "default-ours", "ours", "tailscale-mine")

@@ -48,6 +48,12 @@ UNUSED: dict[Right, str] = {
         _OWN, "", "configmaps", "delete"
     ): "only more than a megabyte of names fills a second ConfigMap, which may go",
     Right(_OWN, "", "configmaps", "update"): "it replaces one that came while the operator was about to create it",
+    **{
+        Right(
+            "", "admissionregistration.k8s.io", plural, "get"
+        ): "it reads one that came while it was about to create it"
+        for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    },
     Right(_OWN, "", "secrets", "update"): "it grants this to the proxies of ProxyGroups, and patches itself",
 }
 """The rights of the chart that no loop test uses, and the reasons for granting them."""

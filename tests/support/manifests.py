@@ -10,6 +10,7 @@ from tsoperator.api.objects import (
     INGRESS,
     PROXYCLASS,
     PROXYGROUP,
+    PROXYGROUPPOLICY,
     SECRET,
     SERVICE,
     TAILNET,
@@ -42,6 +43,12 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
     """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
+
+
+def group_policy(name: str = "mine", namespace: str = "default", **spec: Any) -> Object:
+    """Return a ProxyGroupPolicy, which allows nothing unless *spec* says otherwise."""
+    obj = _object(PROXYGROUPPOLICY, name, spec)
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
 def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:

@@ -22,12 +22,13 @@ from clustersim.nodes import NODE_NAME, node
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
 from operatorbench.audit import AuditLog
-from tsoperator.api.objects import POD, Object, Resource, key_of
+from tsoperator.api.objects import POD, Object, Resource, key_of, resource_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
 
+from tests.support.manifests import egress, ingress
 from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 
@@ -42,12 +43,12 @@ KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PEERRELAY, objects.PROXYCLASS,
     objects.PROXYGROUP, objects.PROXYGROUPPOLICY, objects.RECORDER, objects.TAILNET,
     objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
-    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
-    objects.NODE,
+    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.ADMISSIONPOLICY,
+    objects.ADMISSIONBINDING, objects.LEASE, objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds of objects that tests or the operator create or read."""
 
-OPERATOR = "operator"
+OPERATOR = "system:serviceaccount:tailscale:operator"
 """The API server's user for the operator, with the chart's rights. The test and the node use another user."""
 
 _FURNITURE = {
@@ -156,7 +157,7 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
 
     *kubeconfig* is that of the cluster's admin.
     """
-    operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR}.json"
+    operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR.replace(':', '-')}.json"
     content = await asyncio.to_thread(operators.read_text)
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
@@ -194,6 +195,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
             await _empty(client, mirror)
+            await _forget_policies(client)
             await _put(client, {"apiVersion": "v1", "kind": "ConfigMap", **COREDNS}, _named(objects.CONFIGMAP))
     except TimeoutError:
         left = [f"{resource.plural} {obj['metadata']}" for resource, obj in mirror.leftovers()]
@@ -280,6 +282,18 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
             with suppress(TimeoutError):  # what a controller undid, or was at when we were, takes another try
                 async with asyncio.timeout(_TRY_AGAIN):
                     await changes.batch()
+
+
+async def _forget_policies(client: KubeClient) -> None:
+    """Wait until the API server enforces no ProxyGroupPolicy of the last test: it looks for changes once a second."""
+    for plain in (egress("probe", proxy_group="any"), ingress("probe", proxy_group="any")):
+        path = resource_of(plain).path(key_of(plain).namespace)
+        while True:
+            try:
+                await client._call("POST", path, {"dryRun": "All"}, body=plain)
+                break
+            except Rejected:
+                await asyncio.sleep(_LOOK_AGAIN)
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:

@@ -25,6 +25,7 @@ LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 """On metrics Services and ServiceMonitors, like the three labels before it. Prometheus takes labels from them."""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
+LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """On an EndpointSlice: the Service that it belongs to."""
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
 """On an EndpointSlice: the program that writes its endpoints."""
@@ -205,6 +206,10 @@ CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"
 CONDITION_PEERRELAY_READY: Final = "PeerRelayReady"
+
+# The admission policies of a namespace, and their bindings, have these prefixes before the name of the namespace.
+ADMISSION_INGRESS: Final = "ts-ingress-"
+ADMISSION_EGRESS: Final = "ts-egress-"
 
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 PROXY_CONTAINER: Final = "tailscale"

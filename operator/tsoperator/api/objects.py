@@ -32,6 +32,8 @@ class Resource:
     the objects."""
     metadata_only: bool = False
     """True if lists and watches ask the API server for nothing but the metadata of the objects."""
+    since: str = ""
+    """The version of Kubernetes that brought the kind, if the operator also runs on clusters that lack it."""
 
     @property
     def api_version(self) -> str:
@@ -80,6 +82,7 @@ ADMISSIONPOLICY = Resource(
     "ValidatingAdmissionPolicy",
     namespaced=False,
     patchable=False,
+    since="1.30",
 )
 ADMISSIONBINDING = Resource(
     "admissionregistration.k8s.io",
@@ -88,6 +91,7 @@ ADMISSIONBINDING = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
     patchable=False,
+    since="1.30",
 )
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)

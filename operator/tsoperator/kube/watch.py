@@ -204,7 +204,7 @@ async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
 
     A gateway in front of the server may answer 404, too.
     """
-    if not resource.is_custom:
+    if not (resource.is_custom or resource.since):
         return False
     try:
         return not await client.serves(resource)

@@ -10,13 +10,21 @@ from functools import partial
 from inspect import isawaitable
 from typing import Generic, Protocol, TypeVar
 
-from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PEERRELAY, PARENT_SERVICE
+from tsoperator.api.names import (
+    FINALIZER,
+    PARENT_CONNECTOR,
+    PARENT_INGRESS,
+    PARENT_PEERRELAY,
+    PARENT_PROXYGROUP,
+    PARENT_SERVICE,
+)
 from tsoperator.api.objects import (
     CONNECTOR,
     INGRESS,
     PEERRELAY,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -56,6 +64,9 @@ _PARENTS = {
     CONNECTOR: PARENT_CONNECTOR,
     PEERRELAY: PARENT_PEERRELAY,
 }
+"""The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
+
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
 
 
 class HasChildren(Protocol):
@@ -84,10 +95,6 @@ class Seen(Generic[Ask, Observed]):
 class Decides(Protocol[Ask_contra, Observed_contra]):
     """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
-    def owner(self, key: Key, /) -> Owner:
-        """Return the owner of the children of the parent named *key*."""
-        ...
-
     def wanted(self, ask: Ask_contra, observed: Observed_contra, settings: Settings, /) -> Proxy | Plan:
         """Return the proxy that a parent should have, or a plan if it needs none or can't have one."""
         ...
@@ -107,11 +114,6 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
     def failed(self, ask: Ask_contra, observed: Observed_contra, refusal: Refusal, /) -> Plan:
         """Return the plan that reports a refusal on a parent."""
         ...
-
-
-def unparsed(obj: Object, _settings: Settings) -> Object:
-    """Return *obj* as it is, for kinds that aren't parsed."""
-    return obj
 
 
 class Proxies:
@@ -242,14 +244,15 @@ class Proxies:
         *parse* parses an object that is there, and *look* gathers the facts about it. *left* returns the plan that
         removes what an owner that is gone left behind; by default, this is its proxy.
         """
+        type_ = _OWNER_TYPES[resource]
 
         def orphan(owner: Owner) -> Plan:
             return plan_orphan(self.orphan(resource, owner))
 
         async def seen(key: Key, obj: Object) -> Seen[Ask, Observed] | Plan:
             if not obj:
-                return (left or orphan)(decides.owner(key))
-            self.found(decides.owner(key))
+                return (left or orphan)(Owner(type_, key))
+            self.found(Owner(type_, key))
             ask = parse(obj, self.settings)
             looked = look(ask)
             return Seen(ask, await looked if isawaitable(looked) else looked)
@@ -270,7 +273,7 @@ class Proxies:
 
         def reported(obj: Object, seen: Seen[Ask, Observed] | Plan, plan: Plan) -> None:
             if not isinstance(seen, Plan):
-                self.reported(decides.owner(key_of(obj)), plan)
+                self.reported(Owner(type_, key_of(obj)), plan)
 
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 

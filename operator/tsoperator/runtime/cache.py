@@ -101,6 +101,10 @@ class Cache:
         parts = self._kinds[resource].reaching(namespace)
         return bool(parts) and all(part.known and not part.refused for part in parts)
 
+    def serves(self, resource: Resource) -> bool:
+        """Tell whether the API server serves the kind, as far as it has said."""
+        return self._kinds[resource].served
+
     def written(self, resource: Resource, obj: Object) -> None:
         """Put *obj* into the cache as the API server has just stored it.
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
+    ADMISSION_EGRESS,
+    ADMISSION_INGRESS,
     ANNOTATION_DIGEST,
     ANNOTATION_MAGIC_DNSNAME,
     LABEL_MANAGED,
@@ -31,7 +33,18 @@ from tsoperator.api.names import (
     TYPE_INGRESS_SERVICE,
     TYPE_PROXYGROUP,
 )
-from tsoperator.api.objects import SECRET, Key, Object, Resource, annotations, is_deleting, key_of, labels
+from tsoperator.api.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
+    SECRET,
+    Key,
+    Object,
+    Resource,
+    annotations,
+    is_deleting,
+    key_of,
+    labels,
+)
 from tsoperator.api.rules import child_base_name, peer_relay_name
 
 BY_OWNER = "owner"
@@ -161,10 +174,14 @@ def is_marked(obj: Object) -> bool:
     """Tell whether an operator or a proxy made *obj*.
 
     An operator leaves its labels or annotations. A proxy leaves keys in a Secret that only proxies write: under the Go
-    operator's Role, a proxy may create its Secret again after somebody has deleted it.
+    operator's Role, a proxy may create its Secret again after somebody has deleted it. The admission policies of
+    namespaces have nothing but their names: the Go operator gave them no labels.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
+    if obj["kind"] in (ADMISSIONPOLICY.kind, ADMISSIONBINDING.kind):
+        name = key_of(obj).name
+        return name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS)) and obj["spec"].get("policyName", name) == name
     return obj["kind"] == SECRET.kind and bool(_STATE & (obj.get("data") or {}).keys())
 
 

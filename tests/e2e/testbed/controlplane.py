@@ -27,7 +27,7 @@ _AUDIT_POLICY = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [
         {"level": "Request", "users": ["operatorbench"], "resources": [{"resources": ["configmaps"]}]},
-        {"level": "Metadata", "users": ["operator", "operatorbench"]},
+        {"level": "Metadata", "users": ["operatorbench", "system:serviceaccount:tailscale:operator"]},
         {"level": "Metadata", "userGroups": ["system:serviceaccounts:tailscale"]},
         {"level": "None"},
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 # Token holder → its groups.
 USERS: Mapping[str, tuple[str, ...]] = {
     "admin": ("system:masters",),
-    "operator": (),  # run by a test, outside the cluster
+    "system:serviceaccount:tailscale:operator": (),  # run by a test, outside the cluster
     "operatorbench": ("system:masters",),  # an operator that is measured
     "kube-controller-manager": ("system:masters",),
     "system:kube-scheduler": (),

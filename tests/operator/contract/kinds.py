@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
     CONFIGMAP,
     DEPLOYMENT,
     ENDPOINTSLICE,
@@ -36,6 +38,7 @@ from tests.support.manifests import (
     egress,
     exposed,
     group_egress,
+    group_policy,
     ingress,
     load_balancer,
     proxy_class,
@@ -99,6 +102,10 @@ class Kind:
 
     Otherwise the operator makes a new child.
     """
+    is_labelled: bool = True
+    """True if the children have labels, by which the operator finds them."""
+    is_held: bool = True
+    """True if our finalizer holds the object until its children are gone."""
     failed: str = ""
     """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()
@@ -162,11 +169,16 @@ def shared_child(obj: Object, resource: Resource) -> str:
     return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
 
 
+def admission_child(obj: Object, _: Resource) -> str:
+    return f"ts-ingress-{key_of(obj).namespace}"
+
+
 def nameserver_child(_: Object, resource: Resource) -> str:
     return "dnsrecords" if resource == CONFIGMAP else "nameserver"
 
 
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+_ALLOWS_ALL = {"expression": "true"}
 _PROXY: Mapping[Resource, Sequence[Object]] = {
     SERVICE: [{"spec": {"selector": {"app": "other"}}}],
     STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
@@ -386,6 +398,23 @@ KINDS: Sequence[Kind] = [
         has_reason("ProxyGroupReady", "NotSupportedYet"),
         making=frozenset({"update proxygroups"}),
     ),
+    Kind(
+        group_policy("kind-policy", ingress=["kind-policy-web"], egress=["kind-policy-out"]),
+        has_reason("ProxyGroupPolicyReady", "ProxyGroupNotFound"),
+        children={
+            ADMISSIONPOLICY: [{"spec": {"validations": [_ALLOWS_ALL]}}, {"spec": {"matchConditions": None}}],
+            ADMISSIONBINDING: [{"spec": {"validationActions": ["Audit"]}}],
+        },
+        child_name=admission_child,
+        edits={"names": Edit(spec(ingress=["kind-policy-other"]), 'in [\\"kind-policy-other\\"]')},
+        bad={"names": _crd(spec(egress="web"), "ProxyGroupPolicyInvalid", "spec.egress must be a list")},
+        is_labelled=False,
+        is_held=False,
+        failed="ProxyGroupPolicyFailed",
+        making=writes("create", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
+        | {"update validatingadmissionpolicies", "update proxygrouppolicies"},
+        ending=writes("delete", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    ),
 ]
 """The kinds on which the tests of the contract run."""
 
@@ -403,8 +432,9 @@ def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
 
 each_kind = each(KINDS)
 each_parent = each(kind for kind in KINDS if kind.children)
+each_labelling = each(kind for kind in KINDS if kind.children and kind.is_labelled)
 each_joining = each(kind for kind in KINDS if kind.devices)
 each_lasting = each(kind for kind in KINDS if not kind.is_collected)
 each_rejoining = each(kind for kind in KINDS if kind.devices and not kind.is_collected)
 each_edited = each(kind for kind in KINDS if kind.edits)
-each_held = each(kind for kind in KINDS if kind.ending)
+each_held = each(kind for kind in KINDS if kind.ending and kind.is_held)

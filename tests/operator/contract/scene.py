@@ -260,7 +260,7 @@ class Scene:
             obj
             for obj in self._everything()
             if obj["kind"] in resources
-            and key_of(obj).namespace == NAMESPACE
+            and key_of(obj).namespace in ("", NAMESPACE)
             and (obj["kind"], key_of(obj)) not in self.furniture
         ]
 

@@ -7,7 +7,7 @@ import pytest
 from tsoperator.api import objects
 from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
-from tests.operator.contract.kinds import KINDS, Kind, each_parent, marks
+from tests.operator.contract.kinds import KINDS, Kind, each_labelling, each_parent, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, running_operator
 
@@ -69,7 +69,7 @@ LABELS: dict[str, dict[str, str | None] | None] = {
 
 def relabelled() -> Iterator[object]:
     """Yield each kind with changes of the labels of its children."""
-    for kind in (each for each in KINDS if each.children):
+    for kind in (each for each in KINDS if each.children and each.is_labelled):
         for name, change in LABELS.items():
             is_anothers = any((change or {}).values())
             if not (kind.keeps_others_labels and is_anothers):
@@ -89,7 +89,7 @@ async def test_a_child_whose_labels_change_gets_them_back_and_is_not_replaced(
         assert (uid(scene.child(resource)), labels(scene.child(resource))) == (uid(child), labels(child))
 
 
-@each_parent
+@each_labelling
 async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back(scene: Scene, kind: Kind) -> None:
     await scene.make()
     resource = next(iter(kind.children))
@@ -102,7 +102,7 @@ async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back
     await scene.world.becomes(labels_now, {**labels(child), **_APP})
 
 
-@each_parent
+@each_labelling
 async def test_a_foreign_object_with_the_name_of_a_child_stays_and_the_parent_reports_it(
     cluster: World, kind: Kind
 ) -> None:
@@ -130,7 +130,7 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
     return await scene.world.look(head)
 
 
-@each_parent
+@each_labelling
 async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(scene: Scene, kind: Kind) -> None:
     """Show that labels alone don't make a Secret a child: no child can have this name."""
     await scene.make()

@@ -10,8 +10,10 @@ from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.connector import plan as connectors
+from tsoperator.reconcilers.connector.ask import parse as parse_connector
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import plan as ingresses
+from tsoperator.reconcilers.ingress.ask import parse as parse_ingress
 from tsoperator.reconcilers.service import plan as services
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.plan import Plan
@@ -82,9 +84,10 @@ def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan
     parent = _moved(live_ingress(host="nginx", spec=spec), "nginx", _uid_of(made))
     backends = {"web": backend_service(cluster_ip="192.0.2.105")}
     observed = ingresses.Observed(found or _children(made), backends, tailnet=TAILNET)
-    wanted = ingresses.wanted(parent, observed, SETTINGS)
+    ask = parse_ingress(parent, SETTINGS)
+    wanted = ingresses.wanted(ask, observed, SETTINGS)
     assert isinstance(wanted, Proxy)
-    return ingresses.plan(parent, wanted, observed, SETTINGS)
+    return ingresses.plan(ask, wanted, observed, SETTINGS)
 
 
 def nameserver_plan(made: dict[str, Object]) -> Plan:
@@ -101,9 +104,10 @@ def connector_plan(made: dict[str, Object], found: Children | None = None, proxy
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))
     observed = connectors.Observed(found or _children(made), proxy_class, TAILNET)
-    wanted = connectors.wanted(obj, observed, SETTINGS)
+    ask = parse_connector(obj, SETTINGS)
+    wanted = connectors.wanted(ask, observed, SETTINGS)
     assert isinstance(wanted, Proxy)
-    return connectors.plan(obj, wanted, observed, SETTINGS)
+    return connectors.plan(ask, wanted, observed, SETTINGS)
 
 
 RECORDED_CLASS = {

@@ -1,5 +1,6 @@
 """The plans that make the children of a proxy right, and those that remove them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from tsoperator.proxy.devices import Destination, DevicePlan, TailnetView
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_to_name, served_ingress
+from tsoperator.proxy.replica import Replica
 from tsoperator.proxy.statefulset import standalone_statefulset
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.workload import (
@@ -22,9 +24,22 @@ from tsoperator.proxy.workload import (
     proxy_devices,
     proxy_key,
     proxy_login,
+    replica_devices,
 )
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, FreeName, Note, Outline, SetTags, TakeName
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    FreeName,
+    Note,
+    Outline,
+    Plan,
+    SetTags,
+    Step,
+    TakeName,
+)
 
 from tests.support.objects import (
     children_of,
@@ -44,8 +59,8 @@ from tests.support.proxies import container_of
 SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
 CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
-NAME = "ts-db-x7k2p"
-"""A name that the API server generated for the Go operator."""
+NAME = "ts-db-24567"
+"""A name that the API server generated for the Go operator; its end looks like the number of a replica."""
 
 KEY = Key("tailscale", NAME)
 POD = egress_to_name("db.tail1234.ts.net.")
@@ -83,9 +98,10 @@ def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_othe
 
 def test_children_keep_the_name_that_one_of_them_has() -> None:
     others = Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")])
-    alone = [Children(services=[service()]), Children(statefulsets=[statefulset()]), Children(secrets=[secret()])]
+    alone = [Children(services=[service()]), Children(statefulsets=[statefulset()])]
+    alone += [Children(secrets=[secret(f"{NAME}-{ordinal}") for ordinal in left]) for left in ([0], [1, 2])]
     found = [proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) for children in [others, *alone]]
-    assert found == [KEY] * 4
+    assert found == [KEY] * 5
 
 
 def test_a_changed_config_does_not_change_the_statefulset() -> None:
@@ -192,50 +208,43 @@ def test_our_finalizer_is_taken_off_a_deleted_service_so_that_it_can_be_made_aga
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
-@pytest.mark.parametrize("leaving", [False, True])
-def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(*, leaving: bool) -> None:
-    there = deleting(statefulset()) if leaving else statefulset()
-    plan = plan_removal(OWNER, replace(running(), statefulsets=[there]))
-    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, there)])
-    assert (plan.release, bool(plan.requeue_after)) == ("", True)
+def left(owners: Sequence[Object] = (), overdue: float | None = None) -> Children:
+    """Return the children without the StatefulSet, while a Pod with *owners* is there, *overdue* by so many seconds."""
+    there = pod(f"{NAME}-0", "P")
+    there["metadata"]["ownerReferences"] = [*owners]
+    late = {} if overdue is None else {"P": overdue}
+    return replace(running(), statefulsets=[], pods=[there], overdue=late)
 
 
-@pytest.mark.parametrize(("owners", "waits"), [([{"kind": "StatefulSet", "name": NAME}], True), ([], False)])
-def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
-    owners: list[Object], *, waits: bool
+OF_SET: list[Object] = [{"kind": "StatefulSet", "name": NAME}]
+REST: list[Step] = [
+    Deletion(SERVICE, service(), release="tailscale.com/dns-records-reconciler"),
+    DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
+    Deletion(SECRET, running().secrets[0], unchanged=True),
+]
+REMOVALS: dict[str, tuple[Children, Sequence[Step], list[str]]] = {
+    "Pods run": (running(), [Deletion(STATEFULSET, statefulset())], []),
+    "Pods end": (replace(running(), statefulsets=[deleting(statefulset())]), [], []),
+    "a Pod is left": (left(OF_SET), [], []),
+    "a Pod is late": (left(OF_SET, 59.0), [], []),
+    "a Pod is a minute late": (left(OF_SET, 60.0), REST, ["PodNotWaitedFor"]),
+    "a Pod of nobody": (left(), REST, []),
+    "no Pod": (replace(running(), statefulsets=[], pods=[]), REST, []),
+}
+
+
+@pytest.mark.parametrize(("children", "steps", "events"), REMOVALS.values(), ids=REMOVALS)
+def test_removal_ends_the_pods_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go(
+    children: Children, steps: Sequence[Step], events: list[str]
 ) -> None:
-    left = pod(f"{NAME}-0", "P")
-    left["metadata"]["ownerReferences"] = owners
-    plan = plan_removal(OWNER, replace(running(), statefulsets=[], pods=[left]))
-    assert (plan.requeue_after is not None, plan.release) == (waits, "" if waits else FINALIZER)
-    assert bool(deleted_devices(plan)) is not waits
-
-
-@pytest.mark.parametrize(("overdue", "waits"), [({}, True), ({"P": 59.0}, True), ({"P": 60.0}, False)])
-def test_removal_goes_on_without_a_pod_that_outlives_its_grace_period_by_a_minute(
-    overdue: dict[str, float], *, waits: bool
-) -> None:
-    left = pod(f"{NAME}-0", "P")
-    left["metadata"]["ownerReferences"] = [{"kind": "StatefulSet", "name": NAME}]
-    children = replace(running(), statefulsets=[], pods=[left], overdue=overdue)
-    plan = plan_removal(OWNER, children)
-    assert (plan.release, [note.reason for note in plan.notes]) == (
-        ("", []) if waits else (FINALIZER, ["PodNotWaitedFor"])
-    )
-    assert bool(deleted_devices(plan)) is not waits
-    assert not is_removed(children)
-    assert is_removed(Children(pods=[left], overdue=overdue)) is not waits
-
-
-def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go() -> None:
-    children = replace(running(), statefulsets=[])
     plan = plan_removal(OWNER, children, "staging")
-    assert plan.steps == [
-        Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
-        DeleteDevice("staging", OWNER, "n1", url=SETTINGS.control_url),
-        Deletion(SECRET, children.secrets[0], unchanged=True),
-    ]
-    assert (plan.release, plan.requeue_after) == (FINALIZER, None)
+    assert (plan.steps, [note.reason for note in plan.notes]) == (steps, events)
+    assert (plan.release, plan.requeue_after is None) == ((FINALIZER, True) if steps == REST else ("", False))
+
+
+def test_a_proxy_is_removed_when_only_a_pod_is_left_that_is_a_minute_late() -> None:
+    found = [left(OF_SET, 60.0), *(Children(pods=left(OF_SET).pods, overdue={"P": late}) for late in (59.0, 60.0))]
+    assert [is_removed(each) for each in found] == [False, False, True]
 
 
 def test_the_advice_for_a_stuck_removal_names_the_secrets_that_have_a_device() -> None:
@@ -349,3 +358,134 @@ def test_a_plan_has_events_for_ignored_annotations_and_delayed_keys() -> None:
     plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))
     assert [note.reason for note in plan.notes] == ["AuthKeyDelayed", "Ignored"]
     assert plan.requeue_after == 20.0
+
+
+def several(count: int) -> Proxy:
+    """Return a proxy of so many replicas, each with a Secret, an auth key and a device of its own."""
+    return replace(PROXY, replica_count=count, hostname_prefix="ts-prod", tailnet="staging")
+
+
+def config_of(ordinal: int) -> ProxyConfig:
+    return replace(CONFIG, hostname=f"ts-prod-{ordinal}")
+
+
+def replica_secret(ordinal: int, auth_key: str = "", **data: str) -> Object:
+    return slim_secret(f"{NAME}-{ordinal}", {**config_files(config_of(ordinal), auth_key), **data}, OWNER.labels)
+
+
+def counted(count: int, *, generation: int = 2, observed: int = 2, pods: int = 2, updated: int = 2) -> Object:
+    counts = {"observedGeneration": observed, "replicas": pods, "updatedReplicas": updated}
+    return stored({**standalone_statefulset(several(count), SETTINGS), "status": counts}, generation=generation)
+
+
+def replicas(count: int, made: Object | None = None) -> Children:
+    """Return the children of a proxy of which so many replicas have logged in."""
+    return Children(
+        services=[service()],
+        statefulsets=[made or counted(count, pods=count, updated=count)],
+        secrets=[replica_secret(number, device_id=f"n{number}") for number in range(count)],
+        pods=[pod(f"{NAME}-{number}", f"P{number}") for number in range(count)],
+    )
+
+
+def plan_of(count: int, children: Children, **auth_keys: str) -> Plan:
+    """Return the plan with these auth keys; ``r0`` is the key of the first replica, ``r1`` that of the second."""
+    keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
+    return plan_proxy(several(count), children, SETTINGS, keys)
+
+
+def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
+    children = children_of(plan_of(2, Children(), r0="first", r1="second"))
+    assert [obj["kind"] for obj in children] == ["Service", "Secret", "Secret", "StatefulSet"]
+    assert [obj["metadata"]["name"] for obj in children] == [NAME, f"{NAME}-0", f"{NAME}-1", NAME]
+    files = [config_files(config_of(0), "first"), config_files(config_of(1), "second")]
+    assert [texts(obj) for obj in children[1:3]] == files
+
+
+def test_a_proxy_that_is_right_is_left_alone() -> None:
+    made = plan_of(3, replicas(3))
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
+    assert (len(made.steps), made.requeue_after) == (2, None)
+
+
+def test_a_new_config_is_patched_into_every_secret() -> None:
+    other = replace(several(2), config=replace(CONFIG, routes=()))
+    patches = patches_of(plan_proxy(other, replicas(2), SETTINGS))
+    assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
+    assert {patch.about for patch in patches} == {"the configuration of the proxy"}
+    files = [config_files(replace(config_of(number), routes=())) for number in (0, 1)]
+    assert [texts(patch.body) for patch in patches] == files
+
+
+def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
+    made = plan_of(3, replicas(2), r2="third")
+    assert [obj["metadata"]["name"] for obj in children_of(made)] == [NAME, f"{NAME}-2", NAME]
+    assert texts(children_of(made)[1]) == config_files(config_of(2), "third")
+    assert not patches_of(made)
+
+
+def test_a_login_has_the_devices_of_all_replicas_and_names_those_in_need_of_a_key() -> None:
+    children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
+    login = proxy_login(several(4), children)
+    assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})
+    assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", several(4).replicas)
+
+
+def test_each_replica_has_one_secret_named_like_its_pod() -> None:
+    first, second = (Key("tailscale", f"{NAME}-{number}") for number in range(2))
+    assert several(2).replicas == [
+        Replica(0, first, first, "ts-prod-0", ("tag:k8s",)),
+        Replica(1, second, second, "ts-prod-1", ("tag:k8s",)),
+    ]
+
+
+SHRINKING: dict[str, tuple[list[Object], list[str]]] = {
+    "as before": ([counted(2)], ["0", "1"]),
+    "not seen": ([counted(1, generation=3, observed=2, pods=2)], ["0", "1"]),
+    "not seen, Pod gone": ([counted(1, generation=3, observed=2, pods=1, updated=1)], ["0"]),
+    "Pod to come": ([counted(2, pods=1, updated=1)], ["0"]),
+    "Pod counted": ([counted(1, pods=2, updated=1)], ["0"]),
+    "Pod there": ([counted(1, pods=1, updated=1)], ["0", "1"]),
+    "others old": ([counted(1, pods=1, updated=0)], ["0"]),
+    "deleted": ([], []),
+}
+
+
+@pytest.mark.parametrize(("there", "left"), SHRINKING.values(), ids=SHRINKING)
+def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(there: list[Object], left: list[str]) -> None:
+    pods = [pod(f"{NAME}-{number}", number) for number in left]
+    made = plan_of(1, replace(replicas(2), statefulsets=there, pods=pods))
+    assert (deletions_of(made), deleted_devices(made), made.way_out) == ([], [], "")
+    assert made.requeue_after
+    assert children_of(made)[-1]["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> None:
+    children = replace(replicas(2, counted(left, pods=left, updated=left)), pods=replicas(left).pods)
+    made = plan_of(left, children)
+    gone = range(left, 2)
+    assert made.steps[2:] == [
+        *(DeleteDevice("staging", OWNER, f"n{number}", url=SETTINGS.control_url) for number in gone),
+        *(Deletion(SECRET, children.secrets[number], unchanged=True) for number in gone),
+    ]
+    assert (made.release, made.requeue_after) == ("", None)
+    assert f"Secret {' and '.join(f'tailscale/{NAME}-{number}' for number in gone)} by hand" in made.way_out
+
+
+def test_a_secret_that_belongs_to_no_replica_is_not_deleted() -> None:
+    strangers = [slim_secret(name, {"device_id": "n9"}, OWNER.labels) for name in (NAME, f"{NAME}-x", "ts-db-9-7")]
+    children = replicas(1)
+    made = plan_of(1, replace(children, secrets=[*children.secrets, *strangers]))
+    assert (deleted_devices(made), deletions_of(made), made.requeue_after) == ([], [], None)
+
+
+def test_devices_are_listed_in_the_order_of_their_replicas_once_they_have_joined() -> None:
+    secrets = [
+        replica_secret(10, device_id="n10"),
+        replica_secret(1),
+        replica_secret(2, device_id="n2"),
+        replica_secret(0, device_id="n0"),
+    ]
+    assert [device.id for device in replica_devices(several(11), Children(secrets=secrets))] == ["n0", "n2", "n10"]
+    assert [device.id for device in replica_devices(several(2), Children(secrets=secrets))] == ["n0"]

@@ -40,6 +40,7 @@ USERS: Final = (
 
 EVENTS: Final = (Right("", "events", "create get patch"),)
 
+_ADMISSION: Final = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
 _OURS: Final = ("connectors", "dnsconfigs", "proxyclasses", "proxygroups", "tailnets")
 
 CLUSTER: Final = (
@@ -48,6 +49,7 @@ CLUSTER: Final = (
     *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in (*_OURS, "peerrelays", "recorders")),
     *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups")),
     *(Right(_TAILSCALE, plural, "list watch") for plural in ("peerrelays", "recorders")),
+    *(Right("admissionregistration.k8s.io", plural, "get list watch create update delete") for plural in _ADMISSION),
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
     *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),

@@ -18,32 +18,30 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.reconcilers.connector import plan as plans
-from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
+from tsoperator.reconcilers.connector.ask import Ask, class_name, parse, tailnet_name
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
 from tsoperator.runtime.plan import Plan
 
 
-def connectors(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
+def connectors(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
     cache = proxies.cache
 
-    def look(obj: Object) -> plans.Observed:
-        owner = plans.owner(key_of(obj))
-        children = proxies.children(owner)
+    def look(ask: Ask) -> plans.Observed:
+        children = proxies.children(ask.owner)
         return plans.Observed(
-            children,
-            proxies.proxy_class(plans.class_name(obj)),
-            proxies.tailnet(plans.tailnet_name(obj), owner, children),
+            children, proxies.proxy_class(ask.class_name), proxies.tailnet(ask.tailnet, ask.owner, children)
         )
 
     def keys_of_class(proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if plans.class_name(obj) == name]
+        return [key_of(obj) for obj in cache.all(CONNECTOR) if class_name(obj) == name]
 
     def keys_of_tailnet(tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if plans.tailnet_name(obj) == name]
+        return [key_of(obj) for obj in cache.all(CONNECTOR) if tailnet_name(obj) == name]
 
     def parent_keys(child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, proxies.settings.namespace)
@@ -55,4 +53,4 @@ def connectors(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
         TAILNET: keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
-    return proxies.kind(CONNECTOR, watches, unparsed, look, plans)
+    return proxies.kind(CONNECTOR, watches, parse, look, plans)

@@ -18,11 +18,11 @@ from tsoperator.api.names import (
     PROXY_CLASS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Object, annotations
+from tsoperator.api.objects import annotations
 from tsoperator.proxy.annotations import Vocabulary, nearest
+from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Note
-from tsoperator.settings import Settings
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",
@@ -50,9 +50,9 @@ VOCABULARY: Final = Vocabulary(
 """The annotations that the operator reads on Ingresses."""
 
 
-def group_notes(ingress: Object, *, has_proxy: bool) -> Sequence[Note]:
-    """Return an Event if *ingress* names a ProxyGroup, because no ProxyGroup serves it."""
-    if not annotations(ingress).get(PROXY_GROUP):
+def group_notes(ask: Ask, *, has_proxy: bool) -> Sequence[Note]:
+    """Return an Event if an Ingress names a ProxyGroup, because no ProxyGroup serves it."""
+    if ask.mode is not Mode.GROUP:
         return ()
     message = f"annotation {PROXY_GROUP} has no effect yet, because the operator can't serve an Ingress by a ProxyGroup"
     if has_proxy:
@@ -65,13 +65,13 @@ def group_notes(ingress: Object, *, has_proxy: bool) -> Sequence[Note]:
     return (Note("Warning", unsupported.REASON, words),)
 
 
-def class_notes(ingress: Object, settings: Settings, *, class_exists: bool) -> Sequence[Note]:
-    """Return an Event if nobody serves *ingress*, but its class was probably meant to be ours.
+def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
+    """Return an Event if nobody serves an Ingress, but its class was probably meant to be *ours*.
 
     *class_exists* is True if the IngressClass that the Ingress names exists.
     """
-    name, ours = ingress["spec"].get("ingressClassName") or "", settings.ingress_class
-    if not name and annotations(ingress).get(ANNOTATION_INGRESS_CLASS) == ours:
+    name = ask.ingress_class
+    if not name and annotations(ask.ingress).get(ANNOTATION_INGRESS_CLASS) == ours:
         words = (
             f"annotation {ANNOTATION_INGRESS_CLASS} has no effect on this operator, so it doesn't serve the Ingress: "
             f"write {ours} in spec.ingressClassName instead"

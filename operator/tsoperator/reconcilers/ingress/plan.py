@@ -6,14 +6,11 @@ from math import inf
 
 from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
-    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_TAGS,
     INGRESS_CONTROLLER,
-    PARENT_INGRESS,
 )
-from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
-from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
-from tsoperator.dns.clusternames import is_opted_out
+from tsoperator.api.objects import Object, annotations, is_deleting
+from tsoperator.api.rules import dns_label_error, tag_error
 from tsoperator.proxy import advice
 from tsoperator.proxy.annotations import ignored
 from tsoperator.proxy.classref import accepts_routes, chosen_class
@@ -33,11 +30,12 @@ from tsoperator.proxy.workload import (
     proxy_devices,
     proxy_key,
 )
+from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, news
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
-from tsoperator.reconcilers.ingress.serve import backend_names, funnels, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.serve import serving
 from tsoperator.runtime import unsupported
-from tsoperator.runtime.ownership import Owner, first
+from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
@@ -85,16 +83,6 @@ class ProxyIdentity:
     warnings: Sequence[Note] = ()
 
 
-def owner(key: Key) -> Owner:
-    """Return the owner of the children of the Ingress named *key*."""
-    return Owner(PARENT_INGRESS, key)
-
-
-def is_ours(ingress: Object, settings: Settings) -> bool:
-    """Tell whether *ingress* is of our class."""
-    return bool(ingress["spec"].get("ingressClassName") == settings.ingress_class)
-
-
 def class_warning(ingress_class: Object | None, name: str) -> str:
     """Say what is wrong with the IngressClass called *name*; empty if nothing is."""
     if ingress_class is None:
@@ -115,119 +103,108 @@ def class_warning(ingress_class: Object | None, name: str) -> str:
     return ""
 
 
-def hostname(ingress: Object) -> str:
-    """Return the name that the proxy's device asks for: the first label of the TLS host."""
-    key = key_of(ingress)
-    return tls_host(ingress).partition(".")[0] or f"{key.namespace}-{key.name}-ingress"
-
-
-def tags(ingress: Object, settings: Settings) -> Sequence[str]:
-    """Return the tags of the proxy's device."""
-    given = annotations(ingress).get(ANNOTATION_TAGS)
-    return split_tags(given) if given else settings.proxy_tags
-
-
-def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that *ingress* should have, or the plan for an Ingress that is leaving or can't be served.
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that an Ingress should have, or the plan for one that is leaving or can't be served.
 
     If it can't be served, a running proxy stays as it is.
     """
-    if is_deleting(ingress):
-        return plan_deletion(ingress, observed, unsupported.blocked_notes(ingress, hostname(ingress)))
-    if not is_ours(ingress, settings):
-        return plan_deletion(ingress, observed, class_notes(ingress, settings, class_exists=observed.class_exists))
-    grouped = group_notes(ingress, has_proxy=observed.has_proxy)
+    if is_deleting(ask.ingress):
+        return plan_deletion(ask, observed, unsupported.blocked_notes(ask.ingress, ask.hostname))
+    if ask.mode is Mode.NOTHING:
+        found = class_notes(ask, settings.ingress_class, class_exists=observed.class_exists)
+        return plan_deletion(ask, observed, found)
+    grouped = group_notes(ask, has_proxy=observed.has_proxy)
     if grouped and not observed.has_proxy:
-        return plan_deletion(ingress, observed, grouped)
+        return plan_deletion(ask, observed, grouped)
     if not observed.knows_services:
         return Plan(requeue_after=_UNSEEN, whole=False)
-    missing = {*backend_names(ingress)} - observed.services.keys()
+    missing = {*ask.backends} - observed.services.keys()
     if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
         return Plan(requeue_after=_TOGETHER)
-    identity = _identity(ingress, observed, settings)
-    too_long = _too_long(ingress)
-    notes = [*grouped, *too_long, *identity.warnings, *ignored(ingress, VOCABULARY)]
+    identity = _identity(ask, observed)
+    too_long = _too_long(ask)
+    notes = [*grouped, *too_long, *identity.warnings, *ignored(ask.ingress, VOCABULARY)]
     is_refused = too_long or (identity.warnings and not observed.has_proxy)
-    chosen = chosen_class(ingress, observed.proxy_class, settings.proxy_class)
+    chosen = chosen_class(ask.ingress, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, Refusal) and not chosen.is_passing:
         notes.append(Note("Warning", chosen.reason, chosen.message))
-    served = serving(ingress, observed.services)
+    served = serving(ask, observed.services)
     if served.config is None:
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
     if is_refused or isinstance(chosen, Refusal):
         return Plan(notes=notes, whole=not isinstance(chosen, Refusal))
-    own = owner(key_of(ingress))
-    forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
+    by_default = observed.names_ingresses and not ask.is_opted_out
+    forward = by_default if ask.takes_cluster_traffic is None else ask.takes_cluster_traffic
     return Proxy(
-        owner=own,
-        parent_uid=uid(ingress),
-        key=proxy_key(own, uid(ingress), observed.children, settings),
+        owner=ask.owner,
+        parent_uid=ask.uid,
+        key=proxy_key(ask.owner, ask.uid, observed.children, settings),
         pod=served_ingress(forward_cluster_traffic=forward),
         config=ProxyConfig(
             identity.hostname, observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
         ),
         tags=identity.tags,
-        magic_dns_name="" if is_opted_out(ingress) else _magic_dns_name(proxy_device(observed.children)),
+        magic_dns_name="" if ask.is_opted_out else _magic_dns_name(proxy_device(observed.children)),
         proxy_class=chosen,
         notes=[*notes, *served.notes],
     )
 
 
 def plan(
-    ingress: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for *ingress*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for an Ingress; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(ingress, observed, keys)
+        return failed(ask, observed, keys)
     if awaits_keys(keys, observed.children):
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     device = proxy_device(observed.children)
     certificate = news(observed.certificate) if observed.certificate else News()
-    policy = advice.funnel_notes(made, wanted.tags) if funnels(ingress) else []
+    policy = advice.funnel_notes(made, wanted.tags) if ask.funnels else []
     complete = replace(
         made,
-        status=_status(ingress, device),
-        notes=[*made.notes, *_device_notes(ingress, device), *policy, *certificate.notes],
+        status=_status(ask, device),
+        notes=[*made.notes, *_device_notes(ask, device), *policy, *certificate.notes],
         requeue_after=earliest(made.requeue_after, certificate.requeue_after),
     )
     return with_findings(complete, devices.findings)
 
 
-def plan_deletion(ingress: Object, observed: Observed, notes: Sequence[Note] = ()) -> Plan:
-    """Return the plan with the next step of removing the children of *ingress*, and with these *notes*."""
-    if holds_nothing(ingress, observed.children):
+def plan_deletion(ask: Ask, observed: Observed, notes: Sequence[Note] = ()) -> Plan:
+    """Return the plan with the next step of removing the children of an Ingress, and with these *notes*."""
+    if holds_nothing(ask.ingress, observed.children):
         return Plan(notes=notes)
-    step = plan_removal(owner(key_of(ingress)), observed.children)
+    step = plan_removal(ask.owner, observed.children)
     step = replace(step, notes=(*step.notes, *notes))
-    if not step.release or is_deleting(ingress):
+    if not step.release or is_deleting(ask.ingress):
         return step
     device = proxy_device(observed.children)
-    shown = (((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}])[0].get("hostname")
+    shown = ((ask.status.get("loadBalancer") or {}).get("ingress") or [{}])[0].get("hostname")
     ours = device is not None and shown in (device.fqdn, device.https_name)
-    return replace(step, status=_status(ingress, None)) if ours else step
+    return replace(step, status=_status(ask, None)) if ours else step
 
 
-def failed(_ingress: Object, _observed: Observed, refusal: Refusal) -> Plan:
+def failed(_ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports by an Event why the proxy of an Ingress could not be made, and tries again."""
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 
 
-def _too_long(ingress: Object) -> list[Note]:
-    """Return an Event if the name of *ingress* is too long for children's labels; no operator has served it then."""
-    if len(name := key_of(ingress).name) <= _LABEL_MAX:
+def _too_long(ask: Ask) -> list[Note]:
+    """Return an Event if the name of an Ingress is too long for children's labels; no operator has served it then."""
+    if len(name := ask.key.name) <= _LABEL_MAX:
         return []
     words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
     return [Note("Warning", "InvalidName", words)]
 
 
-def _identity(ingress: Object, observed: Observed, settings: Settings) -> ProxyIdentity:
-    """Return the hostname and the tags for the device of *ingress*, with warnings about those in the Ingress."""
-    name, given = hostname(ingress), tags(ingress, settings)
+def _identity(ask: Ask, observed: Observed) -> ProxyIdentity:
+    """Return the hostname and the tags for the device of an Ingress, with warnings about those in the Ingress."""
+    name, given = ask.hostname, ask.tags
     warnings: list[Note] = []
     if error := dns_label_error(name):
         secret = first(observed.children.secrets)
@@ -246,12 +223,6 @@ def _identity(ingress: Object, observed: Observed, settings: Settings) -> ProxyI
     return ProxyIdentity(name, given, warnings)
 
 
-def _takes_cluster_traffic(ingress: Object, *, names_ingresses: bool) -> bool:
-    """Tell whether Pods may reach *ingress*: its annotation decides, or without one the DNSConfig for all."""
-    given = annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
-    return is_true(given) if given is not None else names_ingresses and not is_opted_out(ingress)
-
-
 def _magic_dns_name(device: ReportedDevice | None) -> str:
     """Return the HTTPS name that the proxy reports, or the name of its device until a restarted proxy reports it."""
     if device is None or device.serves_no_https:
@@ -259,10 +230,10 @@ def _magic_dns_name(device: ReportedDevice | None) -> str:
     return device.https_name or device.fqdn
 
 
-def _device_notes(ingress: Object, device: ReportedDevice | None) -> list[Note]:
-    """Return an Event if the host of *ingress* is served under another name, or not by HTTPS."""
+def _device_notes(ask: Ask, device: ReportedDevice | None) -> list[Note]:
+    """Return an Event if the host of an Ingress is served under another name, or not by HTTPS."""
     notes: list[Note] = []
-    host = tls_host(ingress)
+    host = ask.host
     if device and device.https_name and "." in host and host != device.https_name:
         message = (
             f"host {host} of spec.tls is served as {device.https_name}: names of the tailnet have its domain; its "
@@ -274,9 +245,8 @@ def _device_notes(ingress: Object, device: ReportedDevice | None) -> list[Note]:
     return notes
 
 
-def _status(ingress: Object, device: ReportedDevice | None) -> Object:
-    status = ingress.get("status") or {}
+def _status(ask: Ask, device: ReportedDevice | None) -> Object:
     if device is None or not device.https_name:
-        return {**status, "loadBalancer": {}}
-    ports = [{"port": port, "protocol": "TCP"} for port in ((443, 80) if redirects(ingress) else (443,))]
-    return {**status, "loadBalancer": {"ingress": [{"hostname": device.https_name, "ports": ports}]}}
+        return {**ask.status, "loadBalancer": {}}
+    ports = [{"port": port, "protocol": "TCP"} for port in ((443, 80) if ask.redirects else (443,))]
+    return {**ask.status, "loadBalancer": {"ingress": [{"hostname": device.https_name, "ports": ports}]}}

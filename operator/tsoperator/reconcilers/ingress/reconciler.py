@@ -30,9 +30,9 @@ from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.ingress import plan as plans
+from tsoperator.reconcilers.ingress.ask import BY_BACKEND, Ask, is_ours, parse
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
-from tsoperator.reconcilers.ingress.serve import backend_names
-from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Mapper
@@ -43,19 +43,10 @@ from tsoperator.tailnet.tailnet import OWN
 
 log = logging.getLogger(__name__)
 
-BY_BACKEND = "backend"
-"""The index of Ingresses by the ``namespace/name`` of the Services that they name."""
-
-
-def by_backend(ingress: Object) -> Iterable[str]:
-    """Index Ingresses by their backends."""
-    namespace = ingress["metadata"]["namespace"]
-    return {f"{namespace}/{name}" for name in backend_names(ingress)}
-
 
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
-) -> Kind[Seen[Object, plans.Observed] | Plan]:
+) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Ingresses; those of our class get proxies.
 
     *now* is the wall clock, and *clock* a monotonic one.
@@ -69,7 +60,7 @@ def ingresses(
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         DNSCONFIG: Comparison(view.keys_of_dnsconfig),
     }
-    return replace(proxies.kind(INGRESS, watches, unparsed, view.look, plans), acted=view.acted)
+    return replace(proxies.kind(INGRESS, watches, parse, view.look, plans), acted=view.acted)
 
 
 class _View:
@@ -84,33 +75,28 @@ class _View:
         self._missing = Memory[MissingCertificate](self._cache)
         self._class_warning = ""
 
-    def acted(self, ingress: Object, seen: Seen[Object, plans.Observed] | Plan, _plan: Plan) -> None:
+    def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
         """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
         found = seen.observed.certificate if isinstance(seen, Seen) else None
         if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)
 
-    def look(self, ingress: Object) -> plans.Observed:
-        """Gather the facts about *ingress*."""
-        key, owner = key_of(ingress), plans.owner(key_of(ingress))
-        if plans.is_ours(ingress, self._settings):
+    def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about an Ingress."""
+        if ask.ingress_class == self._settings.ingress_class:
             self._warn_of_class()
-        services = {
-            name: service
-            for name in backend_names(ingress)
-            if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
-        }
-        children = self._proxies.children(owner)
+        namespace, children = ask.key.namespace, self._proxies.children(ask.owner)
+        backends = {name: self._cache.get(SERVICE, Key(namespace, name)) for name in ask.backends}
         return plans.Observed(
             children,
-            services,
-            self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
-            self._certificate(ingress, children),
-            self._proxies.tailnet(OWN, owner, children),
-            self._cache.knows(SERVICE, key.namespace),
-            class_exists=self._class_of(ingress) is not None,
+            {name: service for name, service in backends.items() if service},
+            self._proxies.proxy_class(ask.class_name),
+            self._certificate(ask.ingress, children),
+            self._proxies.tailnet(OWN, ask.owner, children),
+            self._cache.knows(SERVICE, namespace),
+            class_exists=self._cache.get(INGRESSCLASS, Key("", ask.ingress_class)) is not None,
             names_ingresses=names_ingresses(self._cache.all(DNSCONFIG)),
-            age=self._age(ingress),
+            age=self._age(ask.ingress),
         )
 
     def _age(self, ingress: Object) -> float:
@@ -128,11 +114,6 @@ class _View:
         self._missing.note(ingress, since)
         missed_for = None if since is None else now - since.at
         return ObservedCertificate(device.https_name, certificate, self._now(), missed_for)
-
-    def _class_of(self, ingress: Object) -> Object | None:
-        """Return the IngressClass that *ingress* names, if it is there."""
-        name = ingress["spec"].get("ingressClassName") or ""
-        return self._cache.get(INGRESSCLASS, Key("", name)) if name else None
 
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
@@ -154,7 +135,7 @@ class _View:
         return [
             key_of(ingress)
             for ingress in self._cache.all(INGRESS)
-            if plans.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
+            if is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
     def keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
@@ -162,7 +143,7 @@ class _View:
         there = self._cache.all(DNSCONFIG)
         if names_ingresses(there) == names_ingresses(before(there, old, new)):
             return ()
-        return [key_of(each) for each in self._cache.all(INGRESS) if plans.is_ours(each, self._settings)]
+        return [key_of(each) for each in self._cache.all(INGRESS) if is_ours(each, self._settings)]
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

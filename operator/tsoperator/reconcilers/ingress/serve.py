@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, CERT_DOMAIN
-from tsoperator.api.objects import Object, annotations, key_of
-from tsoperator.api.rules import is_true
+from tsoperator.api.names import ANNOTATION_EXPOSE, CERT_DOMAIN
+from tsoperator.api.objects import Object, key_of
+from tsoperator.reconcilers.ingress.ask import Ask
 from tsoperator.runtime.plan import Note
 
 _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands these
@@ -24,50 +24,26 @@ class _Unusable(Exception):
     """A backend can't be used; the message names it and says why."""
 
 
-def tls_host(ingress: Object) -> str:
-    """Return the first host of the first TLS entry, the only one that counts; empty if there is none."""
-    entries = ingress["spec"].get("tls") or [{}]
-    return next(iter(entries[0].get("hosts") or ()), "")
-
-
-def redirects(ingress: Object) -> bool:
-    """Tell whether plain HTTP is answered with a redirect to HTTPS."""
-    return is_true(annotations(ingress).get(ANNOTATION_HTTP_REDIRECT))
-
-
-def funnels(ingress: Object) -> bool:
-    """Tell whether *ingress* asks for Funnel, so that the Internet can reach it."""
-    return is_true(annotations(ingress).get(ANNOTATION_FUNNEL))
-
-
-def backend_names(ingress: Object) -> Iterator[str]:
-    """Yield the names of the Services that *ingress* refers to."""
-    for backend in _backends(ingress["spec"]):
-        name = (backend.get("service") or {}).get("name")
-        if name:
-            yield name
-
-
-def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
-    """Return the serve config of *ingress*, given the *services* of its namespace by name."""
-    notes = [*_ignored_tls_notes(ingress)]
+def serving(ask: Ask, services: Mapping[str, Object]) -> Serving:
+    """Return the serve config of an Ingress, given the *services* of its namespace by name."""
+    notes = [*_ignored_tls_notes(ask)]
     handlers: dict[str, str] = {}
-    spec = ingress["spec"]
+    spec = ask.ingress["spec"]
     if default := spec.get("defaultBackend"):
         _add(handlers, notes, "/", default, services)
     for rule in spec.get("rules") or ():
         host = rule.get("host", "")
-        if host and host != tls_host(ingress):
-            notes.append(_invalid(f"rule for host {host!r} is left out{_other_host(ingress, host)}"))
+        if host and host != ask.host:
+            notes.append(_invalid(f"rule for host {host!r} is left out{_other_host(ask, host)}"))
             continue
         for path in (rule.get("http") or {}).get("paths") or ():
             _add(handlers, notes, _mount_point(path, notes), path.get("backend"), services)
-    return Serving(_config(ingress, handlers) if handlers else None, tuple(notes))
+    return Serving(_config(ask, handlers) if handlers else None, tuple(notes))
 
 
-def _other_host(ingress: Object, host: str) -> str:
-    """Say why the proxy of *ingress* doesn't serve a rule for *host*."""
-    if name := tls_host(ingress):
+def _other_host(ask: Ask, host: str) -> str:
+    """Say why the proxy of an Ingress doesn't serve a rule for *host*."""
+    if name := ask.host:
         return (
             f": a proxy has one name, that of spec.tls[0].hosts[0], {name!r}; make an Ingress of its own for each "
             "further host, or remove rules[].host"
@@ -156,37 +132,28 @@ def _missing_port(wanted: Object, service: Object) -> str | None:
     return f"Service {wanted['name']!r} {has}: correct one of the two"
 
 
-def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:
+def _config(ask: Ask, handlers: Mapping[str, str]) -> Object:
     secure, plain = f"{CERT_DOMAIN}:443", f"{CERT_DOMAIN}:80"
     config: Object = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {secure: {"Handlers": {path: {"Proxy": url} for path, url in handlers.items()}}},
     }
     ports = [secure]
-    if redirects(ingress):
+    if ask.redirects:
         config["TCP"]["80"] = {"HTTP": True}
         config["Web"][plain] = {"Handlers": {path: {"Redirect": _REDIRECT} for path in handlers}}
         ports.append(plain)
-    if funnels(ingress):
+    if ask.funnels:
         config["AllowFunnel"] = dict.fromkeys(ports, True)
     return config
 
 
-def _backends(spec: Object) -> Iterator[Object]:
-    if spec.get("defaultBackend"):
-        yield spec["defaultBackend"]
-    for rule in spec.get("rules") or ():
-        for path in (rule.get("http") or {}).get("paths") or ():
-            if path.get("backend"):
-                yield path["backend"]
-
-
-def _ignored_tls_notes(ingress: Object) -> Iterator[Note]:
+def _ignored_tls_notes(ask: Ask) -> Iterator[Note]:
     """Yield an Event for each part of spec.tls that has no effect."""
-    entries = ingress["spec"].get("tls") or ()
+    entries = ask.ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]
-    if unused := list(dict.fromkeys(host for host in hosts if host != tls_host(ingress))):
-        cure = "make an Ingress of its own for each further host" if tls_host(ingress) else "write the host there"
+    if unused := list(dict.fromkeys(host for host in hosts if host != ask.host)):
+        cure = "make an Ingress of its own for each further host" if ask.host else "write the host there"
         message = (
             f"hosts {', '.join(unused)} of spec.tls are ignored: a proxy has one name, that of spec.tls[0].hosts[0]; "
             f"{cure}"

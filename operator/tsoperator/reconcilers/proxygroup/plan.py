@@ -6,22 +6,18 @@ from typing import Final
 
 from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of, spec_of, spec_text
-from tsoperator.api.rules import dns_label_error
-from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, uid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.group.configmap import configmap_steps, entries
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import ignored, no_annotations
-from tsoperator.proxy.classref import UNSET_DEFAULT, accepts_routes, class_called
+from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import egress_group
-from tsoperator.proxy.replica import hostnames_error, replicas_error
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
     Workload,
@@ -34,12 +30,13 @@ from tsoperator.proxy.workload import (
     removal_message,
     unwanted,
 )
+from tsoperator.reconcilers.proxygroup.ask import Ask
 from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, status
 from tsoperator.runtime import unsupported
-from tsoperator.runtime.ownership import Owner, in_the_way, is_anothers
+from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
 
@@ -52,12 +49,7 @@ TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
-OTHER_TYPES: Final = ("ingress", "kube-apiserver")
-"""The types of ProxyGroups that the operator doesn't support yet."""
-
-_RESERVED: Final = "kube-apiserver-auth-proxy"  # the ServiceAccount of groups of another type
 _OTHER_IMAGE: Final = "k8s-proxy"
-_NAME_MAX: Final = 63 - len(config_name(""))  # a volume has the name of the ConfigMap, which must be a DNS label
 _NO_DRAIN: Final = Note(
     "Warning",
     "NoGracefulShutdown",
@@ -87,148 +79,109 @@ class Observed:
     nodes: Sequence[Object] = ()
 
 
-def group_type(group: Object) -> str:
-    """Return the type of a ProxyGroup that need not be valid."""
-    return str(spec_of(group).get("type"))
-
-
-def is_other(group: Object) -> bool:
-    """Tell whether the operator doesn't support the type of *group* yet."""
-    return group_type(group) in OTHER_TYPES
-
-
-def owner(key: Key) -> Owner:
-    """Return the owner of the children of the ProxyGroup named *key*."""
-    return group_owner(key.name)
-
-
-def class_name(group: Object, settings: Settings) -> str:
-    """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
-    return spec_text(group, "proxyClass") or settings.proxy_class
-
-
-def tailnet_name(group: Object) -> str:
-    """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
-    return spec_text(group, "tailnet")
-
-
-def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
-    """Return what is wrong with *group*; each violation says how to fix it."""
-    name, found = group.metadata.name, []
-    if len(name) > _NAME_MAX or dns_label_error(name):
-        found.append(
-            f"its name must be a DNS label of at most {_NAME_MAX} characters, because its objects are named after it: "
-            "make it anew with another"
-        )
-    if name == _RESERVED:
-        found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
-    if error := replicas_error(group.spec.replicas):
-        found.append(f"{error}, or make another ProxyGroup beside it")
-    if group.spec.hostname_prefix and (error := hostnames_error(group.spec.hostname_prefix, group.spec.replicas)):
-        found.append(error)
-    container = proxy_class.tailscale_container if proxy_class else None
-    if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
-        found.append(
-            f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
-            "tailscaleContainer.image out of the class, or name another class"
-        )
-    return found
-
-
-def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxies that *group* should have.
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxies that a ProxyGroup should have.
 
     If the group is being deleted, or if its proxies can't be made, return a plan instead. When proxies can't be made,
     running ones stay as they are.
     """
-    if is_other(group):
-        return unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {group_type(group)}")
-    if is_deleting(group):
-        return plan_deletion(group, observed)
-    found = _found(group, observed, settings)
-    return _refused(group, observed, settings, found) if isinstance(found, Refusal) else found
+    if ask.is_other:
+        return unsupported.plan_nothing(ask.group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {ask.type}")
+    if is_deleting(ask.group):
+        return plan_deletion(ask, observed)
+    found = _found(ask, observed, settings)
+    return _refused(ask, observed, settings, found) if isinstance(found, Refusal) else found
 
 
-def _found(group: Object, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
-    """Return the proxies that *group* should have, what is wrong with it, or the plan while that isn't known."""
-    parsed = ProxyGroup.parse(group)
-    if isinstance(parsed, Invalid):
-        return Refusal(f"this ProxyGroup is invalid: {parsed.message}", INVALID)
+def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
+    """Return the proxies that a group should have, what is wrong with it, or the plan while that isn't known."""
+    if ask.unreadable:
+        return Refusal(f"this ProxyGroup is invalid: {ask.unreadable}", INVALID)
     if observed.tailnet.pending:
-        return Plan(steps=_kept(group, observed, settings), error=observed.tailnet.pending)
+        return Plan(steps=_kept(ask, observed, settings), error=observed.tailnet.pending)
     if refusal := observed.tailnet.refusal:
         return Refusal(refusal.message, NO_TAILNET)
-    other = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
-    chosen = class_called(class_name(group, settings), observed.proxy_class, other)
+    chosen = class_called(ask.class_name, observed.proxy_class, ask.without_class)
     if isinstance(chosen, Refusal):  # a group that waits for its class is being created
-        waits = Plan(steps=_kept(group, observed, settings), whole=False)
+        waits = Plan(steps=_kept(ask, observed, settings), whole=False)
         return waits if chosen.is_passing else Refusal(chosen.message, CREATING)
-    if wrong := violations(parsed, chosen):
+    if wrong := [*ask.wrong, *_class_violations(chosen)]:
         return Refusal(f"this ProxyGroup is invalid: {'; '.join(wrong)}", INVALID)
-    proxy = _proxy(parsed, chosen, observed, settings)
+    proxy = _proxy(ask, chosen, observed, settings)
     if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
         return Refusal(in_the_way(stranger), requeue_after=FREED)
     return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
+def _class_violations(proxy_class: ProxyClassSpec | None) -> list[str]:
+    """Return what is wrong with a ProxyClass for a group; each violation says how to fix it."""
+    container = proxy_class.tailscale_container if proxy_class else None
+    if container is None or not container.image or image_name(container.image) != _OTHER_IMAGE:
+        return []
+    return [
+        f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
+        "tailscaleContainer.image out of the class, or name another class"
+    ]
+
+
 def plan(
-    group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for *group*; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
-    made = _planned(group, wanted, observed, settings, keys)
-    told = [] if is_deleting(group) or is_other(group) else ignored(group, VOCABULARY)
+    """Return the plan for a ProxyGroup; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    made = _planned(ask, wanted, observed, settings, keys)
+    told = [] if is_deleting(ask.group) or ask.is_other else ignored(ask.group, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
-def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return _refused(group, observed, settings, keys)
+        return _refused(ask, observed, settings, keys)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
         plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
-        status=status(group, observed.children, Refusal(problem, CREATING) if problem else None),
+        status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
 
-def plan_deletion(group: Object, observed: Observed) -> Plan:
-    """Return the plan with the next step of removing the children of *group*; the garbage collector removes the rest.
+def plan_deletion(ask: Ask, observed: Observed) -> Plan:
+    """Return the plan with the next step of removing a group's children; the garbage collector removes the rest.
 
     The operator deletes the Pods before the StatefulSet, because only the first deletion of a Pod can shorten its time
     to end. The Pods need little time, as no Service leads to the group any longer. Without this limit, a Pod whose
     program hangs when it is stopped would hold up the removal.
     """
-    if holds_nothing(group, observed.children):
+    if holds_nothing(ask.group, observed.children):
         return Plan()
-    step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
+    step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
     if not step.release:
         pods = awaited_pods(observed.children)
         ending = [Deletion(POD, pod, grace=_END) for pod in pods if not is_deleting(pod)]
-        waits = status(group, observed.children, Refusal(removal_message(pods), TERMINATING))
+        waits = status(ask.group, observed.children, Refusal(removal_message(pods), TERMINATING))
         return replace(step, steps=[*ending, *step.steps], status=waits)
     if not (untried := untried_message(step, observed.tailnet)):
         return step
-    told = _told(group, observed, Refusal(untried, NO_TAILNET))
+    told = _told(ask, observed, Refusal(untried, NO_TAILNET))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
-def failed(group: Object, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on *group* why a step failed, and tries again."""
-    if is_other(group):
-        return unsupported.failed(group, refusal)
-    if is_deleting(group) and observed.tailnet.refusal and not refusal.reason:
+def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports on a ProxyGroup why a step failed, and tries again."""
+    if ask.is_other:
+        return unsupported.failed(ask.group, refusal)
+    if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
-    return _told(group, observed, refusal)
+    return _told(ask, observed, refusal)
 
 
-def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
-    name = group.metadata.name
+def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
+    name = ask.key.name
     return Proxy(
-        owner=group_owner(name),
-        parent_uid=group.metadata.uid,
+        owner=ask.owner,
+        parent_uid=uid(ask.group),
         key=Key(settings.namespace, name),
         pod=egress_group(),
         config=ProxyConfig(
@@ -237,10 +190,10 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
             accept_routes=accepts_routes(chosen),
             in_group=True,
         ),
-        tags=group.spec.tags or settings.proxy_tags,
+        tags=ask.tags,
         tailnet=observed.tailnet.name,
-        replica_count=group.spec.replicas,
-        hostname_prefix=group.spec.hostname_prefix or name,
+        replica_count=ask.replicas,
+        hostname_prefix=ask.hostname_prefix,
         proxy_class=chosen,
         notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
@@ -268,26 +221,26 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     )
 
 
-def _refused(group: Object, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
-    """Return the plan that reports *refusal* on *group*. Running proxies go on, and serve changed Services, too."""
-    return replace(_told(group, observed, refusal), steps=_kept(group, observed, settings))
+def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on a group. Running proxies go on, and serve changed Services, too."""
+    return replace(_told(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 
-def _kept(group: Object, observed: Observed, settings: Settings) -> list[Step]:
-    """Return the step that updates the ConfigMap, so that running proxies of *group* serve the Services as they are."""
+def _kept(ask: Ask, observed: Observed, settings: Settings) -> list[Step]:
+    """Return the step that updates the ConfigMap, so that running proxies of a group serve the Services as they are."""
     live = observed.configmap
-    if live is None or is_anothers(live, group_owner(key_of(group).name)):
+    if live is None or is_anothers(live, ask.owner):
         return []
     found = entries(observed.services, live, settings.cluster_domain)
     return configmap_steps(live, live, found, None)
 
 
-def _told(group: Object, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports *refusal* on *group*, and does nothing else."""
+def _told(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on a group, and does nothing else."""
     is_news = refusal.reason != CREATING
     return Plan(
         notes=[Note("Warning", refusal.reason or FAILED, refusal.message)] if is_news else [],
-        status=status(group, observed.children, refusal),
+        status=status(ask.group, observed.children, refusal),
         requeue_after=refusal.requeue_after,
         error=refusal.error,
     )

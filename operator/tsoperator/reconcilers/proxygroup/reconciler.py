@@ -26,8 +26,9 @@ from tsoperator.api.objects import (
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
 from tsoperator.group.proxygroup import config_name, group_owner, replica_count
 from tsoperator.proxy.proxy import Children
-from tsoperator.reconcilers.proxies import Proxies, Seen, unparsed
+from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.proxygroup import plan as plans
+from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse, tailnet_name
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
@@ -35,7 +36,7 @@ from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_a
 from tsoperator.runtime.plan import Plan
 
 
-def proxygroups(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
+def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of ProxyGroups, whose reconciler makes their proxies and writes their ConfigMaps."""
     view = _View(proxies)
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
@@ -48,7 +49,7 @@ def proxygroups(proxies: Proxies) -> Kind[Seen[Object, plans.Observed] | Plan]:
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, unparsed, view.look, plans, left=view.left)
+    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=view.left)
 
 
 class _View:
@@ -64,13 +65,12 @@ class _View:
         self._proxies.forget(owner)
         return Plan()
 
-    def look(self, group: Object) -> plans.Observed:
-        """Gather the facts about *group*."""
-        name = key_of(group).name
-        owner = group_owner(name)
-        named = self._named(name, replica_count(group))
-        children, tailnet = self._children(name, named), plans.tailnet_name(group)
-        proxy_class = self._proxies.proxy_class(plans.class_name(group, self._settings))
+    def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a ProxyGroup."""
+        name = ask.key.name
+        named = self._named(name, replica_count(ask.group))
+        children = self._children(name, named)
+        proxy_class = self._proxies.proxy_class(ask.class_name)
         is_static = has_static_endpoints(proxy_class)
         return plans.Observed(
             children,
@@ -78,7 +78,7 @@ class _View:
             self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
-            self._proxies.tailnet(tailnet, owner, children),
+            self._proxies.tailnet(ask.tailnet, ask.owner, children),
             node_ports=[*children.services, *self._cache.indexed(SERVICE, BY_NODE_PORT, ANY)] if is_static else (),
             nodes=self._cache.all(NODE) if is_static else (),
         )
@@ -125,15 +125,15 @@ class _View:
     def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         groups = self._cache.all(PROXYGROUP)
-        return [key_of(each) for each in groups if plans.class_name(each, self._settings) == name]
+        return [key_of(each) for each in groups if class_name(each, self._settings) == name]
 
     def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
-        return [key_of(each) for each in self._cache.all(PROXYGROUP) if plans.tailnet_name(each) == name]
+        return [key_of(each) for each in self._cache.all(PROXYGROUP) if tailnet_name(each) == name]
 
     def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}
         groups = self._cache.all(PROXYGROUP) if classes else ()
-        return [key_of(each) for each in groups if plans.class_name(each, self._settings) in classes]
+        return [key_of(each) for each in groups if class_name(each, self._settings) in classes]

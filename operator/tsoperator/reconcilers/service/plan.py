@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_SERVICE, PROXY_GROUP
+from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
@@ -33,7 +33,6 @@ from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime import unsupported
-from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
@@ -265,11 +264,6 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         return step
     left = ask.status_with(without={CONDITION_PROXY_READY, *grouped.CONDITIONS})
     return step if left == ask.status else replace(step, status=left)
-
-
-def owner(key: Key) -> Owner:
-    """Return the owner of the children of the Service named *key*."""
-    return Owner(PARENT_SERVICE, key)
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:

@@ -1,23 +1,23 @@
 """The plan for a Connector: its children, its status and its Events."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import DEFAULT_CONTROL_URL, FINALIZER
 from tsoperator.api.objects import Key, Object
-from tsoperator.api.v1alpha1.connector import Connector
-from tsoperator.proxy.devices import TailnetView
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.reconcilers.connector import plan as plans
+from tsoperator.reconcilers.connector.ask import parse
 from tsoperator.reconcilers.connector.plan import Observed
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Note, Plan, Refusal
-from tsoperator.settings import Settings
 
 from tests.support.objects import (
     children_of,
@@ -34,29 +34,28 @@ from tests.support.objects import (
     stored,
 )
 
-SETTINGS = settings()
-NOTHING = Observed(Children())
+SETTINGS = settings(proxy_class="default")  # a Connector has no default class
 ROUTER = {"subnetRouter": {"advertiseRoutes": ["192.168.0.0/24", "10.40.0.0/14"]}}
 EXIT = {"exitNode": True}
+NO_EXIT = {"exitNode": False}
 APP: Object = {"appConnector": {}}
+CLASS = {**EXIT, "proxyClass": "prod"}
+OTHER = {**EXIT, "tailnet": "other"}
 OWNER = Owner("connector", Key("", "router"))
 ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
-def parsed(obj: Object) -> Connector:
-    made = Connector.parse(obj)
-    assert isinstance(made, Connector), made
-    return made
+def seen(*secrets: Object, proxy_class: Object | None = None, tailnet: TailnetView = OWN_TAILNET) -> Observed:
+    """Return what the reconciler observes of a Connector with *secrets*."""
+    return Observed(Children(secrets=secrets), proxy_class, tailnet)
 
 
-def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    return plans.plan(obj, plans.wanted(obj, observed, of), observed, of, keys)
+NOTHING = seen()
 
 
-def proxy(spec: Object, observed: Observed = NOTHING) -> Proxy:
-    made = plans.wanted(live_connector(spec), observed, SETTINGS)
-    assert isinstance(made, Proxy), made
-    return made
+def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS) -> Plan:
+    ask = parse(obj, SETTINGS)
+    return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS, keys)
 
 
 def ready(made: Plan) -> tuple[str, str, str]:
@@ -69,85 +68,87 @@ def secret(ordinal: int, **data: str) -> Object:
     return slim_secret(f"ts-router-x7k2p-{ordinal}", data, OWNER.labels)
 
 
-def joined(*ordinals: int) -> Observed:
-    """Return what the reconciler observes of replicas with these *ordinals* that have joined the tailnet."""
-    data = [
-        {"device_id": f"n{n}", "device_fqdn": f"r-{n}.tail1234.ts.net.", "device_ips": f'["100.64.0.{n}"]'}
-        for n in ordinals
-    ]
-    return Observed(Children(secrets=[secret(n, **each) for n, each in zip(ordinals, data, strict=True)]))
+def joined(n: int) -> Object:
+    """Return the Secret of the replica with the ordinal *n*, which has joined the tailnet."""
+    return secret(n, device_id=f"n{n}", device_fqdn=f"r-{n}.tail1234.ts.net.", device_ips=f'["100.64.0.{n}"]')
 
 
-def without_conditions(made: Plan) -> Object:
-    return {name: value for name, value in status_of(made).items() if name != "conditions"}
+ALL, NET = ("0.0.0.0/0", "::/0"), "192.0.2.0/24"
+SUBNETS = ("10.40.0.0/14", "192.168.0.0/24")
+ACCEPTING = seen(proxy_class=live_proxy_class("prod", {"tailscale": {"acceptRoutes": True}}, ready=True))
+USUAL = {
+    "routes": ALL,
+    "app": False,
+    "hostnames": ["router-connector"],
+    "tags": ["tag:k8s"],
+    "accepts": False,
+    "at": ("", DEFAULT_CONTROL_URL),
+}
+PROXIES: dict[str, tuple[Object, Observed, Object]] = {
+    "exit node": (EXIT, NOTHING, {}),
+    "subnet router": (ROUTER, NOTHING, {"routes": SUBNETS}),
+    "both": (ROUTER | EXIT, NOTHING, {"routes": (*ALL, *SUBNETS)}),
+    "app connector": (APP, NOTHING, {"routes": (), "app": True}),
+    "one with routes": ({"appConnector": {"routes": [NET]}}, NOTHING, {"routes": (NET,), "app": True}),
+    "no exit node": (APP | NO_EXIT, NOTHING, {"routes": (), "app": True}),
+    "a default route, too": ({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, NOTHING, {}),
+    "hostname": ({**EXIT, "hostname": "gate"}, NOTHING, {"hostnames": ["gate"]}),
+    "no replica": ({**EXIT, "hostname": "gate", "replicas": 0}, NOTHING, {"hostnames": []}),
+    "replicas": ({**EXIT, "replicas": 2}, NOTHING, {"hostnames": ["router-connector", "router-connector"]}),
+    "prefix": ({**EXIT, "hostnamePrefix": "ts"}, NOTHING, {"hostnames": ["ts-0"]}),
+    "a prefix for two": ({**EXIT, "hostnamePrefix": "ts", "replicas": 2}, NOTHING, {"hostnames": ["ts-0", "ts-1"]}),
+    "empty tags": ({**EXIT, "tags": []}, NOTHING, {}),
+    "tags": ({**EXIT, "tags": ["tag:a", "tag:b"]}, NOTHING, {"tags": ["tag:a", "tag:b"]}),
+    "class": (CLASS, ACCEPTING, {"accepts": True}),
+    "another class": (CLASS, seen(proxy_class=live_proxy_class("prod", ready=True)), {}),
+    "Tailnet": (OTHER, seen(tailnet=TailnetView("other", "https://x.org")), {"at": ("other", "https://x.org")}),
+}
 
 
-SUBNETS = {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}
+@pytest.mark.parametrize(("spec", "observed", "special"), PROXIES.values(), ids=PROXIES)
+def test_the_proxies_are_as_the_spec_of_their_connector_says(spec: Object, observed: Observed, special: Object) -> None:
+    made = plans.wanted(parse(live_connector(spec), SETTINGS), observed, SETTINGS)
+    assert isinstance(made, Proxy), made
+    config = made.config
+    assert made.pod == connected_networks()
+    assert {
+        "routes": config.routes,
+        "app": config.app_connector,
+        "hostnames": [made.config_of(each).hostname for each in made.replicas],
+        "tags": [*made.tags],
+        "accepts": config.accept_routes,
+        "at": (made.tailnet, config.server_url),
+    } == USUAL | special
 
 
-@pytest.mark.parametrize(
-    ("spec", "routes", "app_connector", "shown"),
-    [
-        (ROUTER, ("10.40.0.0/14", "192.168.0.0/24"), False, SUBNETS),
-        (EXIT, ("0.0.0.0/0", "::/0"), False, {"isExitNode": True}),
-        (
-            ROUTER | EXIT,
-            ("0.0.0.0/0", "::/0", "10.40.0.0/14", "192.168.0.0/24"),
-            False,
-            {**SUBNETS, "isExitNode": True},
-        ),
-        (APP, (), True, {"isAppConnector": True}),
-        ({"appConnector": {"routes": ["192.0.2.0/24"]}}, ("192.0.2.0/24",), True, {"isAppConnector": True}),
-        (APP | {"exitNode": False}, (), True, {"isAppConnector": True}),
-    ],
-    ids=["subnet router", "exit node", "both", "app connector", "app connector with routes", "no exit node"],
-)
-def test_the_proxy_gets_the_role_of_its_connector_and_the_status_shows_it(
-    spec: Object, routes: tuple[str, ...], app_connector: bool, shown: Object
+DEVICES = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
+GONE = {**ZEROS, "isExitNode": True, "devices": DEVICES, **DEVICES[0], "future": 1}
+SHOWN: dict[str, tuple[Object, Observed, Object]] = {
+    "subnet router": (ROUTER, NOTHING, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
+    "both": (ROUTER | EXIT, NOTHING, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14", "isExitNode": True}),
+    "app connector": (APP | NO_EXIT, NOTHING, {"isAppConnector": True}),
+    "devices": ({**APP, "replicas": 3}, seen(joined(2), joined(0)), {"devices": DEVICES, **DEVICES[0]}),
+    "a device without a name": (APP, seen(secret(0, device_id="n0")), {"devices": [{"hostname": ""}]}),
+    "a surplus device": ({**APP, "replicas": 0}, seen(joined(0)), {}),
+}
+
+
+@pytest.mark.parametrize(("spec", "observed", "shown"), SHOWN.values(), ids=SHOWN)
+def test_the_status_shows_the_role_and_the_devices_in_their_order_and_no_former_ones(
+    spec: Object, observed: Observed, shown: Object
 ) -> None:
-    config = proxy(spec).config
-    assert (config.routes, config.app_connector) == (routes, app_connector)
-    assert without_conditions(plan(live_connector(spec))) == {**ZEROS, **shown}
-
-
-def test_the_hostnames_of_the_devices_come_from_the_spec_or_the_connectors_name() -> None:
-    cases: list[tuple[Object, list[str]]] = [
-        ({}, ["router-connector"]),
-        ({"hostname": "gate"}, ["gate"]),
-        ({"hostname": "gate", "replicas": 0}, []),
-        ({"replicas": 2}, ["router-connector", "router-connector"]),
-        ({"hostnamePrefix": "ts-prod"}, ["ts-prod-0"]),
-        ({"hostnamePrefix": "ts-prod", "replicas": 2}, ["ts-prod-0", "ts-prod-1"]),
-    ]
-    for spec, hostnames in cases:
-        made = proxy(EXIT | spec)
-        assert made.pod == connected_networks()
-        assert [made.config_of(each).hostname for each in made.replicas] == hostnames
-
-
-def test_the_devices_of_a_connector_without_tags_get_the_default_tags() -> None:
-    assert tuple(proxy(EXIT).tags) == tuple(proxy({**EXIT, "tags": []}).tags) == ("tag:k8s",)
-    assert tuple(proxy({**EXIT, "tags": ["tag:a", "tag:b"]}).tags) == ("tag:a", "tag:b")
-
-
-def test_a_connector_is_ready_as_soon_as_its_children_are_made() -> None:
-    made = plan(live_connector(generation=7))
+    made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
     assert (made.hold, ready(made)) == (FINALIZER, ("True", "ConnectorCreated", "ConnectorCreated"))
-    assert status_of(made)["conditions"][0]["observedGeneration"] == 7
-
-
-def test_the_status_shows_the_devices_in_the_order_of_replicas() -> None:
-    status = status_of(plan(live_connector({**EXIT, "replicas": 3}), joined(2, 0)))
-    shown = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
-    assert status["devices"] == shown
-    assert (status["hostname"], status["tailnetIPs"]) == ("r-0.tail1234.ts.net", ["100.64.0.0"])
+    (condition,) = status_of(made)["conditions"]
+    assert condition["observedGeneration"] == 7
+    app = {"isAppConnector": "appConnector" in spec}
+    assert status_of(made) == {**ZEROS, **app, **shown, "conditions": [condition]}
 
 
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
 def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
-    secrets = [secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey="")]
-    made = plan(live_connector({**EXIT, "replicas": 2}), Observed(Children(secrets=secrets)), Keys({1: key}))
-    status, reason, message = ready(made)
+    observed = seen(secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey=""))
+    status, reason, message = ready(plan(live_connector({**EXIT, "replicas": 2}), observed, Keys({1: key})))
     assert (status, reason) == ("False", "ConnectorCreating")
     assert message.startswith("replica 1 could not log in")
     assert words in message
@@ -155,175 +156,123 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
 
 def test_a_connector_reports_findings_about_its_devices_in_its_condition_and_by_events() -> None:
     news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
-    made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
+    made = plan(live_connector(EXIT), seen(tailnet=TailnetView(news=news)))
     assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
-def test_the_status_shows_a_device_that_has_no_name_yet_with_an_empty_name() -> None:
-    status = status_of(plan(live_connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
-    assert status["devices"] == [{"hostname": ""}]
-    assert not {"hostname", "tailnetIPs"} & status.keys()
-
-
-def test_the_status_does_not_show_a_role_that_the_connector_has_given_up() -> None:
-    before = status_of(plan(live_connector({**EXIT, "replicas": 1}), joined(0)))
-    after = status_of(plan(live_connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
-    assert (after["isExitNode"], after["isAppConnector"], after["devices"]) == (False, True, [])
-    assert not {"hostname", "tailnetIPs", "future"} & after.keys()
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({}, "it connects nothing: set subnetRouter, exitNode or appConnector"),
-        ({"exitNode": False}, "it connects nothing"),
-        (APP | EXIT, "an app connector can't be"),
-        (APP | ROUTER, "an app connector can't be"),
-        ({**EXIT, "hostname": "gate", "replicas": 2}, "use hostnamePrefix instead of hostname"),
-        ({**EXIT, "hostname": "gate", "hostnamePrefix": "ts"}, "hostname and hostnamePrefix exclude each other"),
-        ({"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5", "x"]}}, 'write 0.0.0.0/5; "x" is not a network'),
-        ({"appConnector": {"routes": ["1.2.3.4/5"]}}, "write 0.0.0.0/5"),
-        ({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "set exitNode to true"),
-    ],
-)
-def test_a_bad_connector_says_why_in_its_condition_and_keeps_its_proxy(spec: Object, words: str) -> None:
-    before = {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}
-    refusal = plan(live_connector(spec) | {"status": before})
-    status, reason, message = ready(refusal)
-    assert (status, reason, words in message) == ("False", "ConnectorInvalid", True)
-    assert refusal == Plan(status=refusal.status, notes=[Note("Warning", reason, message)])
-    assert without_conditions(refusal) == before
-
-
-def test_a_connector_reports_that_its_name_is_too_long_for_labels() -> None:
-    for length, wrong in ((63, []), (64, ["its name must have at most 63 characters, not 64: make it anew"])):
-        found = plans.violations(parsed(live_connector({**EXIT, "hostname": "gate"}, name="a" * length)))
-        assert [each.partition(" with")[0] for each in found] == wrong
-
-
-@pytest.mark.parametrize(
-    ("length", "spec", "words"),
-    [
-        (53, {"replicas": 2}, ""),
-        (54, {}, f"its hostname {'a' * 54}-connector must have at most 63 characters, not 64: set spec.hostname"),
-        (54, {"replicas": 2}, "not 64: set spec.hostnamePrefix"),
-        (54, {"hostnamePrefix": "gate"}, ""),
-        (9, {"hostnamePrefix": "p" * 61, "replicas": 10}, ""),
-        (9, {"hostnamePrefix": "p" * 61, "replicas": 11}, f"its last hostname {'p' * 61}-10 must have at most 63"),
-        (9, {"hostnamePrefix": "p" * 62, "replicas": 0}, "characters, not 64: shorten spec.hostnamePrefix"),
-    ],
-)
-def test_a_connector_whose_devices_would_share_a_cut_hostname_is_refused(length: int, spec: Object, words: str) -> None:
-    refusal = plan(live_connector({**EXIT, **spec}, name="a" * length))
-    _, reason, message = ready(refusal)
-    assert (reason == "ConnectorInvalid", words in message) == (bool(words), True)
-    assert bool(refusal.steps) is not bool(words)
-
-
-def test_an_exit_node_may_also_list_a_default_route_among_its_routes() -> None:
-    assert not plans.violations(parsed(live_connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
-
-
-def test_the_status_of_a_bad_connector_without_a_proxy_has_zero_values_and_the_reason() -> None:
-    made = plan(live_connector({"replicas": "many"}))
-    assert (ready(made)[2][:28], without_conditions(made)) == ("this Connector is invalid: s", ZEROS)
-
-
-def plan_with_class(found: Object | None = None) -> Plan:
-    given = {**EXIT, "proxyClass": "prod"}
-    assert plans.class_name(live_connector(given, labels={"tailscale.com/proxy-class": "other"})) == "prod"
-    return plan(live_connector(given), Observed(Children(), found))
-
-
-def test_a_connector_reports_that_its_class_does_not_exist() -> None:
-    refusal = plan_with_class()
-    status, reason, message = ready(refusal)
-    assert (status, reason, "'prod' does not exist" in message) == ("False", "ConnectorCreationFailed", True)
-    assert reasons_of(refusal) == ["ConnectorCreationFailed"]
-
-
-def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet() -> None:
-    refusal = plan_with_class(live_proxy_class("prod"))
-    status, reason, message = ready(refusal)
-    assert (status, reason, "'prod'" in message) == ("False", "ConnectorCreating", True)
-    assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
-    changing = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
-    assert plan_with_class(changing) == Plan(whole=False)
-
-
-@pytest.mark.parametrize("accepts", [True, False])
-def test_the_proxies_accept_routes_if_their_class_says_so(accepts: bool) -> None:
-    class_ = live_proxy_class("prod", {"tailscale": {"acceptRoutes": accepts}}, ready=True)
-    assert proxy({**EXIT, "proxyClass": "prod"}, Observed(Children(), class_)).config.accept_routes is accepts
-
-
-def test_a_connector_has_no_default_class() -> None:
-    assert plans.class_name(live_connector(EXIT)) == ""
-    assert ready(plan(live_connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
-
-
-def test_a_connector_that_cannot_be_parsed_names_no_class_and_no_tailnet() -> None:
-    for spec in (None, ["prod"], {"proxyClass": 7, "tailnet": 7}):
-        broken = {**live_connector(), "spec": spec}
-        assert (plans.class_name(broken), plans.tailnet_name(broken)) == ("", "")
-    assert plans.tailnet_name(live_connector({"tailnet": "a"})) == "a"
-
-
-UNUSABLE_WORDS = "Tailnet 'other' can't be used: Secret \"other\" is empty"
-UNUSABLE = TailnetView("other", refusal=Refusal(UNUSABLE_WORDS))
-
-
-def test_a_connector_reports_that_its_tailnet_cannot_be_used() -> None:
-    refusal = plan(live_connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
-    assert ready(refusal) == ("False", "ConnectorCreationFailed", UNUSABLE_WORDS)
-    notes = [Note("Warning", "ConnectorCreationFailed", UNUSABLE_WORDS)]
-    assert refusal == Plan(status=refusal.status, notes=notes)
-
-
-def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
-    observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
-    made = plans.wanted(live_connector(EXIT), observed, SETTINGS)
-    assert isinstance(made, Proxy)
-    assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
-
-
-@pytest.mark.parametrize("live", [live_connector(), held(live_connector())], ids=["finalizer taken off", "held"])
-def test_a_deleted_connector_is_released_after_its_devices_are_deleted(live: Object) -> None:
-    made = plan(deleting(live), joined(0, 1))
-    assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
-
-
-def test_a_deleted_connector_without_our_finalizer_goes_at_once() -> None:
-    assert plan(deleting(live_connector()), joined()) == Plan()
-
-
-def test_the_devices_of_a_deleted_connector_are_deleted_even_in_a_tailnet_that_is_unusable() -> None:
-    obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
-    made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
-    assert (deleted_devices(made), made.release, made.status) == (["n0"], FINALIZER, None)
-
-
+EMPTY = "Tailnet 'other' can't be used: Secret \"other\" is empty"
+UNUSABLE = TailnetView("other", refusal=Refusal(EMPTY))
 UNTRIED = TailnetView("other", pending=ValueError("waiting"))
 
 
-def test_a_deleted_connector_says_that_it_waits_for_its_tailnet() -> None:
-    obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
-    made = plan(obj, replace(joined(0), tailnet=UNTRIED))
-    words = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
-    assert (deleted_devices(made), ready(made)[2].startswith(words)) == (["n0"], True)
-    assert reasons_of(made) == ["ConnectorCreationFailed"]
-    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNTRIED)).status is None
+class Bad(NamedTuple):
+    """A Connector whose proxies can't be made, and words of its condition. Its Event says the same."""
+
+    spec: Object
+    words: str
+    reason: str = "ConnectorInvalid"
+    observed: Observed = NOTHING
+    name: str = "router"
 
 
-def test_a_connector_waits_without_a_status_for_a_tailnet_whose_credentials_are_untried() -> None:
-    observed = replace(joined(0), tailnet=UNTRIED)
-    assert plan(live_connector({**EXIT, "tailnet": "other"}), observed) == Plan(error=UNTRIED.pending)
+def long(length: int, words: str, **spec: object) -> Bad:
+    """Return an exit node with a name of *length* characters."""
+    return Bad({**EXIT, **spec}, words, name="a" * length)
 
 
-def test_a_new_connector_writes_no_status_while_it_waits_for_auth_keys() -> None:
-    keys = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
-    assert plan(live_connector(EXIT), keys=keys) == Plan(error=keys.pending)
+BAD = {
+    "no role": Bad({}, "it connects nothing: set subnetRouter, exitNode or appConnector"),
+    "no exit node": Bad(NO_EXIT, "it connects nothing"),
+    "app connector and exit node": Bad(APP | EXIT, "an app connector can't be"),
+    "app connector and router": Bad(APP | ROUTER, "an app connector can't be"),
+    "one hostname for two": Bad({**EXIT, "hostname": "gate", "replicas": 2}, "use hostnamePrefix instead of hostname"),
+    "two hostnames": Bad({**EXIT, "hostname": "gate", "hostnamePrefix": "ts"}, "hostname and hostnamePrefix excl"),
+    "bad routes": Bad({"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5", "x"]}}, 'write 0.0.0.0/5; "x" is not a'),
+    "bad route of an app": Bad({"appConnector": {"routes": ["1.2.3.4/5"]}}, "write 0.0.0.0/5"),
+    "a default route": Bad({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "set exitNode to true"),
+    "not parsed": Bad({"replicas": "many"}, "this Connector is invalid: s"),
+    "long name": long(64, "its name must have at most 63 characters, not 64: make it anew with", hostname="gate"),
+    "long hostname": long(54, f"its hostname {'a' * 54}-connector must have at most 63 characters, not 64: set spec."),
+    "long hostname of one": long(54, "not 64: set spec.hostname"),
+    "long hostnames": long(54, "not 64: set spec.hostnamePrefix", replicas=2),
+    "long prefix": long(9, f"its last hostname {'p' * 61}-10 must have at", hostnamePrefix="p" * 61, replicas=11),
+    "long prefix of none": long(9, "not 64: shorten spec.hostnamePrefix", hostnamePrefix="p" * 62, replicas=0),
+    "no class": Bad(CLASS, "ProxyClass 'prod' does not exist", "ConnectorCreationFailed"),
+    "no Tailnet": Bad(OTHER, EMPTY, "ConnectorCreationFailed", seen(tailnet=UNUSABLE)),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("before", [None, {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}])
+def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad, before: Object | None) -> None:
+    made = plan(live_connector(bad.spec, name=bad.name) | ({"status": before} if before else {}), bad.observed)
+    status, reason, message = ready(made)
+    assert (status, reason, bad.words in message) == ("False", bad.reason, True)
+    assert made == Plan(status=made.status, notes=[Note("Warning", reason, message)])
+    assert status_of(made) == {**(before or ZEROS), "conditions": status_of(made)["conditions"]}
+
+
+@pytest.mark.parametrize(
+    "longest",
+    [
+        long(63, "", hostname="gate"),
+        long(53, "", replicas=2),
+        long(54, "", hostnamePrefix="gate"),
+        long(9, "", hostnamePrefix="p" * 61, replicas=10),
+    ],
+)
+def test_the_longest_names_that_fit_are_served(longest: Bad) -> None:
+    assert plan(live_connector(longest.spec, name=longest.name)).steps
+
+
+def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet() -> None:
+    made = plan(live_connector(CLASS), seen(proxy_class=live_proxy_class("prod")))
+    status, reason, message = ready(made)
+    assert (status, reason, "'prod'" in message) == ("False", "ConnectorCreating", True)
+    assert made == Plan(status=made.status, notes=[])
+
+
+KEYS = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
+
+
+@pytest.mark.parametrize(
+    ("obj", "observed", "keys", "waits"),
+    [
+        (live_connector(CLASS), seen(proxy_class=CHANGING), NO_KEYS, Plan(whole=False)),
+        (live_connector(OTHER), seen(joined(0), tailnet=UNTRIED), NO_KEYS, Plan(error=UNTRIED.pending)),
+        (live_connector(EXIT), NOTHING, KEYS, Plan(error=KEYS.pending)),
+        (deleting(live_connector()), NOTHING, NO_KEYS, Plan()),
+    ],
+    ids=["class", "credentials", "auth keys", "the garbage collector"],
+)
+def test_a_connector_writes_nothing_while_it_waits_for(
+    obj: Object, observed: Observed, keys: Keys, waits: Plan
+) -> None:
+    assert plan(obj, observed, keys) == waits
+
+
+WAITS = "its devices can't be deleted until the operator has tried the credentials of Tailnet 'other'; if the"
+
+
+@pytest.mark.parametrize(
+    ("live", "observed", "devices", "words", "events"),
+    [
+        (live_connector(), seen(joined(0), joined(1)), ["n0", "n1"], "", []),
+        (held(live_connector()), seen(joined(0), joined(1)), ["n0", "n1"], "", []),
+        (held(live_connector(OTHER)), seen(joined(0), tailnet=UNUSABLE), ["n0"], "", []),
+        (held(live_connector(OTHER)), seen(joined(0), tailnet=UNTRIED), ["n0"], WAITS, ["ConnectorCreationFailed"]),
+        (held(live_connector(OTHER)), seen(secret(0), tailnet=UNTRIED), [], "", []),
+    ],
+    ids=["finalizer taken off", "held", "in an unusable tailnet", "in an untried tailnet", "without a device"],
+)
+def test_a_deleted_connector_is_released_after_its_devices_are_deleted(
+    live: Object, observed: Observed, devices: list[str], words: str, events: Sequence[str]
+) -> None:
+    made = plan(deleting(live), observed)
+    assert (deleted_devices(made), made.release, reasons_of(made)) == (devices, FINALIZER, events)
+    assert ready(made)[2].startswith(words) if words else made.status is None
 
 
 FIELDS = {
@@ -339,9 +288,9 @@ FIELDS = {
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
-    made = Connector.parse(obj)
-    if isinstance(made, Connector) and isinstance(plans.wanted(obj, NOTHING, SETTINGS), Proxy):
-        assert len(children_of(plan(obj))) == 2 + made.spec.replicas
+    ask = parse(obj, SETTINGS)
+    if isinstance(plans.wanted(ask, NOTHING, SETTINGS), Proxy):
+        assert len(children_of(plan(obj))) == 2 + ask.replicas
     assert plan(deleting(obj)).release == FINALIZER
 
 

@@ -53,12 +53,10 @@ def devices(world: World) -> list[Device]:
 
 EDITS: dict[str, tuple[Object, str, tuple[str, ...], bool]] = {
     "a site": ({"subnetRouter": {"advertiseRoutes": [SITE]}}, NAME, (SITE,), False),
-    "another route": ({"subnetRouter": {"advertiseRoutes": ROUTES}}, NAME, tuple(ROUTES), False),
     "an exit node too": (EXIT, NAME, (*ALL, *ROUTE), False),
     "an exit node instead": ({**EXIT, "subnetRouter": None}, NAME, ALL, False),
     "an app connector instead": ({**APPS, "subnetRouter": None}, NAME, (), True),
     "a hostname": ({"hostname": "gate"}, "gate", ROUTE, False),
-    "a prefix": ({"hostnamePrefix": "gate"}, "gate-0", ROUTE, False),
 }
 
 
@@ -123,22 +121,3 @@ async def test_scaling_a_connector_up_and_down_leaves_the_devices_of_the_other_r
         assert await world.device_names() == [f"gate-{number}.{DOMAIN}" for number in range(replicas)]
         assert len(world.control.keys) == 3
         assert not await world.writes_when_left_alone()
-
-
-async def test_a_surplus_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
-    two = connector(**EXIT, replicas=2, hostnamePrefix="gate")
-    await world.apply(two)
-    before = await joined_replicas(world, two, 2)
-    hold, let_go = ({"metadata": {"finalizers": finalizers}} for finalizers in (["example.org/hold"], None))
-    await world.change(before[1].pod, hold)
-    await world.change(two, {"spec": {"replicas": 1}})
-
-    async def wanted() -> list[int]:
-        return [found["spec"]["replicas"] for found in await world.children(STATEFULSET, two)]
-
-    await world.becomes(wanted, [1])
-    await world.settled()
-    assert await world.device_names() == [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"]
-    assert len(await world.children(SECRET, two)) == 2
-    await world.change(before[1].pod, let_go)
-    await joined_replicas(world, two)

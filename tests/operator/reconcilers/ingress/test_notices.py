@@ -2,6 +2,7 @@
 
 import pytest
 from tsoperator.proxy.annotations import ignored
+from tsoperator.reconcilers.ingress.ask import parse
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes
 
 from tests.support.objects import live_ingress, settings
@@ -48,7 +49,7 @@ def test_the_class_may_be_a_label_but_a_group_as_a_label_causes_an_event() -> No
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
     """Return the message about an Ingress whose class is *name*, and whose annotation names the class *old*."""
     found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
-    notes = class_notes(found, settings(ingress_class=ours), class_exists=exists)
+    notes = class_notes(parse(found, settings()), ours, class_exists=exists)
     assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "IgnoredIngressClass", True)}
     return "".join(note.message for note in notes)
 

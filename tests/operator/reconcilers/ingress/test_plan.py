@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,10 @@ from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
 from tsoperator.reconcilers.ingress import plan as plans
+from tsoperator.reconcilers.ingress.ask import parse
 from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.plan import Observed
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
@@ -47,6 +50,7 @@ from tests.support.objects import (
 SETTINGS = settings()
 WEB = {"web": backend_service()}
 NEW = Observed(Children(), WEB)
+UNSEEN = Observed(Children(), {}, knows_services=False)
 NAME = child_name("web", "web-uid")
 FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
 OPT_OUT = {"tailscale.com/cluster-dns": "false"}
@@ -55,8 +59,7 @@ GROUP = {"tailscale.com/proxy-group": "group"}
 SHOP = {"tailscale.com/hostname": "shop"}
 BAD_TAG = {"tailscale.com/tags": "db"}
 MISSING = {"defaultBackend": to_service("missing")}
-KEEPS_TAGS = "and hyphens; until then its device keeps its tags"
-OWNER = plans.owner(Key("default", "web"))
+OWNER = Owner("ingress", Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
 """The state that the current Pod has reported."""
@@ -67,13 +70,18 @@ KEY = Keys({0: "new-authkey"})
 
 
 def planned(parent: Object, observed: Observed = NEW, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
-    return plans.plan(parent, plans.wanted(parent, observed, of), observed, of, keys)
+    ask = parse(parent, of)
+    return plans.plan(ask, plans.wanted(ask, observed, of), observed, of, keys)
 
 
 def proxy(parent: Object, observed: Observed = NEW) -> Proxy:
-    made = plans.wanted(parent, observed, SETTINGS)
+    made = plans.wanted(parse(parent, SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
+
+
+def removed(parent: Object, observed: Observed) -> Plan:
+    return plans.plan_deletion(parse(parent, SETTINGS), observed)
 
 
 def logged_in(data: dict[str, str]) -> Observed:
@@ -82,104 +90,106 @@ def logged_in(data: dict[str, str]) -> Observed:
     return Observed(Children([headless(OWNER, "web-uid", NAME)], [], [secret], [pod(f"{NAME}-0", "P")]), WEB)
 
 
+def named(parent: Object, name: str) -> Object:
+    return {**parent, "metadata": {**parent["metadata"], "name": name}}
+
+
 def shown(plan: Plan) -> list[Object]:
     """Return the load balancer's entries in the status of *plan*."""
     entries: list[Object] = status_of(plan)["loadBalancer"].get("ingress", [])
     return entries
 
 
-def test_an_ingress_of_our_class_is_ours() -> None:
-    for annotations, class_, ours in (
-        ({}, "tailscale", True),
-        ({}, "nginx", False),
-        ({}, None, False),
-        ({"kubernetes.io/ingress.class": "tailscale"}, None, False),
-        (GROUP, "tailscale", True),
-    ):
-        found = live_ingress(annotations, spec={"ingressClassName": class_})
-        assert plans.is_ours(found, SETTINGS) == ours
+class Case(NamedTuple):
+    """An Ingress that isn't served now, the Events about it, words of the first Event, and the rest of its plan."""
+
+    parent: Object
+    events: Sequence[str] = ()
+    words: str = ""
+    observed: Observed = NEW
+    plan: Plan = Plan()
+    keys: Keys = NO_KEYS
 
 
-def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:
-    names = [plans.hostname(live_ingress(SHOP, host=host)) for host in ("web", "web.tail1234.ts.net", "", ".x")]
-    assert names == ["web", "web", "default-web-ingress", "default-web-ingress"]
+def with_class(class_: Object | None) -> Observed:
+    return Observed(Children(), WEB, class_)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "host", "reasons", "words"),
-    [
-        ({}, "-web", ["InvalidHostname"], "must start with a letter or number: set another by spec.tls[0].hosts"),
-        ({}, "x" * 64, ["InvalidHostname"], "at most 63 characters"),
-        (BAD_TAG, "web", ["InvalidTags"], 'annotation tailscale.com/tags: "db" is not'),
-        ({"tailscale.com/tags": "db,x"}, "web", ["InvalidTags"] * 2, '"db"'),
-        (CLASS, "web", ["ProxyFailed"], "'prod' does not exist"),
-    ],
-)
-def test_an_event_says_why_an_ingress_cannot_be_served_and_nothing_changes(
-    annotations: Object, host: str, reasons: list[str], words: str
-) -> None:
-    plan = planned(live_ingress(annotations, host=host))
-    assert (reasons_of(plan), words in plan.notes[0].message) == (reasons, True)
-    assert plan == Plan(notes=plan.notes, whole=annotations != CLASS)
+CURRENTLY, MISSPELT = logged_in(CURRENT), live_ingress(spec={"ingressClassName": "tailscael"})
+NO_BACKEND = ["InvalidIngressBackend", "NoValidBackends"]
+AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+BAD_TAGS = {"tailscale.com/tags": "db,x"}
+CHANGING = live_proxy_class("prod", ready=True, generation=2)
+WAITS, AGAIN = Plan(requeue_after=2.0), Plan(whole=False)
+LONG = "its name must have at most 63 characters, not 64: make it anew"
+OF_SERVICES = "write the hostname in spec.tls[0].hosts[0] instead"
+UNSERVED = {
+    "bad host": Case(live_ingress(host="-web"), ["InvalidHostname"], "letter or number: set another by spec.tls[0].h"),
+    "long host": Case(live_ingress(host="x" * 64), ["InvalidHostname"], "at most 63 characters"),
+    "bad tag": Case(live_ingress(BAD_TAG), ["InvalidTags"], 'annotation tailscale.com/tags: "db" is not'),
+    "bad tags": Case(live_ingress(BAD_TAGS), ["InvalidTags"] * 2, '"db"'),
+    "long name": Case(named(live_ingress(), "a" * 64), ["InvalidName"], LONG),
+    "no class": Case(live_ingress(CLASS), ["ProxyFailed"], "'prod' does not exist", plan=AGAIN),
+    "new class": Case(live_ingress(CLASS), ["ProxyPending"], "", with_class(live_proxy_class("prod")), AGAIN),
+    "class in check": Case(live_ingress(CLASS), [], "", with_class(CHANGING), AGAIN),
+    "no backend": Case(live_ingress(spec=MISSING), NO_BACKEND, "", CURRENTLY),
+    "new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=0), WAITS),
+    "rather new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=1.9), WAITS),
+    "two seconds old": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(NEW, age=2)),
+    "of the future": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(NEW, age=-1)),
+    "new, with a proxy": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(CURRENTLY, age=0)),
+    "no auth key": Case(live_ingress(), keys=AWAITED, plan=Plan(error=AWAITED.pending)),
+    "unread Services": Case(live_ingress(), [], "", UNSEEN, Plan(requeue_after=60, whole=False)),
+    "group": Case(live_ingress(GROUP), ["NotSupportedYet"], "to give it a proxy of its own, remove the annotation"),
+    "group, no backend": Case(live_ingress(GROUP, spec=MISSING), ["NotSupportedYet", *NO_BACKEND], "", CURRENTLY),
+    "group, no class": Case(live_ingress(GROUP | CLASS), ["NotSupportedYet", "ProxyFailed"], "", CURRENTLY, AGAIN),
+    "misspelt": Case(MISSPELT, ["IgnoredIngressClass"]),
+    "of a like class": Case(MISSPELT, observed=replace(NEW, class_exists=True)),
+    "hostname, bad host": Case(live_ingress(SHOP, host="-web"), ["InvalidHostname", "IgnoredAnnotation"]),
+    "hostname, no backend": Case(live_ingress(SHOP, spec=MISSING), ["IgnoredAnnotation", *NO_BACKEND], OF_SERVICES),
+    "hostname, no class": Case(
+        live_ingress(SHOP | CLASS), ["IgnoredAnnotation", "ProxyFailed"], OF_SERVICES, plan=AGAIN
+    ),
+}
 
 
-def test_an_ingress_waits_for_its_class_without_an_event_if_the_class_was_ready_before() -> None:
-    for class_, reasons in (
-        (live_proxy_class("prod"), ["ProxyPending"]),
-        (live_proxy_class("prod", ready=True, generation=2), []),
-    ):
-        plan = planned(live_ingress(CLASS), Observed(Children(), WEB, class_))
-        assert (plan, reasons_of(plan)) == (Plan(notes=plan.notes, whole=False), reasons)
+@pytest.mark.parametrize("case", UNSERVED.values(), ids=UNSERVED)
+def test_events_say_why_an_ingress_is_not_served_and_nothing_changes(case: Case) -> None:
+    plan = planned(case.parent, case.observed, case.keys)
+    assert (reasons_of(plan), plan) == ([*case.events], replace(case.plan, notes=plan.notes))
+    assert all(note.type == "Warning" and note.once == note.reason.startswith("Ignored") for note in plan.notes)
+    assert not case.words or case.words in plan.notes[0].message
 
 
-def test_an_ingress_gets_a_proxy_with_the_settings_of_its_ready_class() -> None:
-    spec = {"tailscale": {"acceptRoutes": True}}
-    made = proxy(live_ingress(CLASS), Observed(Children(), WEB, live_proxy_class("prod", spec, ready=True)))
-    assert (made.proxy_class is not None, made.config.accept_routes) == (True, True)
+TAG = {"tailscale.com/tags": "tag:web"}
+KEEPS_TAGS = "and hyphens; until then its device keeps its tags"
+NAMED = replace(NEW, names_ingresses=True)
+OF_CLASS = with_class(live_proxy_class("prod", {"tailscale": {"acceptRoutes": True}}, ready=True))
+PROXIES: dict[str, tuple[Object, Observed, Object]] = {
+    "plain": (live_ingress(TAG), NEW, {"tags": ("tag:web",)}),
+    "forwards": (live_ingress(FORWARD), NEW, {"forwards": True}),
+    "named": (live_ingress(), NAMED, {"forwards": True}),
+    "named, opted out": (live_ingress(OPT_OUT), NAMED, {}),
+    "named, both": (live_ingress({**OPT_OUT, **FORWARD}), NAMED, {"forwards": True}),
+    "named, false": (live_ingress(dict.fromkeys(FORWARD, "false")), NAMED, {}),
+    "named, yes": (live_ingress(dict.fromkeys(FORWARD, "yes")), NAMED, {}),
+    "class": (live_ingress(CLASS), OF_CLASS, {"accepts": True}),
+    "longest name": (named(live_ingress(), "a" * 63), NEW, {"owner": f"ingress:default/{'a' * 63}"}),
+}
 
 
-def test_the_proxy_of_an_ingress_without_a_usable_backend_stays_as_it_is() -> None:
-    plan = planned(live_ingress(spec=MISSING), logged_in(CURRENT))
-    assert reasons_of(plan) == ["InvalidIngressBackend", "NoValidBackends"]
-    assert plan == Plan(notes=plan.notes)
-
-
-def test_a_new_ingress_waits_two_seconds_without_an_event_for_missing_services() -> None:
-    for found, waits in (
-        (replace(NEW, age=0), True),
-        (replace(NEW, age=1.9), True),
-        (replace(NEW, age=2), False),
-        (replace(NEW, age=-1), False),
-        (replace(logged_in(CURRENT), age=0), False),
-    ):
-        plan = planned(live_ingress(spec=MISSING), found)
-        assert (plan == Plan(requeue_after=2.0), bool(plan.notes)) == (waits, not waits)
-    assert planned(live_ingress(), replace(NEW, age=0), KEY).steps
-
-
-@pytest.mark.parametrize(
-    ("annotations", "named", "forward"),
-    [
-        ({}, False, False),
-        (FORWARD, False, True),
-        ({}, True, True),
-        (OPT_OUT, True, False),
-        ({**OPT_OUT, **FORWARD}, True, True),
-        (dict.fromkeys(FORWARD, "false"), True, False),
-        (dict.fromkeys(FORWARD, "yes"), True, False),
-    ],
-)
-def test_the_proxy_serves_and_forwards_connections_of_the_cluster_only_if_asked_to(
-    annotations: Object, named: bool, forward: bool
-) -> None:
-    made = proxy(live_ingress({**annotations, "tailscale.com/tags": "tag:web"}), replace(NEW, names_ingresses=named))
-    assert (str(made.owner), made.parent_uid, made.tags) == ("ingress:default/web", "web-uid", ("tag:web",))
-    assert made.pod == served_ingress(forward_cluster_traffic=forward)
-    assert made.config.serve_config is not None
+@pytest.mark.parametrize(("parent", "observed", "special"), PROXIES.values(), ids=PROXIES)
+def test_the_proxy_is_as_its_ingress_says(parent: Object, observed: Observed, special: Object) -> None:
+    made = proxy(parent, observed)
+    wanted = {"owner": "ingress:default/web", "tags": ("tag:k8s",), "forwards": False, "accepts": False, **special}
+    assert made.pod == served_ingress(forward_cluster_traffic=wanted.pop("forwards"))
+    config = made.config
+    assert {"owner": str(made.owner), "tags": (*made.tags,), "accepts": config.accept_routes} == wanted
+    assert (made.parent_uid, config.hostname, config.serve_config is None) == ("web-uid", "web", False)
 
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
-    plan = planned(live_ingress(), keys=KEY)
+    plan = planned(live_ingress(), replace(NEW, age=0), KEY)
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
     files = texts(children_of(plan)[1])
     assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
@@ -207,36 +217,53 @@ WEB_NAME, OTHER_NAME = "web.tail1234.ts.net", "web.example.org"
 def test_status_and_name_are_what_the_device_reports(
     data: dict[str, str], served: str, name: str, notes: list[str]
 ) -> None:
-    plan = planned(live_ingress(), logged_in(data))
-    assert shown(plan) == ([{"hostname": served, "ports": [HTTPS]}] if served else [])
+    old = {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}
+    plan = planned({**live_ingress(), "status": old}, logged_in(data))
+    entries = [{"hostname": served, "ports": [HTTPS]}]
+    assert plan.status == {"loadBalancer": {"ingress": entries} if served else {}, "more": 1}
     assert proxy(live_ingress(), logged_in(data)).magic_dns_name == name
     assert proxy(live_ingress(OPT_OUT), logged_in(data)).magic_dns_name == ""
     assert reasons_of(plan) == notes
 
 
-@pytest.mark.parametrize(
-    ("keys", "reason"),
-    [(KEY, "AuthKeyReissued"), (Keys({0: ""}, requeue_after=20.0), "AuthKeyDelayed")],
-)
-def test_an_event_says_that_the_proxy_of_an_ingress_logs_in_anew(keys: Keys, reason: str) -> None:
-    plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), keys)
-    assert (reasons_of(plan), plan.requeue_after) == ([reason], keys.requeue_after)
-    assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
+def certified(missed_for: float) -> Observed:
+    """Return what the reconciler observes of a proxy whose certificate has been missing for so many seconds."""
+    seen = ObservedCertificate(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
+    return replace(logged_in(DEVICE), certificate=seen)
 
 
-AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
+REFUSED = DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
+PATHS_OF = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
+TAGS_REFUSED = replace(NEW, tailnet=TailnetView(news=[REFUSED]))
+ANEW = logged_in({**DEVICE, "reissue_authkey": ""})
+DELAYED = Keys({0: ""}, requeue_after=20.0)
+REPORTED: dict[str, tuple[Object, Observed, Keys, list[str], float | None]] = {
+    "a new key": (live_ingress(), ANEW, KEY, ["AuthKeyReissued"], None),
+    "a key that is delayed": (live_ingress(), ANEW, DELAYED, ["AuthKeyDelayed"], 20),
+    "a path and tags": (
+        live_ingress(spec=PATHS_OF),
+        TAGS_REFUSED,
+        NO_KEYS,
+        ["InvalidIngressBackend", "TagsRefused"],
+        60,
+    ),
+    "the name of the device": (live_ingress(host=WEB_NAME), logged_in(DEVICE), NO_KEYS, [], None),
+    "another name": (live_ingress(host=OTHER_NAME), logged_in(DEVICE), NO_KEYS, ["IgnoredTLSHosts"], None),
+    "another name so far": (live_ingress(host=OTHER_NAME), NEW, NO_KEYS, [], None),
+    "no certificate": (live_ingress(), certified(0), NO_KEYS, [], 600),
+    "no certificate for long": (live_ingress(), certified(601), NO_KEYS, ["CertificatePending"], None),
+    "an annotation without effect": (live_ingress(SHOP), NEW, NO_KEYS, ["IgnoredAnnotation"], None),
+}
 
 
-def test_a_new_ingress_writes_nothing_while_it_waits_for_an_auth_key() -> None:
-    assert planned(live_ingress(), keys=AWAITED) == Plan(error=AWAITED.pending)
-
-
-def test_events_report_paths_that_are_left_out_and_findings_about_devices() -> None:
-    news = [DeviceFinding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
-    spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
-    plan = planned(live_ingress(spec=spec), Observed(Children(), WEB, tailnet=TailnetView(news=news)))
-    assert (reasons_of(plan), plan.requeue_after) == (["InvalidIngressBackend", "TagsRefused"], 60)
-    assert len(children_of(plan)) == 3
+@pytest.mark.parametrize(("parent", "observed", "keys", "events", "again"), REPORTED.values(), ids=REPORTED)
+def test_events_report_about_an_ingress_that_is_served(
+    parent: Object, observed: Observed, keys: Keys, events: list[str], again: float | None
+) -> None:
+    plan = planned(parent, observed, keys)
+    assert (reasons_of(plan), plan.requeue_after) == (events, again)
+    assert {"Service", "StatefulSet"} <= {each["kind"] for each in children_of(plan)}
+    assert [each["hostname"] for each in shown(plan)] == [WEB_NAME] * bool(observed.children.secrets)
 
 
 def test_the_status_of_an_ingress_with_a_redirect_shows_port_80_after_port_443() -> None:
@@ -244,60 +271,32 @@ def test_the_status_of_an_ingress_with_a_redirect_shows_port_80_after_port_443()
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
 
 
-def test_a_status_that_is_out_of_date_is_cleared() -> None:
-    old = {**live_ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
-    assert planned(old).status == {"loadBalancer": {}, "more": 1}
-
-
-def test_an_event_reports_a_tls_host_outside_of_the_tailnets_domain() -> None:
-    for host, told in (("web", []), (WEB_NAME, []), (OTHER_NAME, ["IgnoredTLSHosts"])):
-        assert reasons_of(planned(live_ingress(host=host), logged_in(DEVICE))) == told
-        assert reasons_of(planned(live_ingress(host=host))) == []
-
-
-@pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
-def test_an_ingress_whose_certificate_is_missing_is_looked_at_again_after_ten_minutes(
-    missed_for: float, told: list[str], again: float | None
-) -> None:
-    seen = ObservedCertificate(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
-    plan = planned(live_ingress(), replace(logged_in(DEVICE), certificate=seen))
-    assert (reasons_of(plan), plan.requeue_after) == (told, again)
-
-
-def served_before(data: dict[str, str], hostname: str = "web", *tags: str) -> Observed:
+def served_before(hostname: str = "web", *tags: str) -> Observed:
     """Return what the reconciler observes of a proxy with *hostname* in its config, whose device has *tags*."""
-    found = logged_in({**data, "cap-107.hujson": json.dumps({"Hostname": hostname})})
+    found = logged_in({**DEVICE, "cap-107.hujson": json.dumps({"Hostname": hostname})})
     devices = {"n1": Device("n1", f"{hostname}.tail1234.ts.net", tags=tags)} if tags else {}
     return replace(found, tailnet=TailnetView(devices=devices))
 
 
-@pytest.mark.parametrize(
-    ("annotations", "host", "observed", "hostname", "tags", "reason", "words"),
-    [
-        (
-            {},
-            "-web",
-            served_before(DEVICE),
-            "web",
-            ("tag:k8s",),
-            "InvalidHostname",
-            "then the proxy keeps the hostname web",
-        ),
-        ({}, "a_b", served_before(DEVICE, "a_b"), "a_b", ("tag:k8s",), "InvalidHostname", "keeps the hostname a_b"),
-        ({}, "a_b", logged_in(DEVICE), "a_b", ("tag:k8s",), "InvalidHostname", "by spec.tls[0].hosts[0]"),
-        (BAD_TAG, "web", served_before(DEVICE, "web", "tag:old"), "web", ("tag:old",), "InvalidTags", KEEPS_TAGS),
-        (BAD_TAG, "web", served_before(DEVICE), "web", ("db",), "InvalidTags", KEEPS_TAGS),
-    ],
-)
+UNTAGGED, A_B = ("tag:k8s",), live_ingress(host="a_b")
+KEPT: dict[str, tuple[Object, Observed, str, tuple[str, ...], str]] = {
+    "host": (live_ingress(host="-web"), served_before(), "web", UNTAGGED, "then the proxy keeps the hostname web"),
+    "host of Go": (A_B, served_before("a_b"), "a_b", UNTAGGED, "keeps the hostname a_b"),
+    "host without a config": (A_B, logged_in(DEVICE), "a_b", UNTAGGED, "by spec.tls[0].hosts[0]"),
+    "tag": (live_ingress(BAD_TAG), served_before("web", "tag:old"), "web", ("tag:old",), KEEPS_TAGS),
+    "tag of nobody": (live_ingress(BAD_TAG), served_before(), "web", ("db",), KEEPS_TAGS),
+}
+
+
+@pytest.mark.parametrize(("parent", "observed", "hostname", "tags", "words"), KEPT.values(), ids=KEPT)
 def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning(
-    annotations: Object, host: str, observed: Observed, hostname: str, tags: Sequence[str], reason: str, words: str
+    parent: Object, observed: Observed, hostname: str, tags: Sequence[str], words: str
 ) -> None:
-    parent = live_ingress(annotations, host=host)
     made, plan = proxy(parent, observed), planned(parent, observed)
     assert (made.config.hostname, tuple(made.tags)) == (hostname, tags)
-    assert [(note.type, note.reason, note.message.endswith(words)) for note in plan.notes] == [
-        ("Warning", reason, True)
-    ]
+    reason = "InvalidTags" if words == KEEPS_TAGS else "InvalidHostname"
+    (note,) = plan.notes
+    assert (note.type, note.reason, note.message.endswith(words)) == ("Warning", reason, True)
     assert [step for step in plan.steps if isinstance(step, SetTags)] == []
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
 
@@ -309,53 +308,6 @@ def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_serv
         assert (note.type, note.reason) == ("Warning", "NotSupportedYet")
         assert note.message.endswith("the proxy that the Ingress has goes on serving it; remove the annotation")
         assert [*plan.steps] == [*planned(held(live_ingress()), observed, KEY).steps] != []
-    spoilt = planned(live_ingress(GROUP, spec=MISSING), logged_in(DEVICE))
-    assert reasons_of(spoilt) == ["NotSupportedYet", "InvalidIngressBackend", "NoValidBackends"]
-    assert reasons_of(planned(live_ingress(GROUP | CLASS), logged_in(DEVICE))) == ["NotSupportedYet", "ProxyFailed"]
-
-
-def test_an_ingress_of_a_group_that_has_no_proxy_gets_none() -> None:
-    plan = planned(live_ingress(GROUP))
-    (note,) = plan.notes
-    assert (plan, note.type, note.reason) == (Plan(notes=plan.notes), "Warning", "NotSupportedYet")
-    assert note.message.endswith("to give it a proxy of its own, remove the annotation")
-    assert planned(held(live_ingress(GROUP))).release == FINALIZER
-    assert planned(deleting(held(live_ingress(GROUP))), logged_in(DEVICE)).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("parent", "told"),
-    [
-        (live_ingress(SHOP), []),
-        (live_ingress(SHOP, host="-web"), ["InvalidHostname"]),
-        (live_ingress(SHOP, spec=MISSING), ["InvalidIngressBackend", "NoValidBackends"]),
-        (live_ingress(SHOP | CLASS), ["ProxyFailed"]),
-    ],
-)
-def test_an_event_names_an_annotation_without_effect_even_if_the_ingress_cannot_be_served(
-    parent: Object, told: list[str]
-) -> None:
-    notes = planned(parent).notes
-    (note,) = (note for note in notes if note.reason == "IgnoredAnnotation")
-    assert note.once
-    assert note.message.endswith("write the hostname in spec.tls[0].hosts[0] instead")
-    assert [each.reason for each in notes if each != note] == told
-
-
-def test_an_ingress_whose_class_is_misspelt_gets_an_event_and_nothing_else() -> None:
-    parent = live_ingress(spec={"ingressClassName": "tailscael"})
-    assert planned(parent) == Plan(notes=planned(parent).notes)
-    assert reasons_of(planned(parent)) == ["IgnoredIngressClass"]
-    assert planned(parent, replace(NEW, class_exists=True)) == Plan(notes=())
-    assert reasons_of(planned(held(parent))) == ["IgnoredIngressClass"]
-    assert planned(held(parent)).release == FINALIZER
-
-
-def test_an_event_says_that_the_name_of_an_ingress_is_too_long_for_labels() -> None:
-    for length, told in ((63, []), (64, ["InvalidName"])):
-        parent = live_ingress()
-        parent["metadata"]["name"] = "a" * length
-        assert (reasons_of(planned(parent)), bool(planned(parent).steps)) == (told, not told)
 
 
 def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
@@ -373,28 +325,37 @@ def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
         assert words in plans.class_warning(found, "tailscale")
 
 
+@pytest.mark.parametrize(
+    ("parent", "observed", "events"),
+    [
+        (held(live_ingress(GROUP)), NEW, ["NotSupportedYet"]),
+        (deleting(held(live_ingress(GROUP))), logged_in(DEVICE), []),
+        (held(MISSPELT), NEW, ["IgnoredIngressClass"]),
+        (deleting(held(live_ingress())), UNSEEN, []),
+    ],
+    ids=["group", "deleted with a group", "misspelt class", "deleted with unread Services"],
+)
+def test_an_ingress_that_is_no_longer_served_is_released(parent: Object, observed: Observed, events: list[str]) -> None:
+    plan = planned(parent, observed)
+    assert (plan.release, reasons_of(plan)) == (FINALIZER, events)
+
+
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
 def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ours(
     host: str, status: Object | None
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
     leaving = {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": shows}
-    plan = plans.plan_deletion(leaving, logged_in(DEVICE))
+    plan = removed(leaving, logged_in(DEVICE))
     assert (plan.release, plan.status) == (FINALIZER, status)
     pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
-    first = plans.plan_deletion(leaving, there)
+    first = removed(leaving, there)
     assert (first.release, first.status) == ("", None)
-    assert plans.plan_deletion(deleting(leaving), logged_in(DEVICE)).status is None
+    assert removed(deleting(leaving), logged_in(DEVICE)).status is None
     unheld = {**live_ingress(), "status": shows}
-    assert plans.plan_deletion(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
-    assert plans.plan_deletion(unheld, Observed(Children(), WEB)) == Plan()
-
-
-def test_an_ingress_whose_services_cannot_be_read_keeps_its_proxy_and_is_looked_at_again() -> None:
-    unseen = Observed(Children(), {}, knows_services=False)
-    assert planned(live_ingress(), unseen) == Plan(requeue_after=60, whole=False)
-    assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
+    assert removed(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
+    assert removed(unheld, Observed(Children(), WEB)) == Plan()
 
 
 def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
@@ -421,8 +382,8 @@ ANNOTATIONS = st.dictionaries(
 def test_an_ingress_with_any_spec_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
-    assert plans.plan_deletion(found, observed).release == FINALIZER
-    plan, wanted = planned(found, observed, KEY), plans.wanted(found, observed, SETTINGS)
+    assert removed(found, observed).release == FINALIZER
+    plan, wanted = planned(found, observed, KEY), plans.wanted(parse(found, SETTINGS), observed, SETTINGS)
     if isinstance(wanted, Plan):
         assert plan == wanted == Plan(notes=wanted.notes)
         assert wanted.notes

@@ -1,6 +1,5 @@
 """Ingresses on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
-import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from tests.support.certificates import certificate_for
 from tests.support.cluster import kube_client, running, until
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import settings
-from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.operator import NAMESPACE, World, running_operator
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 from tests.support.virtual_time import Clock
 
@@ -36,33 +35,9 @@ HOST = "${TS_CERT_DOMAIN}"
 NO_CLASS = "there is no IngressClass private: Ingresses that name it are served, but tools may not know it; create it"
 
 
-async def serving(world: World) -> str:
-    """Return the hostname in the Ingress's status, or an empty string."""
-    entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
-    return str(entries[0].get("hostname", ""))
-
-
-async def target(world: World) -> str:
-    """Return the URL to which the proxy sends requests for ``/``, or an empty string if there is none yet."""
-    secrets = await world.children(SECRET, ingress())
-    text = Proxy({}, {}, secrets[0], {}).state.get("serve-config") if secrets else None
-    return str(json.loads(text)["Web"][f"{HOST}:443"]["Handlers"]["/"]["Proxy"]) if text else ""
-
-
 def ingress_class(name: str, controller: str) -> Object:
     kind = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind}
     return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
-
-
-async def test_an_ingress_of_another_class_loses_its_proxy_and_its_status(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    await world.joined(ingress())
-    await world.change(ingress(), {"spec": {"ingressClassName": "nginx"}})
-    await world.becomes(lambda: world.leftovers(ingress()), [])
-    await world.becomes(world.records, {})
-    await world.settled()
-    assert (await serving(world), await world.device_names()) == ("", [])
-    assert "finalizers" not in (await world.look(ingress()))["metadata"]
 
 
 @pytest.mark.parametrize("exists", [False, True])
@@ -112,15 +87,6 @@ async def test_a_backend_that_comes_later_is_served(world: World) -> None:
     assert await world.leftovers(ingress()) == []
     await world.apply(backend())
     await world.joined(ingress())
-
-
-async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.delete(backend())
-    await world.apply(backend(clusterIP="10.96.77.7"))
-    await world.becomes(lambda: target(world), "http://10.96.77.7:80/")
-    assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
 async def event(world: World, reason: str) -> str:

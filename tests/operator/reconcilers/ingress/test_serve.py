@@ -1,13 +1,15 @@
 """The serve config of an Ingress: which path leads to which Service."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.reconcilers.ingress.serve import Serving, backend_names, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.ask import parse
+from tsoperator.reconcilers.ingress.serve import Serving, serving
 
-from tests.support.objects import backend_service, live_ingress, to_path, to_service
+from tests.support.objects import backend_service, live_ingress, settings, to_path, to_service
 
 REDIRECT = {"tailscale.com/http-redirect": "true"}
 FUNNEL = {"tailscale.com/funnel": "true"}
@@ -30,8 +32,12 @@ def rules(*paths: Object, **rule: object) -> Object:
     return {"rules": [{**rule, "http": {"paths": [*paths]}}]}
 
 
+def served(ingress: Object, services: Mapping[str, Object] = WEB) -> Serving:
+    return serving(parse(ingress, settings()), services)
+
+
 def serving_of(spec: Object, host: str = "web") -> Serving:
-    return serving(live_ingress(host=host, spec=spec), MANY)
+    return served(live_ingress(host=host, spec=spec), MANY)
 
 
 def proxied(result: Serving) -> dict[str, str]:
@@ -51,7 +57,7 @@ UNDEFINED = ("Normal", "PathUndefined")
 
 
 def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators() -> None:
-    result = serving(live_ingress({**REDIRECT, **FUNNEL}, host="default-test"), WEB)
+    result = served(live_ingress({**REDIRECT, **FUNNEL}, host="default-test"))
     assert json.dumps(result.config, separators=(",", ":")) == (
         '{"TCP":{"443":{"HTTPS":true},"80":{"HTTP":true}},'
         '"Web":{"${TS_CERT_DOMAIN}:443":{"Handlers":{"/":{"Proxy":"http://192.0.2.4:8080/"}}},'
@@ -67,13 +73,13 @@ def test_an_ingress_without_a_redirect_serves_only_https_also_with_funnel() -> N
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
     }
     misspelt = {"tailscale.com/funnel": "yes", "tailscale.com/http-redirect": "True"}
-    assert serving(live_ingress(), WEB).config == serving(live_ingress(misspelt), WEB).config == plain
+    assert served(live_ingress()).config == served(live_ingress(misspelt)).config == plain
     public = {"AllowFunnel": {"${TS_CERT_DOMAIN}:443": True}}
-    assert (serving(live_ingress(FUNNEL), WEB).config, redirects(live_ingress(FUNNEL))) == (plain | public, False)
+    assert served(live_ingress(FUNNEL)).config == plain | public
 
 
 def test_a_redirect_covers_every_path() -> None:
-    config = serving(live_ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b"))), WEB).config
+    config = served(live_ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b")))).config
     assert config is not None
     assert list(config["Web"]["${TS_CERT_DOMAIN}:80"]["Handlers"]) == ["/a", "/b"]
 
@@ -162,21 +168,6 @@ NO_HOSTS: list[Any] = [None, [], [{}], [{"hosts": None}], [{"hosts": []}]]
 )
 def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Object) -> None:
     assert serving_of(spec) == Serving(None, ())
-    assert list(backend_names(live_ingress(spec=spec))) == []
-
-
-def test_only_the_first_host_of_the_first_tls_entry_has_an_effect() -> None:
-    assert (
-        tls_host(live_ingress(spec={"tls": [{"hosts": ["a.example.org", "b"]}, {"hosts": ["c"]}]})) == "a.example.org"
-    )
-    for tls in (*NO_HOSTS, [{"hosts": []}, {"hosts": ["c"]}]):
-        assert tls_host(live_ingress(spec={"tls": tls})) == ""
-
-
-def test_an_ingress_names_the_services_of_every_rule_and_of_the_default_backend() -> None:
-    bucket = to_path("/b", {"resource": {"name": "b"}})
-    spec = {"defaultBackend": to_service("web"), **rules(to_path("/a", to_service("six")), bucket, host="other")}
-    assert list(backend_names(live_ingress(spec=spec))) == ["web", "six"]
 
 
 @pytest.mark.parametrize(
@@ -208,6 +199,6 @@ def test_an_event_says_what_is_wrong_with_a_backend(spec: Object, words: str) ->
     ],
 )
 def test_events_name_the_parts_of_spec_tls_that_have_no_effect(tls: list[Object], told: dict[str, str]) -> None:
-    notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": tls}), WEB).notes
+    notes = served(live_ingress(spec={"defaultBackend": to_service(), "tls": tls})).notes
     assert [note.reason for note in notes] == [*told]
     assert all(told[note.reason] in note.message for note in notes)

@@ -9,6 +9,7 @@ from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.reconcilers.proxygroup import plan as plans
+from tsoperator.reconcilers.proxygroup.ask import parse
 from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.ownership import Owner, owner_reference
 from tsoperator.runtime.plan import Plan
@@ -65,14 +66,15 @@ def running(*ordinals: int, statefulset: Object | None = None) -> Children:
 
 def proxy_of(group: Object, observed: Observed, of: Settings = SETTINGS) -> Proxy:
     """Return the Proxy that *group* should have. There must be one: the group isn't refused."""
-    wanted = plans.wanted(group, observed, of)
+    wanted = plans.wanted(parse(group, of), observed, of)
     assert isinstance(wanted, Proxy), wanted
     return wanted
 
 
 def plan_of(group: Object, observed: Observed, of: Settings = SETTINGS, **given: Any) -> Plan:
     """Return the plan for *group*. Other arguments of `plans.plan`, such as ``keys``, may be *given*."""
-    return plans.plan(group, plans.wanted(group, observed, of), observed, of, **given)
+    ask = parse(group, of)
+    return plans.plan(ask, plans.wanted(ask, observed, of), observed, of, **given)
 
 
 def cluster_ip_service(

@@ -74,22 +74,6 @@ async def test_scaling_a_group_up_and_down_leaves_the_device_of_the_first_replic
     assert not await world.writes_when_left_alone()
 
 
-async def test_the_device_of_a_pod_of_a_deleted_group_stays_while_the_pod_exists(world: World) -> None:
-    await world.apply(FOO)
-    found = await whole(world)
-    pod = found[1].pod
-    assert pod is not None
-    hold, let_go = ({"metadata": {"finalizers": finalizers}} for finalizers in (["example.org/hold"], None))
-    await world.change(pod, hold)
-    await world.delete(FOO)
-    await world.becomes(lambda: world.find(STATEFULSET, "foo"), None)
-    await world.settled()
-    assert f"foo-1.{DOMAIN}" in await world.device_names()
-    await world.change(pod, let_go)
-    await world.eventually(lambda: world.gone(FOO))
-    assert await world.device_names() == []
-
-
 async def message(world: World, kind: str = READY) -> str:
     condition = await world.condition(FOO, kind)
     return condition.message if condition else ""
@@ -303,21 +287,6 @@ async def test_a_change_of_a_tailnet_or_a_device_concerns_the_groups_that_have_i
         assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
         for device, keys in (("n1", [KEY]), ("n2", [])):
             assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
-
-
-async def test_a_group_with_a_broken_spec_keeps_its_proxies_and_serves_new_services(world: World) -> None:
-    classy = proxy_group("foo", proxyClass="prod")
-    await world.apply(proxy_class("prod"), classy)
-    await whole(world, classy)
-    image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
-    await world.change(proxy_class("prod"), {"spec": image})
-    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
-    await world.apply(group_egress("db", "foo"))
-    await world.becomes(lambda: entry_names(world), ["default-db"])
-    assert await devices(world, classy) == ["foo-0", "foo-1"]
-    available = await world.condition(classy, "ProxyGroupAvailable")
-    assert available is not None
-    assert available.status == "True"
 
 
 async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:

@@ -11,7 +11,7 @@ from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, proxy_of
-from tests.support.objects import live_proxy_class, obj, pod, settings, stored
+from tests.support.objects import live_proxy_class, obj, settings, stored
 
 METRICS = {"metrics": {"enable": True}}
 DEBUG = {"statefulSet": {"pod": {"tailscaleContainer": {"debug": {"enable": True}}}}}
@@ -189,19 +189,12 @@ def service(*families: str) -> Object:
     return obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": [*families]}})
 
 
-def pod_at(address: str) -> Object:
-    return {**pod("foo-0", "p0"), "status": {"podIP": address}}
-
-
 @pytest.mark.parametrize(
     ("class_", "given", "host"),
     [
         (METRICS, {}, None),
-        (METRICS, {"metrics": [service("IPv4", "IPv6")]}, "$(POD_IP)"),
         (METRICS, {"metrics": [service("IPv6", "IPv4")]}, "[$(POD_IP)]"),
-        (METRICS, {"metrics": [service("IPv4")], "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
         (DEBUG, {}, "$(POD_IP)"),
-        (DEBUG, {"pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
     ],
 )
 def test_metrics_and_debugging_wait_for_the_address_family(class_: Object, given: Object, host: str | None) -> None:

@@ -2,14 +2,13 @@
 
 import pytest
 from tsoperator.api.crds import DEFINITIONS
-from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, Object, Resource
+from tsoperator.api.objects import PEERRELAY, RECORDER, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
 from tests.support.operator import World
 
 SPECS: dict[Resource, Object] = {
     PEERRELAY: {},
-    PROXYGROUPPOLICY: {"egress": ["egress-proxies"]},
     RECORDER: {"enableUI": True},
 }
 

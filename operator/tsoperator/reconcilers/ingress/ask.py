@@ -1,0 +1,134 @@
+"""Parses an Ingress into an `Ask` once, so that decisions don't read its annotations and its class again."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from tsoperator.api.names import (
+    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HTTP_REDIRECT,
+    ANNOTATION_TAGS,
+    PARENT_INGRESS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
+from tsoperator.api.rules import is_true, split_tags
+from tsoperator.dns.clusternames import is_opted_out
+from tsoperator.proxy.classref import class_name
+from tsoperator.runtime.ownership import Owner
+from tsoperator.settings import Settings
+
+BY_BACKEND: Final = "backend"
+"""The index of Ingresses by the ``namespace/name`` of the Services that they name."""
+
+
+class Mode(Enum):
+    """The way to serve an Ingress."""
+
+    NOTHING = auto()
+    """It is not of our class, or is being deleted."""
+    PROXY = auto()
+    """A proxy of its own serves it."""
+    GROUP = auto()
+    """It asks for a ProxyGroup, which can't serve it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The requests in an *ingress*, completed by the operator's settings.
+
+    *ingress_class* is the class that it names, and *class_name* its ProxyClass; both are empty if there is none. *host*
+    is the first host of the first TLS entry, the only one that counts. The device of its proxy asks for *hostname*,
+    which is the first label of that host, and for *tags*. *backends* are the names of the Services to which it leads.
+
+    If it *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet is to reach it.
+    *takes_cluster_traffic* tells whether Pods may reach it; with None, the DNSConfig says that for all Ingresses. If it
+    *is_opted_out*, Pods are not to find it by its name.
+    """
+
+    ingress: Object
+    key: Key
+    mode: Mode
+    ingress_class: str
+    class_name: str
+    host: str
+    hostname: str
+    tags: Sequence[str]
+    backends: Sequence[str]
+    redirects: bool
+    funnels: bool
+    takes_cluster_traffic: bool | None
+    is_opted_out: bool
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the Ingress's children."""
+        return Owner(PARENT_INGRESS, self.key)
+
+    @property
+    def uid(self) -> str:
+        """The UID of the Ingress."""
+        return uid(self.ingress)
+
+    @property
+    def status(self) -> Object:
+        """The status of the Ingress, empty if it has none."""
+        return self.ingress.get("status") or {}
+
+
+def parse(ingress: Object, settings: Settings) -> Ask:
+    """Return what *ingress* asks for, which need not be valid."""
+    given, key, host = annotations(ingress), key_of(ingress), _tls_host(ingress)
+    tags, forwards = given.get(ANNOTATION_TAGS), given.get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
+    if is_deleting(ingress) or not is_ours(ingress, settings):
+        mode = Mode.NOTHING
+    else:
+        mode = Mode.GROUP if given.get(PROXY_GROUP) else Mode.PROXY
+    return Ask(
+        ingress,
+        key,
+        mode,
+        ingress_class=ingress["spec"].get("ingressClassName") or "",
+        class_name=class_name(ingress, settings.proxy_class),
+        host=host,
+        hostname=host.partition(".")[0] or f"{key.namespace}-{key.name}-ingress",
+        tags=split_tags(tags) if tags else settings.proxy_tags,
+        backends=_backend_names(ingress),
+        redirects=is_true(given.get(ANNOTATION_HTTP_REDIRECT)),
+        funnels=is_true(given.get(ANNOTATION_FUNNEL)),
+        takes_cluster_traffic=None if forwards is None else is_true(forwards),
+        is_opted_out=is_opted_out(ingress),
+    )
+
+
+def is_ours(ingress: Object, settings: Settings) -> bool:
+    """Tell whether *ingress* is of our class."""
+    return bool(ingress["spec"].get("ingressClassName") == settings.ingress_class)
+
+
+def _tls_host(ingress: Object) -> str:
+    """Return the first host of the first TLS entry, the only one that counts; empty if there is none."""
+    entries = ingress["spec"].get("tls") or [{}]
+    return next(iter(entries[0].get("hosts") or ()), "")
+
+
+def _backend_names(ingress: Object) -> list[str]:
+    """Return the names of the Services that *ingress* refers to."""
+    return [name for each in _backends(ingress["spec"]) if (name := (each.get("service") or {}).get("name"))]
+
+
+def by_backend(ingress: Object) -> Iterable[str]:
+    """Index Ingresses by their backends."""
+    namespace = ingress["metadata"]["namespace"]
+    return {f"{namespace}/{name}" for name in _backend_names(ingress)}
+
+
+def _backends(spec: Object) -> Iterator[Object]:
+    if spec.get("defaultBackend"):
+        yield spec["defaultBackend"]
+    for rule in spec.get("rules") or ():
+        for path in (rule.get("http") or {}).get("paths") or ():
+            if path.get("backend"):
+                yield path["backend"]

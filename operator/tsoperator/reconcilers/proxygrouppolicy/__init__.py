@@ -1,0 +1,1 @@
+"""ProxyGroupPolicies: the ProxyGroups that a namespace may use."""

@@ -1,0 +1,119 @@
+"""Decides which admission policies a namespace needs, and what its ProxyGroupPolicies report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, CONDITION_PROXYGROUPPOLICY_READY
+from tsoperator.api.objects import ADMISSIONPOLICY, Object, key_of, resource_of
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
+from tsoperator.reconcilers.proxygrouppolicy.admission import admission_policies
+from tsoperator.reconcilers.proxygrouppolicy.ask import allowed_by, named_groups
+from tsoperator.runtime.ownership import is_marked
+from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Report
+from tsoperator.settings import Settings
+
+ENFORCED: Final = "ProxyGroupPolicyEnforced"
+FAILED: Final = "ProxyGroupPolicyFailed"
+INVALID: Final = "ProxyGroupPolicyInvalid"
+NO_GROUP: Final = "ProxyGroupNotFound"
+UNSUPPORTED: Final = "AdmissionPoliciesUnsupported"
+
+_LOOK_AGAIN: Final = 60.0  # s: no watch tells when the API server serves a kind, or lets us see it
+_TOO_OLD: Final = (
+    "nothing is enforced, because this API server has no ValidatingAdmissionPolicies: update the cluster to Kubernetes "
+    f"{ADMISSIONPOLICY.since} or newer"
+)
+_HIDDEN: Final = (
+    "what is enforced stays as it is, because the operator may not see ValidatingAdmissionPolicies and their bindings: "
+    "give its ClusterRole the chart's rule for admissionregistration.k8s.io"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts on which the plan for a namespace depends.
+
+    *policies* are its ProxyGroupPolicies, of which the operator knows all only if it *sees_policies*. *admission* are
+    the admission policies and bindings with the names of those of the namespace. The API server has such kinds if it
+    *serves_admission*, and the operator may see them if it *sees_admission*. *groups* are the ProxyGroups that are
+    there, of those that the policies name.
+    """
+
+    namespace: str
+    policies: Sequence[Object] = ()
+    sees_policies: bool = True
+    admission: Sequence[Object] = ()
+    serves_admission: bool = True
+    sees_admission: bool = True
+    groups: frozenset[str] = frozenset()
+
+
+def plan(observed: Observed, settings: Settings) -> Plan:
+    """Return the plan for a namespace.
+
+    If the operator can't see all ProxyGroupPolicies of the namespace, what is enforced stays as it is. So it does while
+    one of them is invalid.
+    """
+    if not observed.sees_policies:
+        return Plan()
+    if not observed.policies:
+        return Plan(steps=[Deletion(resource_of(obj), obj) for obj in observed.admission if is_marked(obj)])
+    if not observed.serves_admission:
+        return replace(_refusal_plan(observed, UNSUPPORTED, _TOO_OLD), requeue_after=_LOOK_AGAIN)
+    if not observed.sees_admission:
+        return replace(_refusal_plan(observed, FAILED, _HIDDEN), requeue_after=_LOOK_AGAIN)
+    parsed = {key_of(obj).name: ProxyGroupPolicy.parse(obj) for obj in observed.policies}
+    if invalid := {name: each for name, each in parsed.items() if isinstance(each, Invalid)}:
+        return Plan(reports=[*_invalid_reports(observed, invalid)])
+    valid = {name: each for name, each in parsed.items() if not isinstance(each, Invalid)}
+    wanted = admission_policies(observed.namespace, allowed_by(valid.values()), settings)
+    reports = [_enforced_report(obj, valid[key_of(obj).name], observed) for obj in observed.policies]
+    return Plan(steps=[Child(obj) for obj in wanted], reports=reports)
+
+
+def failed(observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports on each policy why the API server didn't take the admission policies."""
+    made = _refusal_plan(observed, refusal.reason or FAILED, refusal.message)
+    return Plan(reports=made.reports, error=refusal.error)
+
+
+def _enforced_report(obj: Object, policy: ProxyGroupPolicy, observed: Observed) -> Report:
+    names = f"{ADMISSION_INGRESS}{observed.namespace} and {ADMISSION_EGRESS}{observed.namespace}"
+    enforced = f"enforced by the ValidatingAdmissionPolicies {names}"
+    missing = [name for name in named_groups(policy) if name not in observed.groups]
+    if not missing:
+        return _report(obj, ready=True, reason=ENFORCED, message=enforced)
+    message = (
+        f"{enforced}, but these ProxyGroups are missing: {', '.join(missing)}. Create them, or remove their names from "
+        "this ProxyGroupPolicy"
+    )
+    return _report(obj, ready=False, reason=NO_GROUP, message=message)
+
+
+def _invalid_reports(observed: Observed, invalid: Mapping[str, Invalid]) -> Iterator[Report]:
+    for obj in observed.policies:
+        name = key_of(obj).name
+        if name in invalid:
+            message = f"this ProxyGroupPolicy is invalid, so what is enforced stays as it is: {invalid[name].message}"
+        else:
+            message = f"what is enforced stays as it is, until {' and '.join(invalid)} in this namespace is valid"
+        yield _warning(obj, INVALID, message)
+
+
+def _refusal_plan(observed: Observed, reason: str, message: str) -> Plan:
+    return Plan(reports=[_warning(obj, reason, message) for obj in observed.policies])
+
+
+def _warning(obj: Object, reason: str, message: str) -> Report:
+    report = _report(obj, ready=False, reason=reason, message=message)
+    return Report(obj, report.status, [Note("Warning", reason, message)])
+
+
+def _report(obj: Object, *, ready: bool, reason: str, message: str) -> Report:
+    generation = int(obj["metadata"].get("generation", 0))
+    wanted = condition(CONDITION_PROXYGROUPPOLICY_READY, ready, reason, message, generation)
+    status = obj.get("status") or {}
+    return Report(obj, {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")})
