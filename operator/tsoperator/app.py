@@ -20,8 +20,9 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
-from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
+from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod import reconciler as egresspod
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
@@ -94,7 +95,7 @@ answer came from a web proxy in front of a server that was still starting.
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
 _GATHER = EnqueueTimes(
     {
-        DNSRecordsReconciler.name: Gathering(0.02),
+        DNSRECORDS.lower(): Gathering(0.02),
         egresspod.NAME: Gathering(0.1),
         "proxygroup": Gathering(0.05, 0.5),
         mounts.NAME: Gathering(mounts.DELAY),
@@ -193,15 +194,13 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxygroups(proxies),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
+        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
+        dnsrecords(cache, settings, suffixes.current),
         egresspod.egresspods(cache, client, prober, settings),
         mounts.mounts(cache, applier.now),
         *map(unsupported_kind, UNSUPPORTED),
     ]
-    return [
-        *(KindReconciler(kind, cache, applier) for kind in kinds),
-        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
-        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.current),
-    ]
+    return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 
 def _log_start(settings: Settings, address: str) -> None:

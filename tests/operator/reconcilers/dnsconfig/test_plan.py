@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.dns.cluster.results import DNSObjects, Obstacle
+from tsoperator.dns.cluster.address import NO_ADDRESSES
+from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.nameserver import nameserver_labels
 from tsoperator.dns.probe.answers import ServerVerdict
-from tsoperator.reconcilers.dnsconfig import clusterdns, desired
-from tsoperator.reconcilers.dnsconfig.clusterdns import OVERWRITTEN
-from tsoperator.reconcilers.dnsconfig.desired import Observed
+from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig import plan as plans
+from tsoperator.reconcilers.dnsconfig.plan import Observed
 from tsoperator.runtime.ownership import owner_reference
-from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import Suffixes
 
@@ -33,8 +34,8 @@ KEY = Key("tailscale", "nameserver")
 
 
 def plan(found: Object, *others: Object, of: Settings = SETTINGS, **observed: Any) -> Plan:
-    dnsconfig, seen = DNSConfig.parse(found), Observed([found, *others], **observed)
-    return desired.plan(found, dnsconfig, desired.cluster_dns(found, dnsconfig, seen, of), seen, of)
+    seen = Observed([found, *others], **observed)
+    return plans.plan(found, plans.cluster_dns(found, seen, of), seen, of, {})
 
 
 def child(made: Plan, kind: str) -> Object:
@@ -433,26 +434,41 @@ def test_a_dnsconfig_whose_spec_cannot_take_effect_still_reports_the_answers_of_
     of = settings(cluster_dns=("192.0.2.10",))
     told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    asked = desired.answer_conditions(case.found, observed, of)
-    failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
+    failed = plans.failed(case.found, observed, Refusal("no"), of, is_denied=True)
     for each in (made, failed):
         assert status_of(each)["conditions"][1:] == told
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
-def test_a_refused_write_is_reported_the_status_keeps_the_address_and_the_write_is_retried(
-    given: str, told: str
-) -> None:
-    ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given, ValueError("403"))
-    made = desired.failed({**live_dnsconfig(generation=4), "status": {"nameserver": ip}}, refusal)
+def test_a_refused_write_is_reported_and_the_status_keeps_the_address(given: str, told: str) -> None:
+    ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given)
+    found = {**live_dnsconfig(generation=4), "status": {"nameserver": ip}}
+    made = plans.failed(found, Observed([]), refusal, SETTINGS, is_denied=False)
     assert condition_of(made) == condition("NameserverReady", False, told, refusal.message, 4)
     assert status_of(made)["nameserver"] == ip
-    assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)], error=refusal.error)
+    assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)])
+
+
+@pytest.mark.parametrize(
+    ("nameserver", "live", "refused", "address"),
+    [
+        ({}, None, "Service", "192.0.2.53"),
+        ({}, None, "Role", ""),
+        ({}, UP, "Service", ""),
+        ({"service": {"clusterIP": "192.0.2.99"}}, None, "Service", ""),
+    ],
+)
+def test_an_address_counts_as_refused_if_the_new_service_that_has_it_is(
+    nameserver: Object, live: Object | None, refused: str, address: str
+) -> None:
+    found, known = live_dnsconfig(nameserver=nameserver), NO_ADDRESSES.with_last(UP)
+    refusal = Refusal("no", step=Child(child(plan(found, service=live, addresses=known), refused)))
+    assert plans.refused_address(found, Observed([found], live, addresses=known), refusal, SETTINGS) == address
 
 
 def test_a_deleted_dnsconfig_is_released() -> None:
     leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, live_dnsconfig("other")) == Plan(notes=[], release=FINALIZER)
+    assert plan(leaving, live_dnsconfig("other")) == Plan(steps=[], notes=[], release=FINALIZER)
 
 
 VALUES = st.recursive(
@@ -484,12 +500,13 @@ def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_lef
     assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
 
 
-@pytest.mark.parametrize("result", [None, Obstacle(OVERWRITTEN, "eks undoes it")], ids=["rarely", "often"])
-def test_a_deleted_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(result: Obstacle | None) -> None:
-    going = deleting(held(live_dnsconfig()))
-    waiting = clusterdns.ClusterDNSPlan(result=result, overwritten="eks undoes it", again=7, is_held=True)
-    made = desired.plan(going, DNSConfig.parse(going), waiting, Observed([going], dns=DNSObjects()), SETTINGS)
-    assert (made.release, made.requeue_after) == ("", 7)
+@pytest.mark.parametrize("settles", [0, 8], ids=["rarely", "often"])
+def test_a_deleted_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_wait(settles: float) -> None:
+    going, corefile = deleting(held(live_dnsconfig())), Key("kube-system", "coredns")
+    removal = clusterdns.ClusterDNSPlan([Patch(CONFIGMAP, corefile, {"data": {"Corefile": ""}})])
+    reverts = {corefile: Reverts(["Corefile"], "eks", 7, settles)}
+    made = plans.plan(going, removal, Observed([going], dns=DNSObjects()), SETTINGS, reverts)
+    assert (made.steps, made.release, made.requeue_after) == ([], "", 7)
 
 
 def test_a_dnsconfig_is_requeued_while_the_configuration_of_the_clusters_dns_may_not_be_read() -> None:
