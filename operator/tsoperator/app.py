@@ -26,19 +26,20 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod import reconciler as egresspod
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts import reconciler as mounts
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.reconcilers.proxygrouppolicy.reconciler import proxygrouppolicies
+from tsoperator.reconcilers.recorder.reconciler import recorders
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
-from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.reconcilers.unsupported.reconciler import unsupported_kind
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
@@ -108,12 +109,15 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 
 
 async def run(
-    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.DNSProber | None = None
+    settings: Settings,
+    now: Callable[[], datetime] = utc_now,
+    dns_prober: dnsprobes.DNSProber | None = None,
+    resolve: Resolve = resolve_ipv4,
 ) -> None:
     """Run the operator until cancelled.
 
-    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. Raises KubeError
-    and ListenError, and LeadershipLost in an exception group.
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. *resolve* looks up
+    the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in an exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -146,15 +150,18 @@ async def run(
         registry.register(dns_prober)
         prober = GateProber(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
+        addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
-        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
+        parts = Parts(
+            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+        )
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, ADDRESSES: addresses},
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -163,7 +170,7 @@ async def run(
                 client,
                 await _elector(client, settings) if settings.leader_election else None,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, prober.run, dns_prober.run],
+                beside=[tailnets.run, prober.run, dns_prober.run, addresses.run],
             )
 
 
@@ -180,11 +187,12 @@ class Parts(NamedTuple):
     prober: GateProber
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
+    addresses: HostAddresses
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client),
@@ -192,13 +200,14 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
+        recorders(proxies),
+        peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),
         egresspod.egresspods(cache, client, prober, settings),
         mounts.mounts(cache, applier.now),
-        *map(unsupported_kind, UNSUPPORTED),
     ]
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 
@@ -235,6 +244,7 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
+    registry.register(RelayGauges(cache))
     return cache
 
 

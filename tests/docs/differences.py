@@ -10,7 +10,9 @@ _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
+_RECORDER = "operator/reconcilers/recorder"
 _INGRESS = "operator/reconcilers/ingress"
+_RELAY = "operator/reconcilers/peerrelay"
 _POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
@@ -120,6 +122,18 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "A MagicDNS name outside of `ts.net`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
     ],
+    "The configuration of a relay is in": [
+        f"{_RELAY}/test_plan.py the_one_config_makes_the_proxy_a_relay",
+        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_goes",
+    ],
+    "When replicas go": [
+        f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
+        f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
+    ],
+    "A replica is ready only if": [f"{_RELAY}/test_plan.py the_status_shows_the_endpoints_and_what_is_missing"],
+    "A PeerRelay waits until": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
+    "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_load_balancer_gives_its_relay_endpoints"],
+    "A PeerRelay has at most": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
@@ -127,6 +141,27 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+    ],
+    "A Recorder that is deleted takes all": [
+        f"{_RECORDER}/test_plan.py a_deleted_recorder_is_released_after_the_devices_of_all_replicas_are_deleted",
+    ],
+    "A Recorder can be deleted after its Tailnet": [
+        f"{_RECORDER}/test_reconciler.py a_recorder_that_is_deleted_after_its_tailnet_says_how_to_go_on",
+    ],
+    "A failed step is tried again": [
+        f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
+    ],
+    "An object with a name that the Recorder needs": [
+        f"{_RECORDER}/test_reconciler.py an_object_of_another_that_has_the_name_of_a_child_is_named_and_left_alone",
+    ],
+    "The image of a Recorder": [
+        "operator/test_settings.py the_image_of_recorders_has_the_tag_of_that_of_proxies",
+    ],
+    "When the labels of the Pods change": [
+        f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",
+    ],
+    "The old ServiceAccount of a renamed one": [
+        f"{_RECORDER}/test_reconciler.py a_service_account_that_is_renamed_goes_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",

@@ -14,7 +14,7 @@ from tests.docs.pages import codes, rows, sections
 
 PACKAGE = Path(tsoperator.__file__).parent
 CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
-NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
+NAMED_AS_CONDITIONS = {"PeerRelayReady", "ProxyGroupAvailable", "ProxyGroupReady"}
 """Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
@@ -26,8 +26,8 @@ OTHERS = """
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
-    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID RelayServerPort
-    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS
+    AdvertiseRoutes AllowFunnel AppConnector AuthKey ControlURL LoginName NoStatefulFiltering NodeID RelayServerPort
+    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs or tailscaled's config."""
 

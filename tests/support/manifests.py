@@ -8,9 +8,11 @@ from tsoperator.api.objects import (
     CONNECTOR,
     DNSCONFIG,
     INGRESS,
+    PEERRELAY,
     PROXYCLASS,
     PROXYGROUP,
     PROXYGROUPPOLICY,
+    RECORDER,
     SECRET,
     SERVICE,
     TAILNET,
@@ -45,10 +47,20 @@ def proxy_group(name: str = "pg", **spec: Any) -> Object:
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
 
 
+def peer_relay(name: str = "relay", **spec: Any) -> Object:
+    """Return a PeerRelay: with one replica unless *spec* says otherwise."""
+    return _object(PEERRELAY, name, spec)
+
+
 def group_policy(name: str = "mine", namespace: str = "default", **spec: Any) -> Object:
     """Return a ProxyGroupPolicy, which allows nothing unless *spec* says otherwise."""
     obj = _object(PROXYGROUPPOLICY, name, spec)
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def recorder(name: str = "rec", **spec: Any) -> Object:
+    """Return a Recorder with one replica that serves its recordings, unless *spec* says otherwise."""
+    return _object(RECORDER, name, {"enableUI": True, **spec})
 
 
 def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:

@@ -26,11 +26,12 @@ from clustersim.store import Store
 from clustersim.tailnet import Device, NewKey, Tailnets
 from clustersim.traffic import MUTATING, Request
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
-from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE
+from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE, PARENT_RECORDER
 from tsoperator.api.objects import (
     CONFIGMAP,
     EVENT,
     POD,
+    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -50,6 +51,7 @@ from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 from tests.support.chartrights import USED
@@ -216,12 +218,18 @@ class World:
 
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
         """Return the children of *parent* of one kind."""
+        if parent["kind"] == RECORDER.kind:
+            wanted = Owner(PARENT_RECORDER, key_of(parent)).labels
+            return (
+                await self.api.list(resource, NAMESPACE, ",".join(f"{name}={value}" for name, value in wanted.items()))
+            ).items
         kind = {
             "Service": "svc",
             "Ingress": "ingress",
             "DNSConfig": "nameserver",
             "Connector": "connector",
             "ProxyGroup": "proxygroup",
+            "PeerRelay": "peerrelay",
         }[parent["kind"]]
         selector = f"{LABEL_PARENT_TYPE}={kind},{LABEL_PARENT_NAME}={key_of(parent).name}"
         return (await self.api.list(resource, NAMESPACE, selector)).items
@@ -307,6 +315,10 @@ class World:
         document = json.loads((records.get("data") or {}).get(RECORDS_KEY, "{}"))
         found = [address for family in ("ip4", "ip6") for address in document.get(family, {}).get(query.name, ())]
         return Reply("NOERROR" if found else "NXDOMAIN", frozenset(found))
+
+    async def resolve(self, host: str) -> list[str]:
+        """Look up the hostname of a load balancer, as the cloud's DNS does."""
+        return self.balancers.addresses(host)
 
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
         """Let a device called *name* join the tailnet of *control*, by default the operator's own."""
@@ -465,7 +477,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
                 prober = DNSProber(world.ask, _PACE)
-                operator = tasks.create_task(run(Settings(**chosen), world.now, prober), name="operator")
+                operator = tasks.create_task(run(Settings(**chosen), world.now, prober, world.resolve), name="operator")
                 yield operator
                 operator.cancel()
 

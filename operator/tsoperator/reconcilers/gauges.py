@@ -1,4 +1,4 @@
-"""Gauges of the proxies, ProxyGroups and Tailnets, computed from the cache for each scrape."""
+"""Gauges of the proxies, ProxyGroups, PeerRelays, Tailnets and Recorders, computed from the cache for each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,14 +8,34 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_TAILNET_READY, LABEL_PARENT_TYPE
-from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SECRET, STATEFULSET, TAILNET, Key, Object, key_of, labels
+from tsoperator.api.names import (
+    CONDITION_PEERRELAY_READY,
+    CONDITION_PROXYGROUP_READY,
+    CONDITION_RECORDER_READY,
+    CONDITION_TAILNET_READY,
+)
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    PEERRELAY,
+    PROXYGROUP,
+    RECORDER,
+    SECRET,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
 from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import owner_of
 
 _EGRESS: Final = "egress"
+_COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
+"""The kinds whose objects are counted by the reason of this condition."""
 
 
 class ProxyGauges(Collector):
@@ -34,7 +54,8 @@ class ProxyGauges(Collector):
         parents = Counter[str]()
         ready = Counter[str]()
         for each in self._cache.all(STATEFULSET):
-            parent = labels(each).get(LABEL_PARENT_TYPE, "")
+            owner = owner_of(each)
+            parent = owner.type if owner else ""
             parents[parent] += 1
             ready[parent] += is_serving(each, lambda key: self._cache.get(SECRET, key))
         for parent, count in parents.items():
@@ -44,7 +65,7 @@ class ProxyGauges(Collector):
 
 
 class GroupGauges(Collector):
-    """Counts the ProxyGroups, the entries of those of type egress, and the Tailnets."""
+    """Counts the ProxyGroups, the entries of those of type egress, and the objects of `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
         """The ConfigMaps of ProxyGroups are in the operator's *namespace*."""
@@ -69,11 +90,39 @@ class GroupGauges(Collector):
         for name in (key_of(each).name for each in found if _type(each) == _EGRESS):
             config = self._cache.get(CONFIGMAP, Key(self._namespace, config_name(name)))
             entries.add_metric([name], len(entries_of(config)))
-        tailnets = GaugeMetricFamily("tsoperator_tailnets", "Tailnets by why they are ready or not.", labels=["reason"])
-        reasons = (_reason(each, CONDITION_TAILNET_READY) for each in self._cache.all(TAILNET))
-        for reason, count in Counter(reasons).items():
-            tailnets.add_metric([reason], count)
-        yield from (groups, entries, tailnets)
+        yield from (groups, entries, *(self._by_reason(*each) for each in _COUNTED.items()))
+
+    def _by_reason(self, resource: Resource, type_: str) -> Metric:
+        """Return the counts of the objects of *resource* by the reason of their condition *type_*."""
+        words = f"{resource.kind}s by why they are ready or not."
+        family = GaugeMetricFamily(f"tsoperator_{resource.plural}", words, labels=["reason"])
+        for reason, count in Counter(_reason(each, type_) for each in self._cache.all(resource)).items():
+            family.add_metric([reason], count)
+        return family
+
+
+class RelayGauges(Collector):
+    """Counts the PeerRelays, and the endpoints of each."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts; prometheus_client calls this for each scrape."""
+        found = self._cache.all(PEERRELAY)
+        relays = GaugeMetricFamily(
+            "tsoperator_peerrelays", "PeerRelays by why they are ready or not.", labels=["reason"]
+        )
+        for reason, count in Counter(_reason(each, CONDITION_PEERRELAY_READY) for each in found).items():
+            relays.add_metric([reason], count)
+        endpoints = GaugeMetricFamily(
+            "tsoperator_peerrelay_endpoints",
+            "Addresses at which devices can reach the relays of a PeerRelay.",
+            labels=["peerrelay"],
+        )
+        for each in found:
+            endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
+        yield from (relays, endpoints)
 
 
 def _type(group: Object) -> str:

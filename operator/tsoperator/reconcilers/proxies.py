@@ -16,6 +16,7 @@ from tsoperator.api.names import (
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
@@ -25,6 +26,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -66,7 +68,7 @@ _PARENTS = {
 }
 """The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
 
-_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP, RECORDER: PARENT_RECORDER}
 
 
 class HasChildren(Protocol):
@@ -323,10 +325,6 @@ class Proxies:
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         return replace(found, due=left)
-
-    def left_behind(self, resource: Resource, owner: Owner) -> Plan:
-        """Return the plan for what *owner*, an object of *resource* that is gone, left behind."""
-        return plan_orphan(self.orphan(resource, owner))
 
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""

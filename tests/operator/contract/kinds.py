@@ -41,8 +41,10 @@ from tests.support.manifests import (
     group_policy,
     ingress,
     load_balancer,
+    peer_relay,
     proxy_class,
     proxy_group,
+    recorder,
 )
 
 
@@ -134,6 +136,11 @@ def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
     return holds
 
 
+def is_recorded(obj: Object) -> bool:
+    devices = (obj.get("status") or {}).get("devices") or ()
+    return has_reason("RecorderReady", "RecorderCreated")(obj) and len(devices) == obj["spec"]["replicas"]
+
+
 def is_balanced(obj: Object) -> bool:
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
@@ -163,10 +170,18 @@ def group_child(obj: Object, resource: Resource) -> str:
     return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
 
 
+def recorder_child(obj: Object, resource: Resource) -> str:
+    return key_of(obj).name + ("-auth-0" if resource == SECRET else "")
+
+
 def shared_child(obj: Object, resource: Resource) -> str:
     """Return the name of the ClusterIP Service or EndpointSlice that the egress Service *obj* has at its ProxyGroup."""
     name = child_name(key_of(obj).name, f"{uid(obj)}/several")
     return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
+
+
+def relay_child(obj: Object, resource: Resource) -> str:
+    return f"peerrelay-{key_of(obj).name}" + {SECRET: "-0-config", SERVICE: "-0"}.get(resource, "")
 
 
 def admission_child(obj: Object, _: Resource) -> str:
@@ -178,6 +193,15 @@ def nameserver_child(_: Object, resource: Resource) -> str:
 
 
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+_OTHER_IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "recorder", "image": "example.org/other:1"}]}}}}
+_BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
+_KEYS = {"env": [{"name": "AWS_ACCESS_KEY_ID", "value": "id"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "secret"}]}
+_RELAY_IMAGE = {
+    "spec": {"template": {"spec": {"containers": [{"name": "tailscaled", "image": "example.org/other:1"}]}}}
+}
+_POD = "statefulset.kubernetes.io/pod-name"
+_SCHEME = "service.beta.kubernetes.io/aws-load-balancer-scheme"
+_OF_REPLICA = "tailscale.com/peer-relay-replica"
 _ALLOWS_ALL = {"expression": "true"}
 _PROXY: Mapping[Resource, Sequence[Object]] = {
     SERVICE: [{"spec": {"selector": {"app": "other"}}}],
@@ -369,6 +393,38 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"delete pods", "update proxygroups"},
     ),
     Kind(
+        recorder("kind-recorder", replicas=2, storage={"s3": _BUCKET}, statefulSet={"pod": {"container": _KEYS}}),
+        is_recorded,
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"authkey": None}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _OTHER_IMAGE],
+        },
+        child_name=recorder_child,
+        devices=2,
+        edits={
+            "bucket": Edit(spec(storage={"s3": {"bucket": "kind-others"}}), '"kind-others"', restarts=True),
+            "tags": Edit(spec(tags=["tag:kind-recorder"]), "('tag:kind-recorder',)"),
+        },
+        bad={
+            "no storage": Bad(
+                spec(storage=None), "RecorderInvalid", "storage.s3", "RecorderInvalid", is_simulated=True
+            ),
+            "annotation": Bad(
+                spec(statefulSet={"pod": {"annotations": {"a b": "x"}}}), "RecorderInvalid", "a b", "RecorderInvalid"
+            ),
+            "replicas": _crd(spec(replicas="many"), "RecorderInvalid", "replicas"),
+        },
+        is_collected=True,
+        keeps_others_labels=True,
+        failed="RecorderCreationFailed",
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "secrets", "statefulsets")
+        | {"update statefulsets", "update recorders"},
+        ending=writes("delete", "secrets", "statefulsets") | {"update recorders"},
+    ),
+    Kind(
         group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),
         has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
         beside=[proxy_group("several")],
@@ -392,6 +448,35 @@ KINDS: Sequence[Kind] = [
         | writes("patch", "services", "configmaps")
         | _TOUCH,
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
+    ),
+    Kind(
+        peer_relay("kind-relay", replicas=2),
+        has_reason("PeerRelayReady", "PeerRelayReady"),
+        children={
+            SERVICE: [{"spec": {"selector": {_POD: "other"}}}, {"metadata": {"annotations": {_SCHEME: "internal"}}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _RELAY_IMAGE],
+            SECRET: [{"data": {"cap-142.hujson": "e30="}}, {"metadata": {"labels": {_OF_REPLICA: "7"}}}],
+        },
+        child_name=relay_child,
+        devices=2,
+        edits={
+            "prefix": Edit(spec(hostnamePrefix="kind-relay-gate"), f"device kind-relay-gate-1.{DOMAIN}"),
+            "annotation": Edit(spec(service={"annotations": {"example.org/a": "kind-relay-a"}}), "kind-relay-a"),
+        },
+        bad={
+            "class": Bad(spec(proxyClass="nonesuch"), "PeerRelayCreationFailed", "nonesuch", "PeerRelayCreationFailed"),
+            "elastic IPs": Bad(
+                spec(aws={"elasticIPs": [{"allocationID": "eipalloc-1", "subnetID": "subnet-1"}]}),
+                "AWSConfigInvalid",
+                "spec.aws.elasticIPs has 1 entries but spec.replicas is 2",
+                "AWSConfigInvalid",
+                is_simulated=True,
+            ),
+        },
+        keeps_others_labels=True,
+        failed="PeerRelayCreationFailed",
+        making=_MAKING | _TOUCH | {"update services", "update peerrelays"},
+        ending=_ENDING | {"update peerrelays"},
     ),
     Kind(
         proxy_group("kind-group", type="ingress"),
