@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, CONFIG_SUFFIX
+from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_SUFFIX, PARENT_RECORDER
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, resource_of, uid
 from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.secret import has_other_config
@@ -28,6 +28,9 @@ def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     """
     namespace, name = key_of(pod)
     found = [(SECRET, Key(namespace, name)), (SECRET, Key(namespace, name + CONFIG_SUFFIX))]
+    if owner.type == PARENT_RECORDER:
+        stem, _, ordinal = name.rpartition("-")
+        found.append((SECRET, Key(namespace, f"{stem}{AUTH_INFIX}-{ordinal}")))
     if owner == group_owner(owner.key.name):
         found.append((CONFIGMAP, Key(namespace, config_name(owner.key.name))))
     return found

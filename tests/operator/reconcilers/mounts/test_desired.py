@@ -59,6 +59,7 @@ ELSEWHERE = obj(CONFIGMAP, Key("default", "foo-egress-config"))
     [
         (slim_secret("ts-db-0", {}), OWNER, ["ts-db-0", "ts-db-1"], ["ts-db-0"]),
         (slim_secret("foo-1-config", {}), group_owner("foo"), ["foo-0", "foo-1"], ["foo-1"]),
+        (slim_secret("rec-auth-1", {}), Owner("recorder", Key("", "rec")), ["rec-0", "rec-1"], ["rec-1"]),
         (slim_secret("ts-db-0", {}), OWNER, ["mine"], []),
         (entries("a"), group_owner("foo"), ["foo-0", "foo-1"], ["foo-0", "foo-1"]),
         (OTHER, group_owner("foo"), ["foo-0"], []),
