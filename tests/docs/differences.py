@@ -9,6 +9,8 @@ from typing import Final
 _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
+_DNSCONFIG = "operator/reconcilers/dnsconfig"
+_REFUSED_DNSCONFIG = "a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver"
 _CONNECTOR = "operator/reconcilers/connector"
 _RECORDER = "operator/reconcilers/recorder"
 _INGRESS = "operator/reconcilers/ingress"
@@ -79,7 +81,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
-        "operator/reconcilers/dnsconfig/test_plan.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
+        f"{_DNSCONFIG}/test_plan.py {_REFUSED_DNSCONFIG}",
+        f"{_DNSCONFIG}/test_plan.py the_older_of_two_dnsconfigs_has_the_plan_that_it_has_alone",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
