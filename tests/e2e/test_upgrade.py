@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_MANAGED, MANAGED
+from tsoperator.runtime.ownership import RECORDERS
 
 from tests.e2e import go_operator, product
 from tests.e2e.changeover import Changeover, changeover, nameserver_runs, records
@@ -84,13 +85,15 @@ def ours(
 
 
 def adopted(cluster: Cluster) -> bool:
-    sets = cluster.listed("statefulsets", labels={LABEL_MANAGED: MANAGED})
+    sets = [
+        each for mark in ({LABEL_MANAGED: MANAGED}, RECORDERS) for each in cluster.listed("statefulsets", labels=mark)
+    ]
     return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in sets)
 
 
 def test_an_upgrade_to_ours_changes_nothing(ours: Stage) -> None:
     assert ours.after == ours.before
-    assert len(ours.after.pods) == 4 + REPLICAS
+    assert len(ours.after.pods) == 4 + 2 * REPLICAS
 
 
 def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
@@ -154,8 +157,8 @@ def kept(found: Inventory) -> Inventory:
 
 def test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script(back: Stage) -> None:
     assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
-    assert len(kept(back.after).pods) == 4 + REPLICAS + 1
-    assert len(back.before.pods) == 2 * (4 + REPLICAS)
+    assert len(kept(back.after).pods) == 4 + 2 * REPLICAS + 1 + REPLICAS
+    assert len(back.before.pods) == 2 * (4 + 2 * REPLICAS)
 
 
 def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:

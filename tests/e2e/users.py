@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tsoperator.api.names import LABEL_MANAGED, LABEL_PARENT_TYPE, MANAGED, PARENT_NAMESERVER
+from tsoperator.api.names import LABEL_MANAGED, MANAGED, PARENT_NAMESERVER
+from tsoperator.runtime.ownership import RECORDERS, owner_of
 
 from tests.e2e.cluster import Cluster, Object, identity, shown_hostnames
 from tests.e2e.testbed import control
@@ -13,7 +14,7 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, ingress
-from tests.support.manifests import connector, proxy_class
+from tests.support.manifests import connector, proxy_class, recorder
 
 CLASS = proxy_class(
     "dressed",
@@ -27,8 +28,9 @@ CLASS = proxy_class(
         },
     },
 )
-REPLICAS = 2  # of a Connector
-_KINDS = "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingressclasses"
+REPLICAS = 2  # of a Connector, and of a Recorder
+BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
+_KINDS = "customresourcedefinitions,dnsconfigs,connectors,recorders,proxyclasses,ingressclasses"
 _IN_NAMESPACES = "services,ingresses"
 
 
@@ -50,6 +52,7 @@ class Proxied(NamedTuple):
     balanced: Object
     shown: Object
     gate: Object
+    recorder: Object
 
     @classmethod
     def of(cls, space: str, maker: str, address: str) -> "Proxied":
@@ -61,6 +64,7 @@ class Proxied(NamedTuple):
             exposed_service(space, f"{maker}-lb", BALANCED, hostname=f"{maker}-lb", proxy_class="dressed"),
             ingress(space, f"{maker}-shop"),
             connector(prefix, hostnamePrefix=prefix, replicas=REPLICAS, exitNode=True),
+            recorder(f"{maker}-rec", enableUI=False, replicas=REPLICAS, storage={"s3": BUCKET}),
         )
 
 
@@ -85,15 +89,17 @@ class Users:
 
     def leave(self) -> None:
         """Delete the users' cluster-scoped objects."""
-        for each in self._sets:
-            self.cluster.delete(each.gate["kind"], name_of(each.gate))
-        for each in self._sets:
-            self.cluster.remove(each.gate)
+        wide = [obj for each in self._sets for obj in (each.gate, each.recorder)]
+        for obj in wide:
+            self.cluster.delete(obj["kind"], name_of(obj))
+        for obj in wide:
+            self.cluster.remove(obj)
         self.cluster.delete("proxyclass", name_of(CLASS))
 
     def inventory(self) -> Inventory:
         """Return the inventory of now."""
-        proxies = self.cluster.listed("statefulsets,pods", labels={LABEL_MANAGED: MANAGED})
+        marks = ({LABEL_MANAGED: MANAGED}, RECORDERS)
+        proxies = [each for mark in marks for each in self.cluster.listed("statefulsets,pods", labels=mark)]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]
         return Inventory(
             {name_of(obj): identity(obj) for obj in proxies if obj["kind"] == "Pod" and not _is_nameserver(obj)},
@@ -116,6 +122,7 @@ class Users:
                 self._gets(PAGE, partial(self._outside.curl, "--cacert", acme_root, f"{scheme}://{name}/"))
                 self._shows([name], obj)
             self._shows([f"{name_of(each.gate)}-{number}.{control.DOMAIN}" for number in range(REPLICAS)], each.gate)
+            self._shows([f"{name_of(each.recorder)}-{number}" for number in range(REPLICAS)], each.recorder)
 
     def _gets(self, page: str, fetch: Callable[[], str]) -> None:
         eventually(lambda: fetch().strip() == page.strip(), f"{page!r} by {fetch}")
@@ -133,7 +140,8 @@ class Users:
 
 
 def _is_nameserver(pod: Object) -> bool:
-    return bool(pod["metadata"]["labels"][LABEL_PARENT_TYPE] == PARENT_NAMESERVER)
+    owner = owner_of(pod)
+    return owner is not None and owner.type == PARENT_NAMESERVER
 
 
 def _version(obj: Object) -> tuple[str, int]:
