@@ -5,20 +5,39 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import Any, cast
 
 import pytest
 from clustersim.loadbalancers import Shown
 from clustersim.tailnet import NewKey
-from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
+from tsoperator.api.objects import (
+    POD,
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    key_of,
+    uid,
+)
 from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
+from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, peer_relay
-from tests.support.objects import obj, texts
+from tests.support.objects import obj, settings, texts
 from tests.support.operator import NAMESPACE, World, running_operator
 from tests.support.othertailnet import NAME, other_tailnet
 
 READY = "PeerRelayReady"
 IMAGE = "tailscale/tailscale:stable"
+NAMES = ("edge", "gate")
 LABELS = {
     "tailscale.com/managed": "true",
     "tailscale.com/parent-resource-type": "peerrelay",
@@ -226,9 +245,26 @@ async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_whe
     assert condition is not None
     assert "is taken by Service tailscale/peerrelay-edge-0" in condition.message
     assert await world.reason(first, READY) == READY
+    await world.settled()
     await world.delete(first)
     await ready(world, second)
     assert await endpoints(world, second) == [(0, address)]
+
+
+async def test_what_a_peerrelay_names_and_what_belongs_to_it_concerns_it(cluster: World) -> None:
+    cache = Cache(sources(NAMESPACE))
+    proxies = Proxies(cache, cast("Any", None), cast("Any", None), settings())
+    watches = peerrelays(proxies, HostAddresses()).watches
+    await cluster.apply(*(peer_relay(name, tailnet=f"{name}-net", proxyClass=f"{name}-class") for name in NAMES))
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+    edge = [Key("", "edge")]
+    for resource, named in ((TAILNET, "edge-net"), (PROXYCLASS, "edge-class"), (ADDRESSES, "edge")):
+        assert list(watches[resource](obj(resource, Key("", named)))) == edge
+    labelled = LABELS | {"tailscale.com/parent-resource": "edge"}
+    for resource in (POD, SECRET, STATEFULSET, SERVICE):
+        child = obj(resource, Key(NAMESPACE, "peerrelay-edge-0"), {"spec": {}}, labels=labelled)
+        assert list(watches[resource](child)) == edge
 
 
 async def test_a_relay_joins_its_tailnet_which_stays_as_long_as_the_relay(world: World) -> None:
@@ -239,6 +275,8 @@ async def test_a_relay_joins_its_tailnet_which_stays_as_long_as_the_relay(world:
         await world.apply(other.tailnet())
         await ready(world, relay)
         assert (other.device_names(), await world.device_names()) == (["relay-0.tail5678.ts.net"], [])
+        await world.change(relay, {"spec": {"tailnet": None}})
+        await world.becomes(lambda: world.reason(relay, READY), "TailnetUnavailable")
         await world.delete(other.tailnet())
         await world.becomes(lambda: world.reason(other.tailnet(), "TailnetReady"), "TailnetInUse")
         await world.delete(relay)
