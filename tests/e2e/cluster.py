@@ -12,6 +12,7 @@ from tsoperator.api.names import (
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
     SECRET_DEVICE_ID,
 )
@@ -33,6 +34,7 @@ _PARENTS = {
     "Connector": PARENT_CONNECTOR,
     "ProxyGroup": PARENT_PROXYGROUP,
     "PeerRelay": PARENT_PEERRELAY,
+    "Recorder": PARENT_RECORDER,
 }
 
 

@@ -67,7 +67,7 @@ def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_w
     cluster.delete("pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     def replaced() -> bool:
-        return cluster.proxy(RELAY)["metadata"]["uid"] != pod["metadata"]["uid"]
+        return bool(cluster.proxy(RELAY)["metadata"]["uid"] != pod["metadata"]["uid"])
 
     eventually(replaced, "another Pod of the relay")
     eventually(lambda: by_relay in ping(outside, neighbour), f"a pong {by_relay} again")

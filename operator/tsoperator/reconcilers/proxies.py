@@ -16,6 +16,7 @@ from tsoperator.api.names import (
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
@@ -25,6 +26,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -35,6 +37,7 @@ from tsoperator.api.objects import (
     has_finalizer,
     is_deleting,
     key_of,
+    spec_text,
     uid,
 )
 from tsoperator.proxy.devices import TailnetView
@@ -66,7 +69,7 @@ _PARENTS = {
 }
 """The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
 
-_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP, RECORDER: PARENT_RECORDER}
 
 
 class HasChildren(Protocol):
@@ -329,6 +332,18 @@ class Proxies:
         if owner not in self._left_behind:
             log.warning("%s: %s, and its proxy was left behind: removing it", name, why)
         self._left_behind[owner] = name
+
+    def naming(self, resource: Resource, field: str, default: str = "") -> Callable[[Object], list[Key]]:
+        """Return the mapper from an object to those of *resource* whose specs have its name in a *field*.
+
+        An object without that field has the *default*.
+        """
+
+        def keys(named: Object) -> list[Key]:
+            name = key_of(named).name
+            return [key_of(each) for each in self.cache.all(resource) if (spec_text(each, field) or default) == name]
+
+        return keys
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:
         """Return the parents of *owner_type* whose proxies have this device of a tailnet."""

@@ -1,5 +1,6 @@
 """The plan for a DNSConfig: its nameserver, its status and its Events."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,14 +23,13 @@ from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import Suffixes
 
-from tests.support.objects import children_of, condition_of, deleting, held, live_dnsconfig, obj, settings, status_of
+from tests.support.objects import children_of, deleting, held, live_dnsconfig, obj, settings, status_of
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
 THEIRS = settings(nameserver_image="tailscale/k8s-nameserver:stable")
 UNKNOWN = settings(nameserver_image="example.org/k8s-nameserver:v1")
 NAMESERVER = "tailscale.com/nameserver"
-ROLLING = "ours, with its rollout under way"
 KEY = Key("tailscale", "nameserver")
 
 
@@ -206,37 +206,118 @@ ANSWERS, SILENT = (
 WORKING: dict[str, Any] = {"service": UP, "deployment": UP_AND_READY, "nameserver": ANSWERS}
 
 
-class Nameserver(NamedTuple):
-    """The state of a nameserver, and the result for its condition: whether it works, and the problem."""
+def records(left_out: str = "") -> Object:
+    """Return the ConfigMap of records, which says that it leaves out *left_out* names."""
+    notes = {"tailscale.com/records-left-out": left_out}
+    return obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes if left_out else {})
 
-    ready: Object | None
-    answer: ServerVerdict | None
+
+def deployment(**counts: int) -> Object:
+    content = {"spec": deployment_spec(of=OURS), "status": {"readyReplicas": 1, **counts}}
+    return obj(DEPLOYMENT, KEY, content, generation=1)
+
+
+ROLLED_OUT = deployment(observedGeneration=1, replicas=1, updatedReplicas=1, availableReplicas=1)
+
+
+class Told(NamedTuple):
+    """A condition, with its reason and the first and last words of its message; it isn't there if it has no reason.
+
+    *works* tells whether the nameserver is ready. *facts* are those that differ from the facts about a nameserver that
+    works. *was* is the status that the condition had before.
+    """
+
+    type: str
+    reason: str
+    begins: str = ""
+    ends: str = ""
+    works: bool = True
+    facts: Mapping[str, Any] = {}
+    of: Settings = OURS
+    image: str = ""
+    said: str = ""
     was: str = ""
-    works: bool = False
-    problem: str = "NameserverCreated"
 
 
-NAMESERVERS = {
-    "ready": Nameserver(UP_AND_READY, ANSWERS, works=True),
-    "not ready": Nameserver(None, None, problem="no Pod of the nameserver is ready: if that lasts, see why with "),
-    "not ready any more": Nameserver(None, ANSWERS, "True", problem="no Pod of the nameserver is ready"),
-    "silent": Nameserver(UP_AND_READY, SILENT, "True", problem="the nameserver is silent"),
-    "not asked": Nameserver(UP_AND_READY, None, "False", problem="the operator hasn't asked the nameserver yet"),
-    "ready for an earlier leader": Nameserver(UP_AND_READY, None, "True", works=True),
-}
+READY, LOST, LEFT_OUT = "NameserverReady", "NameserverComplete", "RecordsComplete"
+CREATED, PENDING, THEIRS_RUNS = "NameserverCreated", "NameserverPending", "UpstreamImage"
+FULL, NO_POD = {"records": records("12"), "deployment": ROLLED_OUT}, "no Pod of the nameserver is ready"
+SET_OURS = (
+    "set spec.nameserver.image to this operator's nameserver and annotation tailscale.com/nameserver to tsnameserver"
+)
+TOLD = {
+    "ready": Told(READY, CREATED, CREATED),
+    "not ready": Told(
+        READY, PENDING, f"{NO_POD}: if that lasts, see why with ", works=False, facts={"deployment": None}
+    ),
+    "not ready any more": Told(
+        READY, PENDING, NO_POD, works=False, facts={"deployment": None, "nameserver": None}, was="True"
+    ),
+    "silent": Told(READY, PENDING, "the nameserver is silent", works=False, facts={"nameserver": SILENT}, was="True"),
+    "not asked": Told(
+        READY, PENDING, "the operator hasn't asked the nameserver yet", works=False, facts={"nameserver": None},
+        was="False",
+    ),
+    "ready for an earlier leader": Told(READY, CREATED, CREATED, facts={"nameserver": None}, was="True"),
+    "names left out by the Go operator's image": Told(
+        LEFT_OUT, "TooManyNames",
+        "12 names don't resolve: tailscale/k8s-nameserver:stable reads one ConfigMap, and it is full: set ",
+        "spec.nameserver.image to this operator's nameserver, which reads several",
+        facts=FULL, of=SETTINGS,
+    ),
+    "names left out by an unknown image": Told(
+        LEFT_OUT, "TooManyNames",
+        "12 names don't resolve: mirror.org/ns:stable may read only one ConfigMap, and it is full: if it is this ",
+        "operator's nameserver, set annotation tailscale.com/nameserver to tsnameserver",
+        facts=FULL, image="mirror.org/ns",
+    ),
+    "names left out of all shards": Told(
+        LEFT_OUT, "TooManyNames", "12 names don't resolve: 32 ConfigMaps are full, and there can't be more", facts=FULL
+    ),
+    "names left out during a rollout": Told(
+        LEFT_OUT, "TooManyNames",
+        "12 names don't resolve: one ConfigMap is full, and there will be more when all Pods of Deployment nameserver ",
+        "run example.org/tsnameserver:v1: see what its rollout waits for",
+        facts={"records": records("12"), "deployment": deployment()},
+    ),
+    "no names left out any more": Told(LEFT_OUT, "", facts={"records": records()}, was="False"),
+    "the Go operator's image": Told(
+        LOST, THEIRS_RUNS,
+        "tailscale/k8s-nameserver:stable is Tailscale's nameserver: changes reach it up to two minutes late; ",
+        f". To mend that, {SET_OURS}", of=SETTINGS,
+    ),
+    "the Go operator's image instead of ours": Told(
+        LOST, THEIRS_RUNS,
+        "tailscale/k8s-nameserver:stable is Tailscale's nameserver: it refuses names in tail.example.org; changes ",
+        ". To mend that, take spec.nameserver.image away to get example.org/tsnameserver:v1",
+        of=replace(OURS, zones=("tail.example.org", "ts.net")), image="tailscale/k8s-nameserver",
+    ),
+    "an image said to be Tailscale's": Told(
+        LOST, THEIRS_RUNS, "example.org/tsnameserver:v1 is Tailscale's nameserver: ", SET_OURS, said="k8s-nameserver"
+    ),
+    "an unknown image": Told(
+        LOST, "UnknownImage", "mirror.org/ns:stable may be this operator's nameserver or Tailscale's",
+        "set annotation tailscale.com/nameserver of this DNSConfig to tsnameserver or k8s-nameserver",
+        image="mirror.org/ns",
+    ),
+    "an image said to be ours": Told(LOST, "", image="mirror.org/ns", said="tsnameserver"),
+    "our image again": Told(LOST, "", was="False"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", NAMESERVERS.values(), ids=NAMESERVERS)
-def test_a_nameserver_is_ready_once_a_pod_of_it_is_ready_and_answers(case: Nameserver) -> None:
-    said = condition("NameserverReady", case.was, "Any", "") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
-    before = [said] if case.was else []
-    found = {**live_dnsconfig(generation=4), "status": {"conditions": before}}
-    made = plan(found, service=UP, deployment=case.ready, nameserver=case.answer, of=OURS)
-    ready, reason = status_of(made)["conditions"][0], "NameserverCreated" if case.works else "NameserverPending"
-    wanted = ("NameserverReady", str(case.works), reason, 4)
-    assert tuple(ready[name] for name in ("type", "status", "reason", "observedGeneration")) == wanted
-    assert ready["message"].startswith(case.problem)
-    assert status_of(made)["nameserver"] == {"ip": "192.0.2.53"}
+@pytest.mark.parametrize("case", TOLD.values(), ids=TOLD)
+def test_the_conditions_say_whether_the_nameserver_works_and_what_it_lacks(case: Told) -> None:
+    image, said = {"image": {"repo": case.image}} if case.image else {}, {NAMESERVER: case.said} if case.said else {}
+    before = condition(case.type, case.was, "Any", "") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+    found = live_dnsconfig(nameserver=image, generation=4, annotations=said)
+    found["status"] = {"conditions": [before] if case.was else []}
+    status = status_of(plan(found, of=case.of, **{**WORKING, **case.facts}))
+    told = {each["type"]: each for each in status["conditions"]}
+    assert (told[READY]["status"], status["nameserver"]) == (str(case.works), {"ip": "192.0.2.53"})
+    shown = told.get(case.type) or condition(case.type, False, "", "", 4)
+    wanted = (str(case.works and case.type == READY), case.reason, 4)
+    assert tuple(shown[name] for name in ("status", "reason", "observedGeneration")) == wanted
+    assert (shown["message"].startswith(case.begins), shown["message"].endswith(case.ends)) == (True, True)
 
 
 @pytest.mark.parametrize("service", [None, UP])
@@ -251,113 +332,6 @@ def test_the_status_is_left_alone_until_the_service_has_an_address(service: Obje
     assert plan(live_dnsconfig(), service=service).status is None
 
 
-def conditions_with(
-    left_out: str | None, of: object = SETTINGS, image: Object | None = None, **conditions: Object
-) -> list[Object]:
-    """Return the conditions of a DNSConfig whose ConfigMap of records says that it leaves out *left_out* names."""
-    found = live_dnsconfig(nameserver={"image": image} if image else {}, generation=4)
-    found["status"] = {"conditions": [*conditions.values()]}
-    notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
-    records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
-    counts = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
-    content = {"spec": deployment_spec(of=OURS), "status": {"readyReplicas": 1, **({} if of is ROLLING else counts)}}
-    live = {**WORKING, "records": records, "deployment": obj(DEPLOYMENT, KEY, content, generation=1)}
-    made: list[Object] = status_of(plan(found, of=SETTINGS if of is SETTINGS else OURS, **live))["conditions"]
-    return made
-
-
-@pytest.mark.parametrize(
-    ("of", "message", "image"),
-    [
-        (
-            SETTINGS,
-            "tailscale/k8s-nameserver:stable reads one ConfigMap, and it is full: set spec.nameserver.image to this "
-            "operator's nameserver, which reads several",
-            {},
-        ),
-        (
-            OURS,
-            "mirror.org/ns:stable may read only one ConfigMap, and it is full: if it is this operator's nameserver, "
-            "set annotation tailscale.com/nameserver to tsnameserver",
-            {"repo": "mirror.org/ns"},
-        ),
-        (OURS, "32 ConfigMaps are full, and there can't be more", {}),
-        (
-            ROLLING,
-            "one ConfigMap is full, and there will be more when all Pods of Deployment nameserver run "
-            "example.org/tsnameserver:v1: see what its rollout waits for",
-            {},
-        ),
-    ],
-)
-def test_a_condition_says_how_many_names_are_left_out_of_the_records_and_why(
-    of: object, message: str, image: Object
-) -> None:
-    ready, *_, incomplete = conditions_with("12", of, image)
-    assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
-    wanted = condition("RecordsComplete", False, "TooManyNames", f"12 names don't resolve: {message}", 4)
-    assert {name: incomplete[name] for name in wanted} == wanted
-
-
-@pytest.mark.parametrize(("kind", "left_out"), [("RecordsComplete", None), ("NameserverComplete", "")])
-def test_a_condition_about_missing_names_or_features_goes_when_nothing_is_missing(
-    kind: str, left_out: str | None
-) -> None:
-    old = condition(kind, False, "Old", "12") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
-    left = [each["type"] for each in conditions_with(left_out, OURS, old=old)]
-    assert left == ["NameserverReady", "ClusterDNSReady"]
-
-
-class Lost(NamedTuple):
-    """A nameserver that may not be ours, and how the message of the condition about it begins and ends."""
-
-    begins: str
-    ends: str
-    reason: str = "UpstreamImage"
-    of: Settings = OURS
-    image: str = ""
-    said: str | None = None
-
-
-SET_OURS = (
-    "set spec.nameserver.image to this operator's nameserver and annotation tailscale.com/nameserver to tsnameserver"
-)
-LOST = {
-    "the default": Lost(
-        "tailscale/k8s-nameserver:stable is Tailscale's nameserver: changes reach it up to two minutes late; ",
-        f". To mend that, {SET_OURS}",
-        of=SETTINGS,
-    ),
-    "instead of ours": Lost(
-        "tailscale/k8s-nameserver:stable is Tailscale's nameserver: it refuses names in tail.example.org; changes ",
-        ". To mend that, take spec.nameserver.image away to get example.org/tsnameserver:v1",
-        of=replace(OURS, zones=("tail.example.org", "ts.net")),
-        image="tailscale/k8s-nameserver",
-    ),
-    "said to be Tailscale's": Lost(
-        "example.org/tsnameserver:v1 is Tailscale's nameserver: ", SET_OURS, said="k8s-nameserver"
-    ),
-    "unknown": Lost(
-        "mirror.org/ns:stable may be this operator's nameserver or Tailscale's",
-        "set annotation tailscale.com/nameserver of this DNSConfig to tsnameserver or k8s-nameserver",
-        "UnknownImage",
-        image="mirror.org/ns",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", LOST.values(), ids=LOST)
-def test_a_condition_says_what_a_nameserver_that_is_not_ours_cannot_do(case: Lost) -> None:
-    said, image = {NAMESERVER: case.said} if case.said else {}, {"repo": case.image} if case.image else {}
-    found = live_dnsconfig(nameserver={"image": image}, generation=4, annotations=said)
-    ready, *_, lost = status_of(plan(found, of=case.of, **WORKING))["conditions"]
-    assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
-    told = ("NameserverComplete", "False", case.reason, 4)
-    assert tuple(lost[name] for name in ("type", "status", "reason", "observedGeneration")) == told
-    assert lost["message"].startswith(case.begins)
-    assert lost["message"].endswith(case.ends)
-
-
 MIRRORED: Object = {"image": {"repo": "mirror.org/ns"}}
 
 
@@ -370,83 +344,65 @@ def test_an_image_that_the_annotation_calls_ours_gets_a_readiness_probe() -> Non
     made = plan(live_dnsconfig(nameserver=MIRRORED, annotations={NAMESERVER: "tsnameserver"}), service=UP, of=OURS)
     (container,) = pod_of(child(made, "Deployment")["spec"])["containers"]
     assert (container["image"], "readinessProbe" in container) == ("mirror.org/ns:v1", True)
-    assert [each["type"] for each in status_of(made)["conditions"]] == ["NameserverReady", "ClusterDNSReady"]
 
 
-def refused(found: Object, *others: Object) -> Object:
-    """Return the first condition of the plan for *found*, which must change nothing but the status."""
-    made = plan(found, *others, service=UP)
-    told: Object = status_of(made)["conditions"][0]
-    assert made == Plan(status=made.status, notes=[Note("Warning", told["reason"], told["message"])])
-    assert status_of(made).get("nameserver") == found.get("status", {}).get("nameserver")
-    return told
-
-
-def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
-    old = live_dnsconfig("old", creationTimestamp="2026-01-01T00:00:00Z")
-    new = live_dnsconfig("new", creationTimestamp="2026-01-02T00:00:00Z", generation=2)
-    told = refused(new, old)
-    assert (told["status"], told["reason"]) == ("False", "MultipleDNSConfigsPresent")
-    assert "'old' is older: delete one of the two" in told["message"]
-    assert told["observedGeneration"] == 2
-    assert plan(old, new).steps == plan(old).steps
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"annotations": {NAMESERVER: "mine"}}, 'annotation tailscale.com/nameserver is "mine": write '),
-        ({"nameserver": {"replicas": -1}}, "spec.nameserver.replicas must be at least 0"),
-    ],
+OLD, NEW = (
+    live_dnsconfig(name, creationTimestamp=f"2026-01-0{day}T00:00:00Z", generation=4)
+    for day, name in enumerate(("old", "new"), 1)
 )
-def test_an_invalid_dnsconfig_says_so_in_its_condition_and_keeps_its_nameserver(given: Object, words: str) -> None:
-    status = {"nameserver": {"ip": "192.0.2.53"}}
-    told = refused({**live_dnsconfig(**given, generation=3), "status": status})
-    assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "NameserverInvalid", 3)
-    assert words in told["message"]
+FAULTY, MINE = live_dnsconfig(nameserver={"replicas": -1}), live_dnsconfig(annotations={NAMESERVER: "mine"})
+SILENCE = ("False", "NoAnswer", "silence")
+UNASKED = ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the nameserver has an address")
 
 
-class Asked(NamedTuple):
-    """A DNSConfig whose spec can't take effect, and the condition about the answers of the cluster's DNS."""
+class Refused(NamedTuple):
+    """A DNSConfig that can't take effect, or whose *refusal* is to be reported, and what its conditions say.
+
+    *answers* is the condition about the answers of the cluster's DNS.
+    """
 
     found: Object
-    told: tuple[str, str, str] | None = ("False", "NoAnswer", "silence")
+    reason: str
+    words: str
+    answers: tuple[str, str, str] | None = SILENCE
     others: tuple[Object, ...] = ()
     service: Object | None = UP
+    refusal: Refusal | None = None
 
 
-ASKED_FOR = {
-    "invalid": Asked(live_dnsconfig(nameserver={"replicas": -1}, generation=3)),
-    "with a wrong annotation": Asked(live_dnsconfig(annotations={NAMESERVER: "mine"}, generation=3)),
-    "without a nameserver": Asked(
-        live_dnsconfig(nameserver={"replicas": -1}, generation=3),
-        ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the nameserver has an address"),
-        service=None,
-    ),
-    "the second": Asked(live_dnsconfig(), None, others=(live_dnsconfig("a-first"),)),
+MULTIPLE, INVALID, FAILED = "MultipleDNSConfigsPresent", "NameserverInvalid", "NameserverCreationFailed"
+REFUSED = {
+    "the younger of two": Refused(NEW, MULTIPLE, "'old' is older: delete one of the two", None, (OLD,)),
+    "an invalid one": Refused(FAULTY, INVALID, "spec.nameserver.replicas must be at least 0"),
+    "with a wrong annotation": Refused(MINE, INVALID, 'annotation tailscale.com/nameserver is "mine": write '),
+    "an invalid one without a nameserver": Refused(FAULTY, INVALID, "must be at least 0", UNASKED, service=None),
+    "a write": Refused(OLD, FAILED, "no", refusal=Refusal("no")),
+    "a write, with a reason": Refused(OLD, "Other", "no", refusal=Refusal("no", "Other")),
+    "a write, without a nameserver": Refused(OLD, FAILED, "no", UNASKED, service=None, refusal=Refusal("no")),
+    "a write for the younger of two": Refused(NEW, FAILED, "no", None, (OLD,), refusal=Refusal("no")),
 }
 
 
-@pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
-def test_a_dnsconfig_whose_spec_cannot_take_effect_still_reports_the_answers_of_the_clusters_dns(case: Asked) -> None:
-    verdicts = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
-    observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
-    of = settings(cluster_dns=("192.0.2.10",))
-    told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
-    made = plan(case.found, *case.others, of=of, service=case.service, verdicts=verdicts)
-    failed = plans.failed(case.found, observed, Refusal("no"), of, is_denied=True)
-    for each in (made, failed):
-        assert status_of(each)["conditions"][1:] == told
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver(case: Refused) -> None:
+    verdicts, of = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")], settings(cluster_dns=("192.0.2.10",))
+    found, ip = {**case.found, "metadata": {**case.found["metadata"], "generation": 4}}, {"ip": "192.0.2.99"}
+    found["status"] = {"nameserver": ip}
+    observed = Observed([found, *case.others], case.service, verdicts=verdicts)
+    made = plan(found, *case.others, of=of, service=case.service, verdicts=verdicts)
+    if case.refusal:
+        made = plans.failed(found, observed, case.refusal, of, is_denied=True)
+    ready, *answers = status_of(made)["conditions"]
+    assert ready == condition(READY, False, case.reason, ready["message"], 4) | {"lastTransitionTime": ""}
+    assert (case.words in ready["message"], status_of(made)["nameserver"]) == (True, ip)
+    assert answers == (
+        [condition("ClusterDNSReady", *case.answers, 4) | {"lastTransitionTime": ""}] if case.answers else []
+    )
+    assert made == Plan(status=made.status, notes=[Note("Warning", case.reason, ready["message"])])
 
 
-@pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
-def test_a_refused_write_is_reported_and_the_status_keeps_the_address(given: str, told: str) -> None:
-    ip, refusal = {"ip": "192.0.2.53"}, Refusal("no Deployments for you", given)
-    found = {**live_dnsconfig(generation=4), "status": {"nameserver": ip}}
-    made = plans.failed(found, Observed([]), refusal, SETTINGS, is_denied=False)
-    assert condition_of(made) == condition("NameserverReady", False, told, refusal.message, 4)
-    assert status_of(made)["nameserver"] == ip
-    assert made == Plan(status=made.status, notes=[Note("Warning", told, refusal.message)])
+def test_the_older_of_two_dnsconfigs_has_the_plan_that_it_has_alone() -> None:
+    assert plan(OLD, NEW).steps == plan(OLD).steps
 
 
 @pytest.mark.parametrize(
@@ -466,11 +422,6 @@ def test_an_address_counts_as_refused_if_the_new_service_that_has_it_is(
     assert plans.refused_address(found, Observed([found], live, addresses=known), refusal, SETTINGS) == address
 
 
-def test_a_deleted_dnsconfig_is_released() -> None:
-    leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, live_dnsconfig("other")) == Plan(steps=[], notes=[], release=FINALIZER)
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["image", "key"]), inner, max_size=2),
@@ -483,21 +434,27 @@ def test_a_dnsconfig_with_any_spec_has_a_plan(nameserver: Object) -> None:
     assert (len(made.steps) == 5) is not bool(made.notes)
 
 
-def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = None) -> Plan:
-    """Return the plan for a deleted DNSConfig. Its *status* says whether the operator wrote the stub domain."""
-    written = condition("ClusterDNSConfigured", status, "Any", "")
-    going = deleting(held({**live_dnsconfig(), "status": {"conditions": [written]}}))
-    return plan(going, *others, dns=dns)
-
-
-def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left() -> None:
-    assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
-    assert [note.reason for note in farewell().notes] == ["NotPermitted"]
-    invalid = farewell(live_dnsconfig("other", nameserver={"replicas": -1}))
-    wrong = farewell(live_dnsconfig("other", annotations={NAMESERVER: "mine"}))
-    assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
-    alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
-    assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
+@pytest.mark.parametrize(
+    ("others", "status", "dns", "stays"),
+    [
+        ([], "True", None, True),
+        ([FAULTY], "True", None, True),
+        ([MINE], "True", None, True),
+        ([], "False", None, False),
+        ([OLD], "True", None, False),
+        ([], "True", DNSObjects(), False),
+    ],
+)
+def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left(
+    others: list[Object], status: str, dns: DNSObjects | None, stays: bool
+) -> None:
+    going = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
+    going["status"] = {"conditions": [condition("ClusterDNSConfigured", status, "Any", "")]}
+    made = plan(going, *others, dns=dns)
+    assert (made.steps, made.status, made.requeue_after) == ([], None, 10 if stays else None)
+    assert (made.release, [note.reason for note in made.notes]) == (
+        ("", ["NotPermitted"]) if stays else (FINALIZER, [])
+    )
 
 
 @pytest.mark.parametrize("settles", [0, 8], ids=["rarely", "often"])

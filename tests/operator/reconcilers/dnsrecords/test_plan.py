@@ -118,39 +118,36 @@ def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None
     assert plan(UP, configmap=found) == RIGHT
 
 
-def test_the_records_name_their_zones() -> None:
-    made = plans.plan(Observed(DNSCONFIG_OBJ, buckets(())), settings(zones=("ts.net", "tail.example.org")))
-    assert document_of(made)["zones"] == ["ts.net", "tail.example.org"]
+OLD, TAIL, OWN = "old.example.org", "tail.example.org", "k8s.example.org"
+SHOWN = zones_status((), [OLD])
 
 
 @pytest.mark.parametrize(
-    ("suffixes", "zones"),
+    ("status", "live", "suffixes", "zones"),
     [
-        (Suffixes(), ["ts.net", "old.example.org"]),
-        (Suffixes(("tail.example.org",)), ["ts.net", "old.example.org", "tail.example.org"]),
-        (Suffixes(("tail.example.org",), complete=True), ["ts.net", "tail.example.org"]),
+        ({}, [], Suffixes((TAIL,)), [TAIL]),
+        (SHOWN, [], Suffixes(), [OLD]),
+        (SHOWN, [], Suffixes((TAIL,)), [OLD, TAIL]),
+        (SHOWN, [], Suffixes((TAIL,), complete=True), [TAIL]),
+        (SHOWN, [OLD, OWN], Suffixes(), [OLD]),
+        ({"zones": [OLD]}, [OLD, OWN], Suffixes(), []),
+        (zones_status((OLD,), [OLD]), [OLD, OWN], Suffixes(), []),
+        ({}, [OLD, OWN], Suffixes(), [OLD]),
     ],
 )
-def test_a_zone_that_a_tailnet_has_shown_stays_until_all_suffixes_are_known(
-    suffixes: Suffixes, zones: list[str]
+def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_suffixes_are_known(
+    status: Object, live: list[str], suffixes: Suffixes, zones: list[str]
 ) -> None:
-    shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": zones_status((), ["old.example.org"])}}
-    made = plans.plan(Observed(shown, buckets((BOTH,)), suffixes=suffixes), SETTINGS)
-    assert document_of(made)["zones"] == zones
+    text = json.dumps(["ts.net", *live], separators=(",", ":"))
+    found = configmap(SERVED.replace('["ts.net"]', text))
+    shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
+    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), settings(cluster_domain=OWN))
+    assert document_of(made)["zones"] == ["ts.net", *zones]
 
 
-OLD = "old.example.org"
-
-
-@pytest.mark.parametrize(
-    ("status", "kept"),
-    [({"zones": [OLD]}, []), (zones_status((OLD,), [OLD]), []), (zones_status((), [OLD]), [OLD]), ({}, [OLD])],
-)
-def test_a_zone_in_the_records_goes_unless_a_tailnet_may_have_shown_it(status: Object, kept: list[str]) -> None:
-    live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","k8s.example.org"]'))
-    dnsconfig = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
-    made = plans.plan(Observed(dnsconfig, buckets((BOTH,)), {0: live}), settings(cluster_domain="k8s.example.org"))
-    assert document_of(made)["zones"] == ["ts.net", *kept]
+def test_the_records_name_the_zones_of_the_setting() -> None:
+    made = plans.plan(Observed(DNSCONFIG_OBJ, buckets(())), settings(zones=("ts.net", TAIL)))
+    assert document_of(made)["zones"] == ["ts.net", TAIL]
 
 
 LIMITS = Limits(split=1000, full=2000)
