@@ -6,12 +6,8 @@ from typing import Final
 from tsoperator.api.names import (
     ADMISSION_EGRESS,
     ADMISSION_INGRESS,
-    LABEL_APP_MANAGER,
-    LABEL_APP_NAME,
     LABEL_MANAGED,
     MANAGED,
-    MANAGER,
-    PARENT_RECORDER,
 )
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
@@ -64,6 +60,7 @@ from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
     BY_OWNER,
+    OF_RECORDERS,
     by_grouped_owner,
     by_metrics_owner,
     by_owner,
@@ -83,7 +80,6 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
-    recorders = f"{LABEL_APP_MANAGER}={MANAGER},{LABEL_APP_NAME}={PARENT_RECORDER}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     grouped = {
@@ -130,7 +126,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
         ),
         *(
-            Source(Selection(resource, namespace, recorders), owned, _SLIM.get(resource, without_managed_fields))
+            Source(Selection(resource, namespace, OF_RECORDERS), owned, _SLIM.get(resource, without_managed_fields))
             for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET)
         ),
     ]

@@ -78,7 +78,9 @@ _TITLES = {
     PARENT_PEERRELAY: "PeerRelay",
 }
 
-_RECORDERS = {LABEL_APP_NAME: PARENT_RECORDER, LABEL_APP_MANAGER: MANAGER}  # on all children of Recorders
+_RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}  # on all children of Recorders
+OF_RECORDERS = ",".join(f"{name}={value}" for name, value in _RECORDERS.items())
+"""The selector of the children of Recorders, which have no label `LABEL_MANAGED`."""
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _WITHOUT_NAMESPACE = (PARENT_PROXYGROUP, PARENT_PEERRELAY)
 """The types of owners whose children have no label for a namespace, because these owners have none."""
