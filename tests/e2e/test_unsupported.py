@@ -10,17 +10,15 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service, ingress
 
-POLICY = "ProxyGroupPolicy"  # the only namespaced kind of these
 SPECS: dict[str, Object] = {
     "PeerRelay": {},
     "ProxyGroup": {"type": "ingress"},
-    POLICY: {},
     "Recorder": {},
 }
 
 
-def test_the_status_of_an_unsupported_kind_says_so(cluster: Cluster, namespace: str) -> None:
-    objs = [unsupported(kind, namespace if kind == POLICY else "") for kind in SPECS]
+def test_the_status_of_an_unsupported_kind_says_so(cluster: Cluster) -> None:
+    objs = [unsupported(kind) for kind in SPECS]
     cluster.apply(*objs)
     try:
         eventually(
@@ -28,12 +26,11 @@ def test_the_status_of_an_unsupported_kind_says_so(cluster: Cluster, namespace: 
         )
     finally:
         for obj in objs:
-            cluster.delete(obj["kind"], "ours", obj["metadata"].get("namespace", ""))
+            cluster.delete(obj["kind"], "ours")
 
 
-def unsupported(kind: str, namespace: str) -> Object:
-    metadata = {"name": "ours"} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": "tailscale.com/v1alpha1", "kind": kind, "metadata": metadata, "spec": SPECS[kind]}
+def unsupported(kind: str) -> Object:
+    return {"apiVersion": "tailscale.com/v1alpha1", "kind": kind, "metadata": {"name": "ours"}, "spec": SPECS[kind]}
 
 
 def reasons(obj: Object) -> list[str]:
