@@ -21,7 +21,7 @@ INVALID: Final = "ProxyGroupPolicyInvalid"
 NO_GROUP: Final = "ProxyGroupNotFound"
 UNSUPPORTED: Final = "AdmissionPoliciesUnsupported"
 
-_LOOK_AGAIN: Final = 60.0  # s: no watch tells when the API server serves a kind, or lets us see it
+_LOOK_AGAIN: Final = 60.0  # s: no change of an object tells that the API server serves a kind now, or lets us see it
 _TOO_OLD: Final = (
     "nothing is enforced, because this API server has no ValidatingAdmissionPolicies: update the cluster to Kubernetes "
     f"{ADMISSIONPOLICY.since} or newer"
@@ -58,7 +58,7 @@ def plan(observed: Observed, settings: Settings) -> Plan:
     one of them is invalid.
     """
     if not observed.sees_policies:
-        return Plan()
+        return Plan(requeue_after=_LOOK_AGAIN)
     if not observed.policies:
         return Plan(steps=[Deletion(resource_of(obj), obj) for obj in observed.admission if is_marked(obj)])
     if not observed.serves_admission:
