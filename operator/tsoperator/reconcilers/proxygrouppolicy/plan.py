@@ -54,8 +54,8 @@ class Observed:
 def plan(observed: Observed, settings: Settings) -> Plan:
     """Return the plan for a namespace.
 
-    If the operator can't see all ProxyGroupPolicies of the namespace, what is enforced stays as it is. So it does while
-    one of them is invalid.
+    What is enforced stays as it is while the operator can't see all ProxyGroupPolicies of the namespace, or one of them
+    is invalid.
     """
     if not observed.sees_policies:
         return Plan(requeue_after=_LOOK_AGAIN)
@@ -99,7 +99,8 @@ def _invalid_reports(observed: Observed, invalid: Mapping[str, Invalid]) -> Iter
         if name in invalid:
             message = f"this ProxyGroupPolicy is invalid, so what is enforced stays as it is: {invalid[name].message}"
         else:
-            message = f"what is enforced stays as it is, until {' and '.join(invalid)} in this namespace is valid"
+            others = " and ".join(invalid)
+            message = f"what is enforced stays as it is until you have mended the invalid ProxyGroupPolicy {others}"
         yield _warning(obj, INVALID, message)
 
 

@@ -102,7 +102,7 @@ def test_an_invalid_policy_holds_up_the_others_and_they_name_it() -> None:
     made = plan(policy("bad", egress="a"), policy("good", egress=["a"]))
     assert not made.steps
     assert told(made)["good"][:2] == ("False", "ProxyGroupPolicyInvalid")
-    assert "until bad in this namespace is valid" in told(made)["good"][2]
+    assert "until you have mended the invalid ProxyGroupPolicy bad" in told(made)["good"][2]
 
 
 def test_the_admission_policies_go_with_the_last_policy() -> None:
