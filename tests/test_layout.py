@@ -68,6 +68,13 @@ def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
 
 
+def test_the_modules_that_are_not_pure_are_protected_from_those_that_are() -> None:
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    (pure,) = (each for each in contracts if each["name"] == "Decisions and answers are pure")
+    (protected,) = (each for each in contracts if each["type"] == "protected")
+    assert pure["ignore_imports"] == [f"{module} -> **" for module in protected["protected_modules"]]
+
+
 def test_only_the_app_imports_from_the_folder_of_a_reconciler() -> None:
     kinds = {f"tsoperator.reconcilers.{each.parent.name}." for each in OPERATOR.glob("reconcilers/*/__init__.py")}
     imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path not in NAME_KINDS}

@@ -1,4 +1,4 @@
-"""Checks that the tailnet has the devices of each load balancer, exposed Service and Connector."""
+"""Checks that the tailnet has the devices of each load balancer, exposed Service, Connector and PeerRelay."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -10,12 +10,13 @@ import aiohttp
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import NotYet, Reached
 from clustersim.demo_stage import OPERATOR_NAMESPACE
-from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object, Resource, name_of, namespace_of
+from clustersim.objects import CONNECTOR, PEERRELAY, SECRET, SERVICE, Object, Resource, name_of, namespace_of
 
 EXPOSE = "tailscale.com/expose"
 CLASS = "tailscale"
-PARENT_TYPES = {SERVICE: "svc", CONNECTOR: "connector"}
-READY = {SERVICE: "TailscaleProxyReady", CONNECTOR: "ConnectorReady"}
+PARENT_TYPES = {SERVICE: "svc", CONNECTOR: "connector", PEERRELAY: "peerrelay"}
+READY = {SERVICE: "TailscaleProxyReady", CONNECTOR: "ConnectorReady", PEERRELAY: "PeerRelayReady"}
+CLUSTER_WIDE = {each.kind: each for each in (CONNECTOR, PEERRELAY)}
 EVERYTHING = {"0.0.0.0/0", "::/0"}
 """The routes of an exit node."""
 
@@ -46,11 +47,11 @@ def shown(objects: Iterable[Object]) -> list[Shown]:
     """Return the *objects* for which the operator makes devices that the tailnet can use."""
     found = []
     for obj in objects:
-        if obj["kind"] == CONNECTOR.kind:
-            found.append(Shown(CONNECTOR, "", name_of(obj)))
+        if resource := CLUSTER_WIDE.get(obj["kind"]):
+            found.append(Shown(resource, "", name_of(obj)))
         elif obj["kind"] == SERVICE.kind and _is_exposed(obj):
             found.append(Shown(SERVICE, namespace_of(obj), name_of(obj)))
-    return sorted(found, key=lambda target: target.resource is CONNECTOR)
+    return sorted(found, key=lambda target: [SERVICE, *CLUSTER_WIDE.values()].index(target.resource))
 
 
 @asynccontextmanager
@@ -80,7 +81,7 @@ async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object
     secrets = await api.list(SECRET, OPERATOR_NAMESPACE, target.labels)
     ids = [base64.b64decode(secret["data"].get("device_id", "")).decode() for secret in sorted(secrets, key=name_of)]
     found = [tailnet[node_id] for node_id in ids if node_id in tailnet]
-    replicas = obj["spec"].get("replicas", 1) if target.resource == CONNECTOR else 1
+    replicas = obj["spec"].get("replicas", 1) if target.resource != SERVICE else 1
     if len(found) != replicas:
         raise NotYet(f"the tailnet lists {len(found)} of its {replicas} devices")
     _compare(_said(target.resource, status), found)
@@ -109,10 +110,12 @@ def _compare(said: Mapping[str, set[str]], found: Sequence[Object]) -> None:
 
 
 def _offers(obj: Object, device: Object) -> str:
-    """Return in words what *device* provides to the tailnet: ports, routes, an exit node or an app connector."""
+    """Return in words what *device* provides to the tailnet: ports, routes, an exit node, an app connector, a relay."""
     if obj["kind"] == SERVICE.kind:
         ports = [f"{port['port']}/{port.get('protocol', 'TCP')}" for port in obj["spec"].get("ports") or ()]
         return f"port {', '.join(ports)}" if ports else "every port"
+    if obj["kind"] == PEERRELAY.kind:
+        return "relay"
     routes = device["advertisedRoutes"]
     if EVERYTHING.issubset(routes):
         return "exit node"

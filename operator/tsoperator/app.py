@@ -20,14 +20,17 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
-from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
+from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.desired import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts import reconciler as mounts
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
@@ -94,7 +97,7 @@ answer came from a web proxy in front of a server that was still starting.
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
 _GATHER = EnqueueTimes(
     {
-        DNSRecordsReconciler.name: Gathering(0.02),
+        DNSRECORDS.lower(): Gathering(0.02),
         EgressPodReconciler.name: Gathering(0.1),
         "proxygroup": Gathering(0.05, 0.5),
         mounts.MountsReconciler.name: Gathering(mounts.DELAY),
@@ -107,12 +110,15 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 
 
 async def run(
-    settings: Settings, now: Callable[[], datetime] = utc_now, dns_prober: dnsprobes.DNSProber | None = None
+    settings: Settings,
+    now: Callable[[], datetime] = utc_now,
+    dns_prober: dnsprobes.DNSProber | None = None,
+    resolve: Resolve = resolve_ipv4,
 ) -> None:
     """Run the operator until cancelled.
 
-    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. Raises KubeError
-    and ListenError, and LeadershipLost in an exception group.
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. *resolve* looks up
+    the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in an exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -145,8 +151,11 @@ async def run(
         registry.register(dns_prober)
         prober = GateProber(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
+        addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
-        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
+        parts = Parts(
+            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+        )
         touching = mounts.MountsReconciler(cache, applier)
         manager = Manager(
             cache,
@@ -154,7 +163,13 @@ async def run(
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, mounts.CONFIG: touching},
+            feeds={
+                DEVICE: tailnets,
+                SUFFIXES: suffixes,
+                dnsprobes.VERDICT: dns_prober,
+                mounts.CONFIG: touching,
+                ADDRESSES: addresses,
+            },
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -163,7 +178,7 @@ async def run(
                 client,
                 await _elector(client, settings) if settings.leader_election else None,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, prober.run, dns_prober.run],
+                beside=[tailnets.run, prober.run, dns_prober.run, addresses.run],
             )
 
 
@@ -180,11 +195,12 @@ class Parts(NamedTuple):
     prober: GateProber
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
+    addresses: HostAddresses
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client),
@@ -192,14 +208,15 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
+        peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
+        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
+        dnsrecords(cache, settings, suffixes.current),
         *map(unsupported_kind, UNSUPPORTED),
     ]
     return [
         *(KindReconciler(kind, cache, applier) for kind in kinds),
-        DNSConfigReconciler(cache, applier, client, dns_prober, settings, suffixes.current),
-        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.current),
         EgressPodReconciler(cache, applier, client, prober, settings),
     ]
 
@@ -236,6 +253,7 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
+    registry.register(RelayGauges(cache))
     return cache
 
 

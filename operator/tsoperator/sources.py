@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     INGRESS,
     INGRESSCLASS,
     NODE,
+    PEERRELAY,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -43,6 +44,7 @@ from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
 from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
+from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
 from tsoperator.reconcilers.service import ask
@@ -75,6 +77,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
     allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port), BY_NODE_PORT: by_node_port}
+    relayed = {BY_RELAY_ADDRESS: by_relay_address}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {
         ask.BY_DESTINATION: ask.by_destination,
@@ -88,12 +91,12 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, TAILNET)
             for source in users(resource)
         ),
         *(source for resource in UNSUPPORTED for source in users(resource)),

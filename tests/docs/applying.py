@@ -7,6 +7,7 @@ from tsoperator.api.names import PROXY_CLASS, PROXY_GROUP
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.peerrelay import PeerRelay
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
@@ -17,7 +18,8 @@ from tests.docs.pages import manifests
 from tests.support.operator import World
 
 OURS: Mapping[str, type[CustomResource]] = {
-    model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, ProxyGroupPolicy, Tailnet)
+    model.__name__: model
+    for model in (Connector, DNSConfig, PeerRelay, ProxyClass, ProxyGroup, ProxyGroupPolicy, Tailnet)
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
 """The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""

@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _CONNECTOR = "operator/reconcilers/connector"
 _INGRESS = "operator/reconcilers/ingress"
+_RELAY = "operator/reconcilers/peerrelay"
 _POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
@@ -77,7 +78,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
-        "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
+        "operator/reconcilers/dnsconfig/test_plan.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
@@ -120,12 +121,24 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "A MagicDNS name outside of `ts.net`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
     ],
+    "The configuration of a relay is in": [
+        f"{_RELAY}/test_plan.py the_one_config_makes_the_proxy_a_relay",
+        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_goes",
+    ],
+    "When replicas go": [
+        f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
+        f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
+    ],
+    "A replica is ready only if": [f"{_RELAY}/test_plan.py the_status_shows_the_endpoints_and_what_is_missing"],
+    "A PeerRelay waits until": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
+    "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_load_balancer_gives_its_relay_endpoints"],
+    "A PeerRelay has at most": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
-        f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
-        f"{_SERVICE}/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
+        "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
+        "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "MagicDNS names of Services in a group": [

@@ -70,6 +70,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service directory -o jsonpath=…": WALK,
     "kubectl get service stock -o jsonpath=…": WALK,
     "kubectl get connector": WALK,
+    "kubectl wait peerrelay/edge --for=condition=PeerRelayReady --timeout=5m": WALK,
+    "kubectl get peerrelay": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
     "kubectl get dnsconfig": WALK,
     "kubectl get proxyclass": WALK,

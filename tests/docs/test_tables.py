@@ -14,7 +14,7 @@ from tests.docs.pages import codes, rows, sections
 
 PACKAGE = Path(tsoperator.__file__).parent
 CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
-NAMED_AS_CONDITIONS = {"ProxyGroupAvailable", "ProxyGroupReady"}
+NAMED_AS_CONDITIONS = {"PeerRelayReady", "ProxyGroupAvailable", "ProxyGroupReady"}
 """Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition

@@ -164,13 +164,19 @@ def outside(bed: Bed) -> Peer:
 
 
 @pytest.fixture(scope="session")
+def neighbour(bed: Bed) -> Peer:
+    """Another device outside the cluster, in the same tailnet as `outside`."""
+    return bed.peers()[1]
+
+
+@pytest.fixture(scope="session")
 def second(bed: Bed) -> Peer:
     """The device outside the cluster in the second tailnet.
 
     That tailnet's control server accepts its first OAuth client.
     """
     replace_client(bed.machines["wan"], SECOND)
-    return bed.peers()[1]
+    return bed.peers()[2]
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ OPERATOR_USER = f"system:serviceaccount:{NAMESPACE}:operator"
 """The operator's user, as the API server names it."""
 CREDENTIALS = {"oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}, "loginServer": control.URL}
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
+RECORDER_IMAGE = f"tailscale/tsrecorder:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
 _PYTHON = "3.11"  # of the bed's base image
@@ -45,9 +46,11 @@ class ProductImages:
 
 
 def push_images(bed: Bed) -> ProductImages:
-    """Build and push the images of the operator, the nameserver and the proxy."""
+    """Build and push the images of the operator, the nameserver, the proxy and tsrecorder."""
     operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
-    _push_proxy(bed)
+    names = ("containerboot", "tailscaled", "tailscale")
+    _push_tailscale(bed, PROXY_IMAGE, *(f"/usr/local/bin/{name}" for name in names))
+    _push_tailscale(bed, RECORDER_IMAGE, "/tsrecorder")
     return ProductImages(operator, nameserver)
 
 
@@ -104,17 +107,16 @@ def _image(name: str) -> dict[str, str]:
     return {"repository": repository, "tag": tag}
 
 
-def _push_proxy(bed: Bed) -> None:
-    """Push an image with the layout of the official one, set up for the bed's relay and ACME server."""
-    names = ("containerboot", "tailscaled", "tailscale")
-    copies = {f"/usr/local/bin/{name}": program(bed.paths, name) for name in names}
+def _push_tailscale(bed: Bed, name: str, *files: str) -> None:
+    """Push an image with the layout of an official one, set up for the bed's relay and ACME server.
+
+    Its programs are *files*, the first of which starts.
+    """
+    copies = {file: program(bed.paths, Path(file).name) for file in files}
     copies[_ACME_ROOT] = control.acme_authority(bed.paths).ca
     environment = {**control.TAILSCALED_ENV, **control.ACME_ENV, "SSL_CERT_FILE": _ACME_ROOT}
-    start = oci.Start(
-        entrypoint=["/usr/local/bin/containerboot"],
-        environment=[oci.PATH, *(f"{name}={value}" for name, value in environment.items())],
-    )
-    bed.images.push_files(PROXY_IMAGE, copies, start)
+    start = oci.Start([files[0]], environment=[oci.PATH, *(f"{key}={value}" for key, value in environment.items())])
+    bed.images.push_files(name, copies, start)
 
 
 def context(paths: Paths) -> Path:

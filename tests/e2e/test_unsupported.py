@@ -11,7 +11,6 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service, ingress
 
 SPECS: dict[str, Object] = {
-    "PeerRelay": {},
     "ProxyGroup": {"type": "ingress"},
     "Recorder": {},
 }

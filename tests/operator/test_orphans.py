@@ -12,6 +12,8 @@ from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, Re
 from tsoperator.proxy.orphan import ORPHANED_FOR
 from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.ingress.reconciler import ingresses
+from tsoperator.reconcilers.peerrelay.addresses import HostAddresses
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
@@ -22,7 +24,7 @@ from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running, until
-from tests.support.manifests import backend, connector, egress, ingress
+from tests.support.manifests import backend, connector, egress, ingress, peer_relay
 from tests.support.objects import OPERATOR_NAMESPACE, settings
 from tests.support.operator import World, new_world, running_operator
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
@@ -30,6 +32,7 @@ from tests.support.tailnets import applier, running_tailnets, tailnet_client
 KINDS = (SERVICE, STATEFULSET, SECRET, POD)
 NAMESPACED = {"Service": egress(), "Ingress": ingress()}
 PARENTS = {**NAMESPACED, "Connector": connector()}
+ALL = {**PARENTS, "PeerRelay": peer_relay()}
 
 
 @dataclass
@@ -92,7 +95,8 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
         ):
             acting = applier(world.api, cache, tailnets)
             proxies = Proxies(cache, acting, tailnets, settings(), lambda: made.now)
-            kinds: list[Kind[Any]] = [services(proxies, world.api), ingresses(proxies), connectors(proxies)]
+            relays = peerrelays(proxies, HostAddresses(world.resolve))
+            kinds: list[Kind[Any]] = [services(proxies, world.api), ingresses(proxies), connectors(proxies), relays]
             kind = next(each for each in kinds if str(each) == parent["kind"])
             made.reconciler = KindReconciler(kind, cache, acting)
             await cache.synced()
@@ -100,9 +104,10 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
 
 
 each_parent = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+each_of_all = pytest.mark.parametrize("parent", ALL.values(), ids=ALL)
 
 
-@each_parent
+@each_of_all
 @pytest.mark.parametrize("watched", [(), ("default", "team")], ids=["all", "watched"])
 async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device(
     parent: Object, watched: tuple[str, ...], caplog: pytest.LogCaptureFixture
@@ -110,7 +115,7 @@ async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device
     caplog.set_level("INFO", "tsoperator.reconcilers.proxies")
     async with leaving(parent, *watched) as left:
         before = await left.left()
-        assert len(before) == 5
+        assert len(before) == (6 if parent == ALL["PeerRelay"] else 5)  # a relay has two Secrets
         assert [await left.reconcile(after) for after in (0, ORPHANED_FOR - 1)] == [Result(ORPHANED_FOR), Result(1)]
         assert await left.left() == before
         assert (await left.reconcile(1)).requeue_after
@@ -123,7 +128,7 @@ async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device
     assert ended == f"{about}removed the proxy that it left behind"
 
 
-@each_parent
+@each_of_all
 async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(parent: Object) -> None:
     async with new_world() as world, running_operator(world):
         await world.apply(backend(), parent)
@@ -134,7 +139,7 @@ async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(
         assert await world.device_names() == []
 
 
-@each_parent
+@each_of_all
 async def test_a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again(
     parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ from tests.support.manifests import (
     group_egress,
     ingress,
     load_balancer,
+    peer_relay,
     proxy_group,
 )
 from tests.support.operator import World, new_world, running_operator
@@ -51,22 +52,24 @@ async def all_joined(world: World, obj: Object, count: int = 1) -> list[str]:
 
 
 GATES = connector(exitNode=True, replicas=2, hostnamePrefix="gate")
+RELAYS = peer_relay(replicas=2)
 KINDS = {
     "egress": egress(tags="tag:web, tag:prod, tag:k8s"),
     "load balancer": load_balancer(),
     "ingress": ingress(),
     "connector": GATES,
+    "relay": RELAYS,
 }
 
 
 def tagged(obj: Object, *tags: str) -> Object:
-    is_connector = obj["kind"] == "Connector"
-    return {"spec": {"tags": [*tags]}} if is_connector else annotated(tags=", ".join(tags))
+    has_field = obj["kind"] in ("Connector", "PeerRelay")
+    return {"spec": {"tags": [*tags]}} if has_field else annotated(tags=", ".join(tags))
 
 
 @pytest.mark.parametrize("obj", cases(KINDS, "egress", "connector"))
 async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object) -> None:
-    count = 2 if obj == GATES else 1
+    count = 2 if obj in (GATES, RELAYS) else 1
     await world.apply(backend(), obj)
     pods = await all_joined(world, obj, count)
     await world.change(obj, tagged(obj, "tag:web", "tag:prod"))
@@ -80,6 +83,7 @@ async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object
 REFUSED = {
     "Service": (egress(), "TailscaleProxyReady", "ProxyFailed"),
     "Connector": (connector(), "ConnectorReady", "ConnectorCreationFailed"),
+    "PeerRelay": (peer_relay(), "PeerRelayReady", "PeerRelayCreationFailed"),
 }
 
 

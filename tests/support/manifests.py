@@ -8,6 +8,7 @@ from tsoperator.api.objects import (
     CONNECTOR,
     DNSCONFIG,
     INGRESS,
+    PEERRELAY,
     PROXYCLASS,
     PROXYGROUP,
     PROXYGROUPPOLICY,
@@ -43,6 +44,11 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
     """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
+
+
+def peer_relay(name: str = "relay", **spec: Any) -> Object:
+    """Return a PeerRelay: with one replica unless *spec* says otherwise."""
+    return _object(PEERRELAY, name, spec)
 
 
 def group_policy(name: str = "mine", namespace: str = "default", **spec: Any) -> Object:

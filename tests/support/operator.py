@@ -222,6 +222,7 @@ class World:
             "DNSConfig": "nameserver",
             "Connector": "connector",
             "ProxyGroup": "proxygroup",
+            "PeerRelay": "peerrelay",
         }[parent["kind"]]
         selector = f"{LABEL_PARENT_TYPE}={kind},{LABEL_PARENT_NAME}={key_of(parent).name}"
         return (await self.api.list(resource, NAMESPACE, selector)).items
@@ -307,6 +308,10 @@ class World:
         document = json.loads((records.get("data") or {}).get(RECORDS_KEY, "{}"))
         found = [address for family in ("ip4", "ip6") for address in document.get(family, {}).get(query.name, ())]
         return Reply("NOERROR" if found else "NXDOMAIN", frozenset(found))
+
+    async def resolve(self, host: str) -> list[str]:
+        """Look up the hostname of a load balancer, as the cloud's DNS does."""
+        return self.balancers.addresses(host)
 
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
         """Let a device called *name* join the tailnet of *control*, by default the operator's own."""
@@ -465,7 +470,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
                 prober = DNSProber(world.ask, _PACE)
-                operator = tasks.create_task(run(Settings(**chosen), world.now, prober), name="operator")
+                operator = tasks.create_task(run(Settings(**chosen), world.now, prober, world.resolve), name="operator")
                 yield operator
                 operator.cancel()
 

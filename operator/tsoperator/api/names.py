@@ -94,8 +94,8 @@ ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
 ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
-"""Lists the labels and annotations that a child has from its ProxyClass, so that the operator can remove them when the
-class no longer sets them."""
+"""Lists the labels and annotations that a child has from its ProxyClass, or a load balancer from its PeerRelay, so that
+the operator can remove them when that no longer sets them."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"

@@ -16,6 +16,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, is_deleting
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
@@ -65,8 +66,14 @@ def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
 
 
-def program_error(dnsconfig: Object) -> str:
-    """Say what is wrong with the annotation that says which program an image has; empty if nothing is."""
+def parse(obj: Object) -> DNSConfig | Invalid:
+    """Parse the DNSConfig *obj*, and the annotation that says which program its image has."""
+    parsed, error = DNSConfig.parse(obj), _program_error(obj)
+    return Invalid(error) if error and not isinstance(parsed, Invalid) else parsed
+
+
+def _program_error(dnsconfig: Object) -> str:
+    """Return what is wrong with the annotation that says which program an image has; empty if nothing is."""
     said = annotations(dnsconfig).get(ANNOTATION_NAMESERVER)
     if said is None or said in (Program.OURS, Program.UPSTREAM):
         return ""

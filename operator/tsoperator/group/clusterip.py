@@ -29,9 +29,9 @@ class Target(NamedTuple):
 
 
 def new_name(service: Object, group: str) -> str:
-    """Return the name of a new ClusterIP Service of *service* at *group*.
+    """Return the name of a new place of a user's *service* at *group*.
 
-    It depends on the group: while a Service moves, it has a ClusterIP Service at each of two groups.
+    It depends on the group, because a Service has places at two groups while it moves.
     """
     return child_name(key_of(service).name, f"{uid(service)}/{group}")
 
@@ -45,18 +45,19 @@ def cluster_ip_service(
     *,
     is_named: bool = True,
 ) -> Object:
-    """Return the ClusterIP Service *key*, which leads *ports* to the proxies; they forward them to *target*.
+    """Return the ClusterIP Service *key* in front of proxies, which forward its connections to *target*.
 
-    *labels* are those of `place_labels`, *names* are the names of the ports. If *is_named*, Pods find the target by its
-    name. The Service has no selector, because its endpoints depend on what the proxies report.
+    *ports* has the port of the proxies for each of its ports, and *names* the names of its ports. *labels* are from
+    `place_labels`. If *is_named*, Pods find the target by its name. The Service has no selector, because its endpoints
+    depend on the reports of the proxies.
     """
     numbers = {each.port for each in names}
     health = next(port for port in count(HEALTH_PORT) if port not in numbers)
-    leads = {ANNOTATION_LAST_TAILNET_TARGET_IP: target.ip}
+    notes = {ANNOTATION_LAST_TAILNET_TARGET_IP: target.ip}
     if target.fqdn:
-        leads = {ANNOTATION_LAST_TAILNET_TARGET_FQDN: target.fqdn}
+        notes = {ANNOTATION_LAST_TAILNET_TARGET_FQDN: target.fqdn}
     if target.fqdn and is_named:
-        leads[ANNOTATION_MAGIC_DNSNAME] = target.fqdn.removesuffix(".")
+        notes[ANNOTATION_MAGIC_DNSNAME] = target.fqdn.removesuffix(".")
     return {
         "apiVersion": SERVICE.api_version,
         "kind": SERVICE.kind,
@@ -64,7 +65,7 @@ def cluster_ip_service(
             "namespace": key.namespace,
             "name": key.name,
             "labels": {**labels},
-            "annotations": leads,
+            "annotations": notes,
         },
         "spec": {
             "type": "ClusterIP",
@@ -81,7 +82,10 @@ def cluster_ip_service(
 
 
 def unselected(live: Object | None) -> list[Patch]:
-    """Return the step that removes a selector from a *live* ClusterIP Service. It would lead to other Pods."""
+    """Return the step that removes the selector that somebody gave a *live* ClusterIP Service, if it has one.
+
+    Because of a selector, Kubernetes would add other Pods to its endpoints.
+    """
     if live is None or not live["spec"].get("selector"):
         return []
     return [Patch(SERVICE, key_of(live), {"spec": {"selector": None}})]
@@ -93,5 +97,5 @@ def place_labels(owner: Owner, group: str) -> dict[str, str]:
 
 
 def is_place(child: Object) -> bool:
-    """Tell whether *child*, which was made for a Service at a ProxyGroup, is for egress."""
+    """Tell whether *child* of a user's object at a ProxyGroup belongs to a place. Other children aren't for egress."""
     return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS

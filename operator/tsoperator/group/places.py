@@ -1,8 +1,8 @@
-"""The objects of an egress Service at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
+"""The places of a user's Service at ProxyGroups: ClusterIP Services, and their EndpointSlices.
 
-They are kept up to date, and removed when nobody needs them any more. A Service moves between ProxyGroups and a proxy
-of its own: into the new place, then out of the old. While the old place serves and the new one doesn't yet, clients are
-led to the old one. It goes a little later than they are led elsewhere.
+A Service moves when it names another ProxyGroup, or none. While it moves, it has an old and a new place, of which one
+may be its own proxy. It points at the old place until the new one serves. The old place is removed some time after
+that, because clients may still have its address (docs/development/groups.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from tsoperator.group.proxygroup import Group
 from tsoperator.group.slices import (
     VERSIONS,
     Serving,
+    connected_pods,
     endpoint_slices,
     families,
-    leading_pods,
-    led_pods,
     serves,
     serving_pods,
     slice_name,
+    without_newcomers,
 )
 from tsoperator.proxy.entries import entries_of
 from tsoperator.runtime.ownership import first
@@ -33,9 +33,10 @@ from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A Service in front of proxies, where clients can be led; it *serves* if one of its proxies does.
+    """A Service in front of proxies, called *name*, at which a user's Service can point.
 
-    The name of one that *is_headless* resolves only while its proxy is ready.
+    It *serves* if connections to it reach a proxy. If it *is_headless*, its name resolves only while its proxy is
+    ready.
     """
 
     name: str
@@ -43,12 +44,12 @@ class Place:
     is_headless: bool = False
 
 
-def led_to(here: str, new: Place, old: Sequence[Place]) -> str:
-    """Return the name of the place to which a Service should lead that wants the *new* one and leads *here* now.
+def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
+    """Return the name of the place at which a Service should point that moves from the *old* places to the *new* one.
 
-    Return an empty name if it should lead nowhere yet: clients that look up a headless place before it serves get no
-    address, and the cluster's DNS repeats that answer for up to 30 s. So clients are led there only once it serves, and
-    then stay there while its Pod is replaced.
+    It points at the place called *here* now. Return an empty name if it should point at none yet. That is so if the new
+    place is headless and doesn't serve: clients that look up its name get no address, and the cluster's DNS repeats
+    that answer for up to 30 s. A Service that points at such a place already stays there while its Pod is replaced.
     """
     if new.serves:
         return new.name
@@ -59,27 +60,34 @@ def led_to(here: str, new: Place, old: Sequence[Place]) -> str:
     return "" if new.is_headless and not serving else choices[0]
 
 
-def is_over(here: str, new: Place, old: Collection[Place]) -> bool:
-    """Tell whether the *old* places aren't needed any more: the *new* one serves, and clients aren't led to those."""
+def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
+    """Tell whether a Service that points at the place called *here* has moved from the *old* places to the *new* one.
+
+    It has moved if the new place serves, and if it points at no old one.
+    """
     return new.serves and here not in {place.name for place in old}
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The objects of an egress Service at ProxyGroups, and the facts about these on which its plan depends.
+    """The places of a Service at ProxyGroups, and the facts about them on which its plan depends.
 
-    *groups* are the ProxyGroups that it names, or has a place at. *holding* are those that still have an entry for it.
-    *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
-    can't be served as it is. *contested* are those of its ports whose proxies' port an older Service has, too: that
-    Service keeps it, so *ports* has another one. *rival* is a Service that already has the name of its entry. *ages*
-    are for how many seconds facts have been so, such as that the old place of some name isn't needed any more. *own* is
-    the place of its own proxy, if it has one. *cluster_domain* and *move_grace* are as in the operator's settings.
+    *services* are its ClusterIP Services, and *slices* their EndpointSlices. *groups* are the ProxyGroups that it
+    names, or at which it has a place. *with_entry* are the names of groups that still have an entry for it. *own* is
+    the place of its own proxy, if it has one.
+
+    *ports* are the proxies' ports that are allocated to its ports. It is None if the group has too few, or if the
+    Service is invalid. An older Service may have the same port of the proxies as one of its ports; such ports are
+    *contested*, and *ports* has other ones for them. *rival* is another Service that has the name of its entry.
+
+    *ages* say for how many seconds a fact has been true: for example, that it doesn't use the old place of that name.
+    *cluster_domain* and *move_grace* are as in the operator's settings.
     """
 
     services: Sequence[Object] = ()
     slices: Sequence[Object] = ()
     groups: Mapping[str, Group] = field(default_factory=dict)
-    holding: Sequence[str] = ()
+    with_entry: Sequence[str] = ()
     ports: Mapping[Wanted, int] | None = None
     contested: Mapping[Wanted, Key] = field(default_factory=dict)
     rival: Key | None = None
@@ -90,8 +98,8 @@ class Places:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left of the Service at any ProxyGroup."""
-        return not (self.services or self.slices or self.holding)
+        """True if the Service has no place, and no entry, at any ProxyGroup."""
+        return not (self.services or self.slices or self.with_entry)
 
     def group(self, name: str) -> Group:
         """Return the ProxyGroup called *name*."""
@@ -103,25 +111,29 @@ class Places:
         return first(each for each in found if not is_deleting(each))
 
     def new_and_old(self, current: str, *, is_own: bool = False) -> tuple[Place, list[Place]]:
-        """Return the place called *current*, and all others; *is_own* tells whether it is that of its own proxy."""
+        """Return the place called *current*, and all others.
+
+        *is_own* tells whether the current place is the Service's own proxy.
+        """
         found = [Place(key_of(each).name, serves(each, self.slices)) for each in self.services]
         found += [self.own] if self.own else []
         new = next((each for each in found if each.name == current), Place(current, serves=False, is_headless=is_own))
         return new, [each for each in found if each.name != current]
 
     def is_abandoned(self, name: str) -> bool:
-        """Tell whether the old place called *name* has been unused for so long that no client has its address."""
+        """Tell whether the place called *name* has been unused for so long that no client has its address."""
         return name in self.ages and self.ages[name] >= self.move_grace
 
 
 NOWHERE = Places()
-"""The Service has nothing at ProxyGroups."""
+"""The places of a Service that has none."""
 
 
 class Move(NamedTuple):
-    """The *slices* of a Service that moves, and the steps that remove what it doesn't need any more.
+    """The EndpointSlices of a Service that moves, and the steps that remove its abandoned places.
 
-    In *wait* seconds the next of its old places may go; None while the Service needs them, and when the last one goes.
+    *slices* are as they should be. After *wait* seconds, another place may be abandoned; with None, no place waits for
+    that.
     """
 
     slices: Sequence[Object]
@@ -129,49 +141,49 @@ class Move(NamedTuple):
     wait: float | None
 
 
-def leads_to(here: str, current: str, places: Places, *, is_own: bool = False) -> str:
-    """Return the name of the place to which a Service should lead that leads *here* now.
+def best_place(here: str, current: str, places: Places, *, is_own: bool = False) -> str:
+    """Return the name of the place at which a Service should point now; empty if it should point at none yet.
 
-    Return an empty name if it should lead to none yet. *current* is the name of the place where it should be served;
-    *is_own* tells whether it is that of its own proxy.
+    It points at the place called *here*, and should be served at the *current* one. *is_own* tells whether the current
+    place is its own proxy.
     """
     new, old = places.new_and_old(current, is_own=is_own)
-    return led_to(here, new, old)
+    return best_of(here, new, old)
 
 
-def abandoned(here: str, current: str, places: Places) -> list[str]:
-    """Return the names of the places that a Service doesn't need any more that leads *here*.
+def unused(here: str, current: str, places: Places) -> list[str]:
+    """Return the names of the old places of a Service, once it has moved to the *current* one.
 
-    It has any if the *current* one serves.
+    It points at the place called *here*. Return none while it moves.
     """
     new, old = places.new_and_old(current)
-    return [each.name for each in old] if is_over(here, new, old) else []
+    return [each.name for each in old] if has_moved(here, new, old) else []
 
 
 def move(here: str, current: str, places: Places, *updated: Object) -> Move:
-    """Return the move of a Service that leads *here* into the place called *current*.
+    """Return the move of a Service, which points at the place called *here*, to the *current* place.
 
-    *updated* is the ClusterIP Service there as it is wanted, if there is one.
+    *updated* is the ClusterIP Service of the current place as it should be; its own proxy has none.
     """
     others = [each for each in places.services if key_of(each).name != current]
     kept = [each for each in others if not places.is_abandoned(key_of(each).name)]
     slices = slices_of(places, [*updated, *kept])
     gone = removal(places, [current, *(key_of(each).name for each in kept)], slices)
-    left = [places.move_grace - places.ages.get(name, 0.0) for name in abandoned(here, current, places)]
+    left = [places.move_grace - places.ages.get(name, 0.0) for name in unused(here, current, places)]
     return Move(slices, gone, earliest(*(each for each in left if each > 0)))
 
 
 def upkeep(places: Places) -> Sequence[Step]:
-    """Return the steps that keep the EndpointSlices of a Service up to date at all ProxyGroups where it has a place."""
+    """Return the steps that update the EndpointSlices of all places of a Service, and change nothing else."""
     slices = slices_of(places, places.services)
     kept = [key_of(each).name for each in places.services]
     return (*map(Child, slices), *_surplus(places, kept, slices))
 
 
 def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object] = ()) -> list[Step]:
-    """Return the steps that remove what a Service has at ProxyGroups, except for places with these names.
+    """Return the steps that remove the places of a Service, except for those whose names are *kept*.
 
-    Of the EndpointSlices of such places, *slices* stay.
+    *slices* are the EndpointSlices of these, which stay, too.
     """
     return [
         *_surplus(places, kept, slices),
@@ -184,9 +196,9 @@ def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object]
 
 
 def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
-    """Return the steps that remove the EndpointSlices except for *slices*, and for those of the usual names at *kept*.
+    """Return the steps that remove EndpointSlices, except for *slices* and those that the *kept* places usually have.
 
-    An EndpointSlice that somebody else has made for such a place goes, too.
+    An EndpointSlice with another name was made by somebody else, or for ports that share one with all others now.
     """
     ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
     return [
@@ -197,43 +209,43 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
 
 
 def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
-    """Return the EndpointSlices of these ClusterIP Services; none is made before it has an endpoint."""
+    """Return the EndpointSlices that these ClusterIP Services should have. None is made before its first endpoint."""
     there = {key_of(each).name for each in places.slices}
     return [
         each
         for service in services
         if not is_deleting(service)
-        for each in endpoint_slices(service, service["spec"]["ports"], serving_of(service, places))
+        for each in endpoint_slices(service, service["spec"]["ports"], endpoints_of(service, places))
         if each["endpoints"] or key_of(each).name in there
     ]
 
 
-def serving_of(service: Object, places: Places) -> dict[int, Serving]:
-    """Return the Pods that serve the ports of a ClusterIP *service* and get connections, by IP version."""
-    group, led = places.group(labels(service)[PROXY_GROUP]), led_pods(service, places.slices)
+def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
+    """Return the Pods to which the ports of a ClusterIP *service* should lead, by IP version."""
+    group, connected = places.group(labels(service)[PROXY_GROUP]), connected_pods(service, places.slices)
     return {
-        version: {port: leading_pods(group, pods, led) for port, pods in serving.items()}
-        for version, serving in _able(service, group, places).items()
+        version: {port: without_newcomers(group, pods, connected) for port, pods in serving.items()}
+        for version, serving in _serving(service, group, places).items()
     }
 
 
 def await_newcomers(made: Plan, places: Places) -> Plan:
-    """Return *made* with a time to look again, if a new Pod serves a Service that doesn't lead to it yet."""
+    """Return *made*, so that the Service is reconciled again when a newcomer that serves it may get connections."""
     waits = []
     for service in places.services:
         group = places.group(labels(service)[PROXY_GROUP])
         if not group.new:
             continue
-        led = serving_of(service, places)
-        for version, serving in _able(service, group, places).items():
+        endpoints = endpoints_of(service, places)
+        for version, serving in _serving(service, group, places).items():
             for port, pods in serving.items():
-                waits += [group.new[uid(pod)] for pod in pods if pod not in led[version][port]]
+                waits += [group.new[uid(pod)] for pod in pods if pod not in endpoints[version][port]]
     return replace(made, requeue_after=earliest(made.requeue_after, *waits)) if waits else made
 
 
-def _able(service: Object, group: Group, places: Places) -> dict[int, Serving]:
-    """Return the Pods of *group* that serve the ports of a ClusterIP *service*, by IP version."""
+def _serving(service: Object, group: Group, places: Places) -> dict[int, Serving]:
+    """Return the Pods of *group* that serve the ports of a ClusterIP *service*, newcomers too, by IP version."""
     name = entry_name(served_service(service))
-    # What the Go operator made doesn't say where it leads, but the proxies have been told.
+    # A ClusterIP Service of the Go operator doesn't name its target, but its entry does.
     entry = entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)
     return {version: serving_pods(group, name, entry, version) for version in families(service)}

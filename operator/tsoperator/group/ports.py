@@ -14,9 +14,9 @@ from tsoperator.group.egress import by_serving_group
 
 FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000
-"""The proxies of a ProxyGroup listen at so many ports for all of their Services, from `FIRST_PORT` on."""
+"""The number of ports at which the proxies of a ProxyGroup can listen for their Services, from `FIRST_PORT` on."""
 BY_PROXY_PORT: Final = "proxy-port"
-"""The index of ClusterIP Services by the ports of the proxies that they have; its values are of `indexed_port`."""
+"""The index of ClusterIP Services by their target ports, which proxies have. `indexed_port` makes its values."""
 
 
 class Wanted(NamedTuple):
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
-    """Return the proxies' ports that a live ClusterIP Service has, in order, without the one for health checks."""
+    """Return the target ports of a live ClusterIP Service, in their order, but not the one for health checks."""
     if cluster_ip is None:
         return {}
     return {
@@ -43,7 +43,7 @@ def indexed_port(group: str, port: object) -> str:
 
 
 def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
-    """Index ClusterIP Services by the ports of the proxies that they have."""
+    """Index ClusterIP Services by their target ports."""
     groups = by_serving_group(cluster_ip)
     return [indexed_port(group, port) for group in groups for port in {*allocated(cluster_ip).values()}]
 
@@ -51,10 +51,10 @@ def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
 def allocate(
     service_uid: str, wanted: Collection[Wanted], kept: Mapping[Wanted, int], used: Container[int]
 ) -> Mapping[Wanted, int] | None:
-    """Return the proxies' port for each *wanted* port; None if the ProxyGroup doesn't have enough free ports.
+    """Return a port of the proxies for each *wanted* port; None if the ProxyGroup has too few free ports.
 
-    The *kept* ports stay as they are and come first. A new port depends only on the Service's UID and on the ports that
-    are *used* by others, so a repeated allocation gives the same port.
+    The *kept* ports are those of an earlier allocation. They stay as they are, and come first. A new port depends only
+    on the Service's UID and on the ports that others have *used*, so a repeated allocation gives the same port.
     """
     ports = {each: port for each, port in kept.items() if each in wanted}
     taken = {*ports.values()}

@@ -19,10 +19,10 @@ DEFAULT_REPLICAS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A ProxyGroup as its Services see it.
+    """A ProxyGroup, its ConfigMap and its Pods, as the objects that it serves see them.
 
-    *obj* and *configmap* are None if they aren't there. *reports* are what the proxies say, by the name of their Pod.
-    *new* has the UIDs of Pods that have just come, and for how many seconds each of them still counts as new.
+    *obj* and *configmap* are None if they don't exist. *reports* are those of the proxies, by the names of their Pods.
+    *new* has the UIDs of newcomers, and the number of seconds for which each of them still is one.
     """
 
     name: str

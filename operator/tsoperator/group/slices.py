@@ -1,8 +1,9 @@
-"""The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (docs/development/groups.md).
+"""The EndpointSlices of a place at a ProxyGroup: the proxies that get its connections (docs/development/groups.md).
 
-Usually all proxies serve all ports, and one EndpointSlice for each IP version says so. After a change of the ports some
-proxies have read it and others haven't. Then the ports that have other endpoints than the rest are in EndpointSlices of
-their own. Clients don't notice: kube-proxy joins the endpoints of a port from all EndpointSlices of the Service.
+Usually all proxies serve all ports, and a place has one EndpointSlice for each IP version. When the ports have changed,
+some proxies read the change before others. Until all have read it, the ports that have other endpoints than the rest
+are in EndpointSlices of their own. Clients don't notice that, because kube-proxy joins the endpoints of a port from all
+EndpointSlices of a Service.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ VERSIONS: Final = (4, 6)
 """The IP versions."""
 
 Serving = Mapping[Port, Sequence[Object]]
-"""The Pods that serve each port of a Service."""
+"""The Pods that serve a Service, by its ports."""
 
 
 def slice_name(service: str, version: int) -> str:
@@ -37,16 +38,16 @@ def families(service: Object) -> list[int]:
 
 
 def pod_address(pod: Object, version: int) -> str:
-    """Return the address of *pod* in one family; empty if it has none."""
+    """Return the address of *pod* in one IP version; empty if it has none."""
     found = (each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
     return next((ip for ip in found if (":" in ip) is (version == 6)), "")
 
 
 def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> dict[Port, list[Object]]:
-    """Return the Pods of *group* which serve each port of *entry*, called *name*, at their address of one family.
+    """Return the Pods of *group* that serve the *entry* called *name* at their addresses of one IP version, by port.
 
-    The Pods are in the order of their names. Kubernetes counts a new Pod as ready only when its Services lead to it, so
-    a Pod need not be ready. But one that is down is left out if others serve.
+    The Pods are in the order of their names. They need not be ready, because a new Pod becomes ready only when its
+    Services lead to it. A Pod that is down is left out if others serve.
     """
 
     def forwarded(pod: Object) -> Collection[Port]:
@@ -61,28 +62,29 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
     return {port: [*in_service([pod for pod, served in found if port in served])] for port in ports}
 
 
-def leading_pods(group: Group, serving: Sequence[Object], led: Collection[str]) -> list[Object]:
-    """Return those of the *serving* Pods that get connections; *led* are the UIDs of those that get them now.
+def without_newcomers(group: Group, serving: Sequence[Object], connected: Collection[str]) -> list[Object]:
+    """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older ones.
 
-    While an older Pod serves, a new one waits: devices may still send to the address that its proxy had before.
+    Devices may still send their answers to the address that the proxy of a newcomer had before. *connected* are the
+    UIDs of Pods that get connections now, and go on getting them.
     """
     if all(uid(pod) in group.new for pod in serving):
         return [*serving]
-    return [pod for pod in serving if uid(pod) not in group.new or uid(pod) in led]
+    return [pod for pod in serving if uid(pod) not in group.new or uid(pod) in connected]
 
 
-def led_pods(service: Object, slices: Iterable[Object]) -> set[str]:
-    """Return the UIDs of the Pods to which the live *slices* of a ClusterIP *service* lead."""
+def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
+    """Return the UIDs of the Pods that are endpoints of a ClusterIP *service* in the live *slices*."""
     live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
     return {endpoint.get("hostname", "") for each in live for endpoint in each.get("endpoints") or ()}
 
 
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
-    """Return the EndpointSlices of a ClusterIP *service* with *ports*; *serving* says who serves them, by IP version.
+    """Return the EndpointSlices of a ClusterIP *service* with *ports*, which the Pods of *serving* serve.
 
-    The health checks lead to every Pod that serves any port, so that a Pod that leaves sees when it gets no connections
-    any more. The EndpointSlice with the health checks has the ports that all these Pods serve, and comes last: nothing
-    is taken out of it before it is somewhere else.
+    Every Pod that serves any port is an endpoint of the port for health checks. By such checks a Pod that is about to
+    stop sees when it gets no connections any more. The EndpointSlice with this port has all ports that all these Pods
+    serve. It comes last, so that a port is in its new EndpointSlice before it leaves this one.
     """
     made = []
     for version, pods_of in serving.items():
@@ -104,23 +106,23 @@ def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[i
 
 
 def serves(service: Object, slices: Iterable[Object]) -> bool:
-    """Tell whether a client that connects to *service* gets to a proxy, at each of its addresses and ports."""
+    """Tell by its live *slices* whether connections to each address and port of *service* reach a proxy."""
     live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
-    led: dict[str, bool] = {}
+    leads: dict[str, bool] = {}
     for each in live:
         if not is_deleting(each):
-            led[each["addressType"]] = led.get(each["addressType"], True) and bool(each.get("endpoints"))
+            leads[each["addressType"]] = leads.get(each["addressType"], True) and bool(each.get("endpoints"))
     wanted = families(service)
-    return bool(wanted) and not is_deleting(service) and all(led.get(f"IPv{version}") for version in wanted)
+    return bool(wanted) and not is_deleting(service) and all(leads.get(f"IPv{version}") for version in wanted)
 
 
-def _ours(service: Object) -> Object:
-    """Return those labels of a ClusterIP *service* by which what was made for a Service at a ProxyGroup is found."""
+def _labels(service: Object) -> Object:
+    """Return the labels of a ClusterIP *service* with its parent and group, which its EndpointSlices have, too."""
     return {name: value for name, value in labels(service).items() if name.startswith(f"{GROUP}/")}
 
 
 def _slice(service: Object, name: str, version: int, ports: Sequence[Object], pods: Sequence[Object]) -> Object:
-    """Return the EndpointSlice called *name*, by which *ports* of a ClusterIP *service* lead to *pods*."""
+    """Return the EndpointSlice called *name*, in which *pods* are the endpoints of these *ports* of *service*."""
     key = key_of(service)
     return {
         "apiVersion": ENDPOINTSLICE.api_version,
@@ -128,7 +130,7 @@ def _slice(service: Object, name: str, version: int, ports: Sequence[Object], po
         "metadata": {
             "namespace": key.namespace,
             "name": name,
-            "labels": {**_ours(service), LABEL_SERVICE_NAME: key.name, LABEL_SLICE_MANAGER: SLICE_MANAGER},
+            "labels": {**_labels(service), LABEL_SERVICE_NAME: key.name, LABEL_SLICE_MANAGER: SLICE_MANAGER},
         },
         "addressType": f"IPv{version}",
         "ports": [{"name": each["name"], "protocol": each["protocol"], "port": each["targetPort"]} for each in ports],
@@ -137,9 +139,10 @@ def _slice(service: Object, name: str, version: int, ports: Sequence[Object], po
 
 
 def _digest(ports: Iterable[Object]) -> str:
-    """Return a short text that is another one for other *ports*: an EndpointSlice never changes its ports for others.
+    """Return a short text that differs for other *ports*.
 
-    So a port is in a new EndpointSlice before the old one is deleted.
+    It is in the name of an EndpointSlice. So an EndpointSlice never gets other ports, and a port is in its new
+    EndpointSlice before the old one is deleted.
     """
     return f"{crc32(repr([(each['name'], port_of(each)) for each in ports]).encode()):08x}"
 

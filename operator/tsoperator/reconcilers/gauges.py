@@ -1,4 +1,4 @@
-"""Gauges of the proxies, ProxyGroups and Tailnets, computed from the cache for each scrape."""
+"""Gauges of the proxies, ProxyGroups, PeerRelays and Tailnets, computed from the cache for each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,8 +8,24 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_TAILNET_READY, LABEL_PARENT_TYPE
-from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SECRET, STATEFULSET, TAILNET, Key, Object, key_of, labels
+from tsoperator.api.names import (
+    CONDITION_PEERRELAY_READY,
+    CONDITION_PROXYGROUP_READY,
+    CONDITION_TAILNET_READY,
+    LABEL_PARENT_TYPE,
+)
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    PEERRELAY,
+    PROXYGROUP,
+    SECRET,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    key_of,
+    labels,
+)
 from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
@@ -74,6 +90,30 @@ class GroupGauges(Collector):
         for reason, count in Counter(reasons).items():
             tailnets.add_metric([reason], count)
         yield from (groups, entries, tailnets)
+
+
+class RelayGauges(Collector):
+    """Counts the PeerRelays, and the endpoints of each."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts; prometheus_client calls this for each scrape."""
+        found = self._cache.all(PEERRELAY)
+        relays = GaugeMetricFamily(
+            "tsoperator_peerrelays", "PeerRelays by why they are ready or not.", labels=["reason"]
+        )
+        for reason, count in Counter(_reason(each, CONDITION_PEERRELAY_READY) for each in found).items():
+            relays.add_metric([reason], count)
+        endpoints = GaugeMetricFamily(
+            "tsoperator_peerrelay_endpoints",
+            "Addresses at which devices can reach the relays of a PeerRelay.",
+            labels=["peerrelay"],
+        )
+        for each in found:
+            endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
+        yield from (relays, endpoints)
 
 
 def _type(group: Object) -> str:

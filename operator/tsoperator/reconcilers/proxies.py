@@ -324,10 +324,6 @@ class Proxies:
             self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         return replace(found, due=left)
 
-    def left_behind(self, resource: Resource, owner: Owner) -> Plan:
-        """Return the plan for what *owner*, an object of *resource* that is gone, left behind."""
-        return plan_orphan(self.orphan(resource, owner))
-
     def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
         """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""
         if owner not in self._left_behind:

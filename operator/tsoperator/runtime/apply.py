@@ -24,6 +24,7 @@ from tsoperator.runtime.plan import (
     Patch,
     Plan,
     Refusal,
+    Step,
     reports_of,
 )
 from tsoperator.runtime.result import Pending, Result
@@ -71,12 +72,14 @@ class Applier:
         the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
         for it, report the rest of *plan*, and raise Pending.
         """
+        begun: list[Step] = []
         try:
-            parent, waiting = await self._apply(parent, plan)
+            parent, waiting = await self._apply(parent, plan, begun)
         except Exception as error:
             refusal = self._explain(error)
             if refusal is None:
                 raise
+            refusal = replace(refusal, step=begun[-1] if begun else None)
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
                 if not parent:  # no object says it
@@ -84,7 +87,7 @@ class Applier:
             if parent:  # the finalizer may have been put on it just now
                 parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
-            parent, _ = await self._apply(parent, refused)
+            parent, _ = await self._apply(parent, refused, [])
             await self.report(parent, refused, failed)
             self.journal.failed(error, refused)
             raise
@@ -132,19 +135,23 @@ class Applier:
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
-        parent, waiting = await self._apply(parent, plan)
+        parent, waiting = await self._apply(parent, plan, [])
         if waiting is not None:
             raise waiting
         return parent
 
-    async def _apply(self, parent: Object, plan: Plan) -> tuple[Object, Pending | None]:
-        """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it."""
+    async def _apply(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
+        """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it.
+
+        Add each step to *begun* when it begins.
+        """
         waiting: Pending | None = None
         self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)
         writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
             parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
         for step in plan.steps:
+            begun.append(step)
             match step:
                 case Child(obj):
                     writes.append(await self._write(obj))

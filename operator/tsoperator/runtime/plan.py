@@ -144,6 +144,7 @@ class Refusal:
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
     condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The next
     look is after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end without anybody's help.
+    *step* is the refused step of a plan; the steps before it have been carried out.
     """
 
     message: str
@@ -151,6 +152,11 @@ class Refusal:
     error: Exception | None = None
     requeue_after: float | None = None
     is_passing: bool = False
+    step: Step | None = None
+
+    def note(self, usual: str) -> Note:
+        """Return the Event that reports the refusal. Its reason is *usual*, unless the refusal has a reason."""
+        return Note("Warning", self.reason or usual, self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A decision that needs an answer of a control server first.
+    """A decision that needs an answer of a server first.
 
     *ask* gets the answer, and *then* returns the plan that follows from it.
     """

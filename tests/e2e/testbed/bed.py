@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.testbed import control, network, parts, peer, preflight, registry
+from tests.e2e.testbed import balancers, control, network, parts, peer, preflight, registry
 from tests.e2e.testbed.build import build
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.controlplane import LOOPBACK, ControlPlane, Ports
@@ -179,6 +179,7 @@ class Bed:
         with progress.step("cluster DNS"):
             plane.wait_for_controllers()
             self._start_dns()
+            balancers.start(plane, machines["node"])
         with progress.step("tailnet devices outside the cluster"):
             self._start_peers()
         self._open_to_the_machine()
@@ -203,11 +204,12 @@ class Bed:
         self.kubectl("apply", "-f", MANIFESTS / "coredns.yaml")
         self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)
 
-    def peers(self) -> tuple[peer.Peer, peer.Peer]:
-        """Return the two devices outside the cluster: one in each tailnet."""
+    def peers(self) -> tuple[peer.Peer, peer.Peer, peer.Peer]:
+        """Return the devices outside the cluster: two in the first tailnet, and one in the second."""
         machines = self.machines
         return (
             peer.Peer.at(self.paths, machines["peer"], self.folder),
+            peer.Peer.at(self.paths, machines["peer2"], self.folder, "peer2"),
             peer.Peer.at(self.paths, machines["second"], self.folder, "second", control.SECOND),
         )
 

@@ -1,7 +1,7 @@
 """The machines of the bed on one wire without any other connection.
 
-`wan` has the world outside, `node` the cluster. The device on `peer` is in the first tailnet, that on `second` in the
-second. A test can add `node2`, a second node.
+`wan` has the world outside, `node` the cluster. The devices on `peer` and `peer2` are in the first tailnet, that on
+`second` in the second. A test can add `node2`, a second node.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,9 @@ BRIDGE = "wan0"
 
 POD_CIDR = "10.244.0.0/21"  # of all nodes
 SERVICE_CIDR = "10.96.0.0/16"
+LOAD_BALANCERS = tuple(f"10.255.0.{number}" for number in range(64, 80))
+"""The addresses of the first node for Services of type LoadBalancer."""
+
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 
@@ -37,7 +40,12 @@ class Place(NamedTuple):
 FIRST_NODE = Place("node", "node1", NODE, "10.244.0.0/22")
 SECOND_NODE = Place("node2", "node2", "10.255.0.11", "10.244.4.0/22")
 
-_ON_THE_WIRE = {FIRST_NODE.machine: NODE, "peer": "10.255.0.20", "second": "10.255.0.30"}
+_ON_THE_WIRE = {
+    FIRST_NODE.machine: NODE,
+    "peer": "10.255.0.20",
+    "peer2": "10.255.0.21",
+    "second": "10.255.0.30",
+}
 NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine)
 
 
@@ -53,7 +61,8 @@ def make(folder: Path) -> dict[str, Isolation]:
     )
     for name, address in _ON_THE_WIRE.items():
         _connect(wan, machines[name], address)
-    _configure(machines[FIRST_NODE.machine], _FORWARDING)
+    extra = (f"ip address add {address}/32 dev eth0" for address in LOAD_BALANCERS)
+    _configure(machines[FIRST_NODE.machine], _FORWARDING, *extra)
     return machines
 
 

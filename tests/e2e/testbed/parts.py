@@ -72,6 +72,7 @@ ALL = (
     Part("pebble", _commands("github.com/letsencrypt/pebble/v2", "pebble")),
     Part("pause", {"pause": "."}),
     Part("control", {"control": "."}),
+    Part("recorder", {"tsrecorder": "."}),  # shares versions with `tailscale`, so most of it is built already
 )
 
 # What the API server alone needs.

@@ -15,6 +15,7 @@ from tsoperator.api.objects import (
     key_of,
     labels,
     resource_of,
+    spec_text,
     uid,
 )
 
@@ -77,3 +78,8 @@ def test_the_parts_of_an_object_are_found() -> None:
     obj = {"metadata": {**given, "deletionTimestamp": "2030-01-01T00:00:00Z"}}
     assert (labels(obj), annotations(obj), is_deleting(obj)) == ({"a": "1"}, {"b": "2"}, True)
     assert (has_finalizer(obj, "example.org/a"), has_finalizer(obj, "example.org/b")) == (True, False)
+
+
+@pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
+def test_a_text_is_read_even_from_a_broken_spec(spec: object, name: str) -> None:
+    assert spec_text({"spec": spec}, "tailnet") == name

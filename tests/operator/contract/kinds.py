@@ -41,6 +41,7 @@ from tests.support.manifests import (
     group_policy,
     ingress,
     load_balancer,
+    peer_relay,
     proxy_class,
     proxy_group,
 )
@@ -169,6 +170,10 @@ def shared_child(obj: Object, resource: Resource) -> str:
     return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
 
 
+def relay_child(obj: Object, resource: Resource) -> str:
+    return f"peerrelay-{key_of(obj).name}" + {SECRET: "-0-config", SERVICE: "-0"}.get(resource, "")
+
+
 def admission_child(obj: Object, _: Resource) -> str:
     return f"ts-ingress-{key_of(obj).namespace}"
 
@@ -178,6 +183,12 @@ def nameserver_child(_: Object, resource: Resource) -> str:
 
 
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+_RELAY_IMAGE = {
+    "spec": {"template": {"spec": {"containers": [{"name": "tailscaled", "image": "example.org/other:1"}]}}}
+}
+_POD = "statefulset.kubernetes.io/pod-name"
+_SCHEME = "service.beta.kubernetes.io/aws-load-balancer-scheme"
+_OF_REPLICA = "tailscale.com/peer-relay-replica"
 _ALLOWS_ALL = {"expression": "true"}
 _PROXY: Mapping[Resource, Sequence[Object]] = {
     SERVICE: [{"spec": {"selector": {"app": "other"}}}],
@@ -392,6 +403,35 @@ KINDS: Sequence[Kind] = [
         | writes("patch", "services", "configmaps")
         | _TOUCH,
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
+    ),
+    Kind(
+        peer_relay("kind-relay", replicas=2),
+        has_reason("PeerRelayReady", "PeerRelayReady"),
+        children={
+            SERVICE: [{"spec": {"selector": {_POD: "other"}}}, {"metadata": {"annotations": {_SCHEME: "internal"}}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _RELAY_IMAGE],
+            SECRET: [{"data": {"cap-142.hujson": "e30="}}, {"metadata": {"labels": {_OF_REPLICA: "7"}}}],
+        },
+        child_name=relay_child,
+        devices=2,
+        edits={
+            "prefix": Edit(spec(hostnamePrefix="kind-relay-gate"), f"device kind-relay-gate-1.{DOMAIN}"),
+            "annotation": Edit(spec(service={"annotations": {"example.org/a": "kind-relay-a"}}), "kind-relay-a"),
+        },
+        bad={
+            "class": Bad(spec(proxyClass="nonesuch"), "PeerRelayCreationFailed", "nonesuch", "PeerRelayCreationFailed"),
+            "elastic IPs": Bad(
+                spec(aws={"elasticIPs": [{"allocationID": "eipalloc-1", "subnetID": "subnet-1"}]}),
+                "AWSConfigInvalid",
+                "spec.aws.elasticIPs has 1 entries but spec.replicas is 2",
+                "AWSConfigInvalid",
+                is_simulated=True,
+            ),
+        },
+        keeps_others_labels=True,
+        failed="PeerRelayCreationFailed",
+        making=_MAKING | _TOUCH | {"update services", "update peerrelays"},
+        ending=_ENDING | {"update peerrelays"},
     ),
     Kind(
         proxy_group("kind-group", type="ingress"),

@@ -3,7 +3,8 @@
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.dns.nameserver import NameserverImage, Program, elected, nameserver_image, program_error, reads_shards
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.dns.nameserver import NameserverImage, Program, elected, nameserver_image, parse, reads_shards
 
 from tests.support.objects import deleting, live_dnsconfig, rolled_out, settings
 
@@ -77,7 +78,8 @@ def test_repository_and_tag_are_those_of_one_program(
 )
 def test_an_unknown_program_of_the_nameserver_is_an_error(said: str | None, wrong: bool) -> None:
     given = {} if said is None else {"tailscale.com/nameserver": said}
-    words = program_error(live_dnsconfig(annotations=given))
+    parsed = parse(live_dnsconfig(annotations=given))
+    words = parsed.message if isinstance(parsed, Invalid) else ""
     assert ("write tsnameserver if " in words, "k8s-nameserver if it is Tailscale's" in words) == (wrong, wrong)
 
 

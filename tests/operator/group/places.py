@@ -1,6 +1,7 @@
 """Builders of an egress Service's place at a ProxyGroup, and of the group's objects, for the tables of this folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
@@ -8,14 +9,14 @@ from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
 from tsoperator.group.clusterip import Target, cluster_ip_service, place_labels
 from tsoperator.group.egress import entry_of
+from tsoperator.group.places import Places
 from tsoperator.group.ports import Wanted
 from tsoperator.group.proxygroup import Group
-from tsoperator.group.slices import Serving
+from tsoperator.group.slices import Serving, endpoint_slices
 from tsoperator.proxy.entries import Entry, Port, ProxyReport, render_entries, slim_configmap
 from tsoperator.runtime.ownership import Owner
 
-from tests.operator.reconcilers.service.specs import EGRESS, GROUP_KEY
-from tests.support.objects import FQDN, OPERATOR_NAMESPACE, egress_service, obj, stored
+from tests.support.objects import FQDN, OPERATOR_NAMESPACE, obj, stored
 
 OWNER = Owner("svc", Key("default", "db"))
 GROUP = "egress"
@@ -28,15 +29,8 @@ IPS = ["192.0.2.50"]
 BOTH = [*IPS, "2001:db8::50"]
 
 
-def user_service(annotations: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
-    """Return a user's Service that names `GROUP`, with one port."""
-    given = EGRESS | {GROUP_KEY: GROUP} if annotations is None else annotations
-    content = {"type": "ExternalName", "externalName": "placeholder", "ports": [{"port": 5432, "protocol": "TCP"}]}
-    return egress_service(given, spec=content | (spec or {}), **metadata)
-
-
 def place(name: str = PLACE, group: str = GROUP, ips: Sequence[str] = IPS, **metadata: Any) -> Object:
-    """Return the live ClusterIP Service of `user_service` at *group*."""
+    """Return the live ClusterIP Service of the Service default/db at *group*."""
     made = cluster_ip_service(Key(OPERATOR_NAMESPACE, name), place_labels(OWNER, group), Target(FQDN, ""), PORTS, NAMES)
     live = stored(made, **metadata)
     return {**live, "spec": {**live["spec"], "clusterIP": ips[0], "clusterIPs": [*ips]}}
@@ -61,12 +55,12 @@ def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
 
 
 def serving(*pods: Object) -> Serving:
-    """Return the table which says that *pods* serve the port of `user_service`."""
+    """Return the table which says that *pods* serve the port of the Service default/db."""
     return {PORT: pods}
 
 
 def configmap(entries: dict[str, Entry] | None = None, **annotations: str) -> Object:
-    """Return the slim ConfigMap of the group, with the entry of `user_service` unless *entries* are given."""
+    """Return the slim ConfigMap of the group, with the entry of the Service default/db unless *entries* are given."""
     written = {"default-db": ENTRY} if entries is None else entries
     data = {"binaryData": {"egress-services": render_entries(written)}}
     key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")
@@ -90,3 +84,25 @@ def group(serving: int = 2, **changes: Any) -> Group:
         "reports": {f"{GROUP}-{ordinal}": report(ip) for ordinal, ip in enumerate(POD_IPS[:serving])},
     }
     return Group(GROUP, **{**found, **changes})
+
+
+GRACE = 10.0
+"""Seconds for which an old place stays in these tests."""
+NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
+
+
+def slice_of(service: Object, *pods: Object) -> Object:
+    """Return the live EndpointSlice of a ClusterIP Service, with *pods* as its endpoints."""
+    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
+    return stored(made)
+
+
+NEW_UP, NEW_DOWN = slice_of(NEW_PLACE, pod(0, "10.0.0.1")), slice_of(NEW_PLACE)
+OLD_UP, OLD_DOWN = slice_of(OLD_PLACE, pod(0, "10.0.0.1")), slice_of(OLD_PLACE)
+GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
+
+
+def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
+    """Return the places of a Service that moves to the group."""
+    found = {"ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, **more}
+    return Places(services, slices, GROUPS, ages=ages, **found)

@@ -4,7 +4,8 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.group.clusterip import Target, cluster_ip_service, is_place, new_name, place_labels
 from tsoperator.group.ports import Wanted
 
-from tests.operator.group.places import NAMES, OWNER, PLACE, place, user_service
+from tests.operator.group.places import NAMES, OWNER, PLACE, place
+from tests.operator.reconcilers.service.specs import user_service
 from tests.support.objects import egress_service
 
 KEY = Key("tailscale", "ts-db-x7k2p")

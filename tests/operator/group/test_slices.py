@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.group.proxygroup import Group
-from tsoperator.group.slices import endpoint_slices, families, leading_pods, led_pods, serves, serving_pods
+from tsoperator.group.slices import connected_pods, endpoint_slices, families, serves, serving_pods, without_newcomers
 from tsoperator.proxy.entries import Entry, Port
 
 from tests.operator.group.places import BOTH, ENTRY, IPS, PLACE, PORT, group, place, pod, report, serving
@@ -78,7 +78,7 @@ def test_a_new_pod_gets_no_connections_while_an_older_one_serves(
 ) -> None:
     pods = [pod(ordinal) for ordinal in range(2)]
     fresh = Group("egress", new={pods[each]["metadata"]["uid"]: 1.0 for each in new})
-    found = leading_pods(fresh, pods, {pods[each]["metadata"]["uid"] for each in led})
+    found = without_newcomers(fresh, pods, {pods[each]["metadata"]["uid"] for each in led})
     assert found == [pods[each] for each in leading]
 
 
@@ -170,7 +170,7 @@ def test_the_pods_to_which_a_service_leads_are_read_from_its_slices() -> None:
     service, other = place(), place("other")
     made = endpoint_slices(service, [], {4: serving(pod(0, IP4)), 6: {}})
     made += endpoint_slices(other, [], {4: serving(pod(1, IP4))})
-    assert led_pods(service, [*made, slice_of(service, 6)]) == {"egress-0-uid"}
+    assert connected_pods(service, [*made, slice_of(service, 6)]) == {"egress-0-uid"}
 
 
 def test_a_place_serves_if_each_of_its_addresses_and_ports_leads_to_a_proxy() -> None:

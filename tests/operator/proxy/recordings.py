@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from tsoperator.api.objects import Object
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.connector import plan as connectors
 from tsoperator.reconcilers.connector.ask import parse as parse_connector
-from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
+from tsoperator.reconcilers.dnsconfig import plan as dnsconfigs
 from tsoperator.reconcilers.ingress import plan as ingresses
 from tsoperator.reconcilers.ingress.ask import parse as parse_ingress
 from tsoperator.reconcilers.service import plan as services
@@ -93,9 +92,8 @@ def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan
 def nameserver_plan(made: dict[str, Object]) -> Plan:
     image = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
     obj = live_dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
-    dnsconfig, observed = DNSConfig.parse(obj), dnsconfigs.Observed([obj], made["service"])
-    dns = dnsconfigs.cluster_dns(obj, dnsconfig, observed, SETTINGS)
-    return dnsconfigs.plan(obj, dnsconfig, dns, observed, SETTINGS)
+    observed = dnsconfigs.Observed([obj], made["service"])
+    return dnsconfigs.plan(obj, dnsconfigs.cluster_dns(obj, observed, SETTINGS), observed, SETTINGS, {})
 
 
 def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:

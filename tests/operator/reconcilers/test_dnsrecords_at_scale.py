@@ -20,7 +20,7 @@ from tsoperator.dns.records.live import Record
 from tsoperator.dns.records.shards import document, shard_named
 from tsoperator.dns.records.table import Table
 from tsoperator.kube.watch import Selection
-from tsoperator.reconcilers.dnsrecords import desired
+from tsoperator.reconcilers.dnsrecords import plan as plans
 from tsoperator.runtime import cache as caches
 from tsoperator.runtime.plan import Deletion, Plan
 from tsoperator.tailnet.tailnet import Tailnets
@@ -57,13 +57,13 @@ async def writing(world: World) -> AsyncIterator[tuple[Table, Callable[[], Await
     def plan() -> Plan:
         found = {shard_named(key_of(obj).name): obj for obj in cache.all(CONFIGMAP)}
         live = {shard: obj for shard, obj in found.items() if shard is not None}
-        observed = desired.Observed(table.buckets(), live, rolled_out(SETTINGS.nameserver_image))
-        return desired.plan(owner, observed, SETTINGS, desired.DEFAULT_LIMITS, render)
+        observed = plans.Observed(owner, table.buckets(), live, rolled_out(SETTINGS.nameserver_image))
+        return plans.plan(observed, SETTINGS, plans.DEFAULT_LIMITS, render)
 
     async def write() -> int:
         steps = plan().steps
         await acting.apply(owner, Plan(steps=steps))
-        await until(lambda: plan() == Plan(steps=[]), PATIENCE)
+        await until(lambda: plan().steps == [], PATIENCE)
         return sum(not isinstance(step, Deletion) for step in steps)
 
     async with running(cache.follow(world.api)):

@@ -1,10 +1,10 @@
-"""The gauges that count proxies, ProxyGroups, entries and Tailnets in a cluster."""
+"""The gauges that count proxies, ProxyGroups, entries, PeerRelays and Tailnets in a cluster."""
 
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -24,6 +24,12 @@ def group(name: str, type_: str, reason: str) -> Object:
     return told(manifests.proxy_group(name, type=type_), "ProxyGroupReady", reason)
 
 
+def relay(name: str, reason: str, *addresses: str) -> Object:
+    made = told(manifests.peer_relay(name), "PeerRelayReady", reason)
+    endpoints = [{"replica": number, "address": address, "port": 41641} for number, address in enumerate(addresses)]
+    return {**made, "status": {**made["status"], "endpoints": endpoints}}
+
+
 def proxy(name: str, parent: str, replicas: int) -> Object:
     """Return a proxy's StatefulSet. Without a Secret with a device, only a proxy with 0 *replicas* counts as ready."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
@@ -40,6 +46,9 @@ THERE = [
     egress_config("web", "default-db"),
     *(told(manifests.tailnet(name), "TailnetReady", "TailnetValid") for name in "ab"),
     told(manifests.tailnet("c"), "TailnetReady", "InvalidOAuth"),
+    relay("edge", "PeerRelayReady", "203.0.113.1", "203.0.113.2"),
+    relay("gate", "EndpointsPending"),
+    manifests.peer_relay("new"),
     proxy("up", "svc", 0),
     *(proxy(f"new-{number}", "svc", 1) for number in range(2)),
     proxy("router", "connector", 0),
@@ -48,6 +57,12 @@ GAUGES = [
     ("tsoperator_egress_entries", {"group": "good-0"}, 3),
     ("tsoperator_egress_entries", {"group": "good-1"}, 0),
     ("tsoperator_egress_entries", {"group": "slow"}, 0),
+    ("tsoperator_peerrelay_endpoints", {"peerrelay": "edge"}, 2),
+    ("tsoperator_peerrelay_endpoints", {"peerrelay": "gate"}, 0),
+    ("tsoperator_peerrelay_endpoints", {"peerrelay": "new"}, 0),
+    ("tsoperator_peerrelays", {"reason": ""}, 1),
+    ("tsoperator_peerrelays", {"reason": "EndpointsPending"}, 1),
+    ("tsoperator_peerrelays", {"reason": "PeerRelayReady"}, 1),
     ("tsoperator_proxies", {"parent": "connector", "ready": "false"}, 0),
     ("tsoperator_proxies", {"parent": "connector", "ready": "true"}, 1),
     ("tsoperator_proxies", {"parent": "svc", "ready": "false"}, 2),
@@ -66,6 +81,7 @@ async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, clie
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
+    registry.register(RelayGauges(cache))
     async with running(cache.follow(client)):
         await cache.synced()
         samples = [sample for family in registry.collect() for sample in family.samples]

@@ -32,39 +32,24 @@ def end(container: str | None = NOTE.container, at: str | None = "2030-01-01T00:
     return {"terminated": {"exitCode": 137, "containerID": container, "finishedAt": at}}
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        (pod({"name": "operator", "state": end()}), HAS_ENDED),
-        (pod({**running("containerd://a2"), "lastState": end()}), HAS_ENDED),
-        (pod({"name": "operator", "state": {"waiting": {}}, "lastState": end()}), HAS_ENDED),
-        (pod(running("containerd://s"), {"name": "operator", "state": end()}), HAS_ENDED),
-        (pod({"name": "operator", "state": end(at="2030-01-01T00:00:04Z")}), HAS_ENDED),
-        (pod({"name": "operator", "state": end(at="2030-01-01T00:00:03Z")}), ""),
-        (pod({"name": "operator", "state": end(at=None)}), ""),
-        (pod({**running("containerd://a2"), "lastState": end("containerd://a0")}), ""),
-        (pod({"name": "operator", "state": end(None)}), ""),
-        (pod(running(NOTE.container)), ""),
-        (pod(phase="Failed", reason="NodeLost"), ""),
-        ({"metadata": {"name": "a", "uid": "uid-a", "deletionTimestamp": RENEWED}}, ""),
-        (pod({"name": "operator", "state": end()}, uid="uid-2"), ""),
-    ],
-    ids=[
-        "ended",
-        "restarted",
-        "waits for its restart",
-        "with a sidecar",
-        "ended in the second of the renewal",
-        "noted by mistake: ended before the renewal",
-        "ended at an unknown time",
-        "another container ended",
-        "the kubelet lost it",
-        "runs",
-        "its node is lost",
-        "leaves without a status",
-        "another Pod of its name",
-    ],
-)
+PODS: dict[str, tuple[Object, str]] = {
+    "ended": (pod({"name": "operator", "state": end()}), HAS_ENDED),
+    "restarted": (pod({**running("containerd://a2"), "lastState": end()}), HAS_ENDED),
+    "waits for its restart": (pod({"name": "operator", "state": {"waiting": {}}, "lastState": end()}), HAS_ENDED),
+    "with a sidecar": (pod(running("containerd://s"), {"name": "operator", "state": end()}), HAS_ENDED),
+    "ended as it renewed": (pod({"name": "operator", "state": end(at="2030-01-01T00:00:04Z")}), HAS_ENDED),
+    "ended before it renewed": (pod({"name": "operator", "state": end(at="2030-01-01T00:00:03Z")}), ""),
+    "ended at an unknown time": (pod({"name": "operator", "state": end(at=None)}), ""),
+    "another container ended": (pod({**running("containerd://a2"), "lastState": end("containerd://a0")}), ""),
+    "the kubelet lost it": (pod({"name": "operator", "state": end(None)}), ""),
+    "runs": (pod(running(NOTE.container)), ""),
+    "its node is lost": (pod(phase="Failed", reason="NodeLost"), ""),
+    "leaves without a status": ({"metadata": {"name": "a", "uid": "uid-a", "deletionTimestamp": RENEWED}}, ""),
+    "another Pod of its name": (pod({"name": "operator", "state": end()}, uid="uid-2"), ""),
+}
+
+
+@pytest.mark.parametrize(("found", "why"), PODS.values(), ids=PODS)
 def test_a_holder_has_ended_if_the_kubelet_says_so_of_its_container(found: Object, why: str) -> None:
     assert proof(NOTE, RENEWED, found, 0) == why
 
@@ -91,25 +76,18 @@ def lease(note: LeaderPlace, holder: str = "a_1", **more: str) -> Object:
     return {"metadata": {"annotations": {**note.annotations(), **more}}, "spec": {"holderIdentity": holder}}
 
 
-@pytest.mark.parametrize(
-    ("found", "note"),
-    [
-        (lease(NOTE), NOTE),
-        (
-            lease(WITHOUT_SECONDS),
-            WITHOUT_SECONDS,
-        ),
-        (
-            lease(NOTE, **{"tailscale.com/leader-gone-seconds": "soon"}),
-            WITHOUT_SECONDS,
-        ),
-        (lease(NOTE, **{"tailscale.com/leader-container": ""}), None),
-        (lease(NOTE, holder="b_1"), None),
-        ({"metadata": {}, "spec": {"holderIdentity": "a_1"}}, None),
-        ({"metadata": {}}, None),
-    ],
-    ids=["whole", "not bound", "seconds that are none", "half", "of a holder before", "no note", "no record"],
-)
+LEASES: dict[str, tuple[Object, LeaderPlace | None]] = {
+    "whole": (lease(NOTE), NOTE),
+    "not bound": (lease(WITHOUT_SECONDS), WITHOUT_SECONDS),
+    "seconds that are none": (lease(NOTE, **{"tailscale.com/leader-gone-seconds": "soon"}), WITHOUT_SECONDS),
+    "half": (lease(NOTE, **{"tailscale.com/leader-container": ""}), None),
+    "of a holder before": (lease(NOTE, holder="b_1"), None),
+    "no note": ({"metadata": {}, "spec": {"holderIdentity": "a_1"}}, None),
+    "no record": ({"metadata": {}}, None),
+}
+
+
+@pytest.mark.parametrize(("found", "note"), LEASES.values(), ids=LEASES)
 def test_a_note_on_the_lease_is_valid_only_for_the_holder_that_wrote_it(
     found: Object, note: LeaderPlace | None
 ) -> None:

@@ -19,6 +19,7 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     EVENT,
     INGRESS,
+    PEERRELAY,
     POD,
     PROXYGROUP,
     SECRET,
@@ -162,7 +163,7 @@ class ClusterReader:
         refused = "involvedObject.kind=StatefulSet,reason=FailedCreate"
         events = (await self._client.list(EVENT, self._namespace, field_selector=refused)).items
         events.sort(key=lambda each: each.get("lastTimestamp") or "")
-        parents = [*await self._listed(CONNECTOR), *await self._listed(PROXYGROUP)]
+        parents = [each for kind in (CONNECTOR, PEERRELAY, PROXYGROUP) for each in await self._listed(kind)]
         return ProxyObjects(
             await self.statefulsets(),
             {key_of(each): each for each in pods},

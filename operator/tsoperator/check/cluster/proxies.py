@@ -18,7 +18,8 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 class ProxyObjects:
     """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and why Pods were refused, by StatefulSet.
 
-    *elsewhere* has the Tailnets of the Connectors and ProxyGroups whose proxies are not in the operator's own tailnet.
+    *elsewhere* has the Tailnets of the Connectors, PeerRelays and ProxyGroups whose proxies are not in the operator's
+    own tailnet.
     """
 
     statefulsets: Sequence[Object]

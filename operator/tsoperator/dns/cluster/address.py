@@ -5,36 +5,41 @@ The API server has the last word, because it alone knows which addresses a Servi
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tsoperator.api.objects import Object
 from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.cluster.targets import targets
 
 
+@dataclass(frozen=True, slots=True)
 class Addresses:
-    """The address that the nameserver had last, and the addresses that the API server has refused."""
+    """The address that the nameserver had *last*, and the addresses that the API server has *refused*."""
 
-    def __init__(self) -> None:
-        self._last = ""
-        self._refused: set[str] = set()
+    last: str = ""
+    refused: frozenset[str] = frozenset()
 
-    def note(self, service: Object) -> None:
-        """Remember the address of the nameserver's *service*, which the API server gave."""
-        self._last = address_of(service)
-        self._refused.discard(self._last)
+    def with_last(self, service: Object) -> "Addresses":
+        """Return these addresses, with that of the nameserver's *service*, which the API server gave."""
+        last = address_of(service)
+        return Addresses(last, self.refused - {last})
 
-    def choose(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
+    def without(self, address: str) -> "Addresses":
+        """Return these addresses, without *address*, which the API server refuses."""
+        return replace(self, refused=self.refused | {address})
+
+    def choice(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
         """Return the address to ask for: a known one that is neither refused nor that of one of *services*; else empty.
 
         *dns* is the configuration of the cluster's DNS, and *zones* are those that it has to forward to the nameserver.
         """
-        taken = self._refused.union(map(address_of, services))
-        wanted = (asked_address(dns, zones) if dns else "", self._last)
+        taken = self.refused.union(map(address_of, services))
+        wanted = (asked_address(dns, zones) if dns else "", self.last)
         return next((each for each in wanted if each and each not in taken), "")
 
-    def refuse(self, address: str) -> None:
-        """Remember that the API server doesn't give *address*."""
-        self._refused.add(address)
+
+NO_ADDRESSES = Addresses()
+"""The addresses that are known when the operator starts: none."""
 
 
 def address_of(service: Object) -> str:

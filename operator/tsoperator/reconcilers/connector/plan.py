@@ -29,7 +29,7 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.connector.ask import Ask
 from tsoperator.reconcilers.connector.routes import advertised_routes
-from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
 
 CREATED = "ConnectorCreated"
@@ -65,14 +65,15 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if is_deleting(ask.obj):
         return plan_deletion(ask, observed)
     if ask.wrong:
-        return _refusal_plan(ask, INVALID, f"this Connector is invalid: {ask.wrong}")
+        return _refusal_plan(ask, Refusal(f"this Connector is invalid: {ask.wrong}", INVALID))
     if observed.tailnet.pending:
         return Plan(error=observed.tailnet.pending)
     if observed.tailnet.refusal:
-        return _refusal_plan(ask, FAILED, observed.tailnet.refusal.message)
+        return _refusal_plan(ask, Refusal(observed.tailnet.refusal.message))
     chosen = class_called(ask.class_name, observed.proxy_class, "change spec.proxyClass")
     if isinstance(chosen, Refusal):
-        return Plan(whole=False) if chosen.is_passing else _refusal_plan(ask, _REASONS[chosen.reason], chosen.message)
+        waits = _refusal_plan(ask, Refusal(chosen.message, _REASONS[chosen.reason]))
+        return Plan(whole=False) if chosen.is_passing else waits
     config = ProxyConfig(
         hostname=ask.hostname,
         server_url=observed.tailnet.login_url,
@@ -125,7 +126,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         return Plan()
     step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
     if untried := untried_message(step, observed.tailnet):
-        told = _refusal_plan(ask, FAILED, untried)
+        told = _refusal_plan(ask, Refusal(untried))
         return replace(step, status=told.status, notes=[*step.notes, *told.notes])
     if step.release:
         return step
@@ -135,7 +136,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on a Connector why its proxy could not be made, and tries again."""
-    return replace(_refusal_plan(ask, refusal.reason or FAILED, refusal.message), error=refusal.error)
+    return _refusal_plan(ask, refusal)
 
 
 def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
@@ -152,10 +153,12 @@ def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
     }
 
 
-def _refusal_plan(ask: Ask, reason: str, message: str) -> Plan:
-    conditions = _conditions(ask.obj, False, reason, message)
-    notes = [Note("Warning", reason, message)] if reason != CREATING else []
-    return Plan(status={**_NO_STATUS, **(ask.obj.get("status") or {}), "conditions": conditions}, notes=notes)
+def _refusal_plan(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on a Connector, and does nothing else."""
+    note = refusal.note(FAILED)
+    conditions = _conditions(ask.obj, False, note.reason, note.message)
+    status = {**_NO_STATUS, **(ask.obj.get("status") or {}), "conditions": conditions}
+    return Plan(status=status, notes=[note] if note.reason != CREATING else [], error=refusal.error)
 
 
 def _conditions(obj: Object, ready: bool, reason: str, message: str) -> list[Object]:

@@ -1,4 +1,4 @@
-"""Looks, decides, acts and reports for one DNSConfig at a time."""
+"""Collects the facts about DNSConfigs for `plan`."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -26,23 +26,23 @@ from tsoperator.api.objects import (
     annotations,
     key_of,
 )
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.dns.cluster.address import Addresses
+from tsoperator.dns.cluster.address import NO_ADDRESSES
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, elected
-from tsoperator.dns.probe.prober import VERDICT, DNSProber, Found
+from tsoperator.dns.probe.prober import VERDICT, DNSProber
 from tsoperator.dns.probe.question import Asked, CanaryQuestion, question_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
-from tsoperator.reconcilers.dnsconfig import clusterdns, desired
-from tsoperator.runtime.apply import Applier, Failed
+from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig import plan as plans
+from tsoperator.reconcilers.dnsconfig.clusterdns import ClusterDNSPlan
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_OWNER, Owner, owned_keys
-from tsoperator.runtime.plan import Child, Plan, Refusal
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.plan import Plan, Question, Refusal
 from tsoperator.runtime.reverts import Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
 from tsoperator.settings import Settings
@@ -52,29 +52,46 @@ _NO_DNSCONFIG: Final = Key("", "")
 """The key of the reconcile that looks at the cluster's DNS while there is no DNSConfig."""
 
 
-class DNSConfigReconciler:
-    """Reconciles a DNSConfig: its nameserver and the cluster's DNS. Another reconciler writes the records."""
+def dnsconfigs(
+    cache: Cache,
+    client: KubeClient,
+    prober: DNSProber,
+    settings: Settings,
+    suffixes: Callable[[], Suffixes] = Suffixes,
+) -> Kind[plans.Observed]:
+    """Return the kind of DNSConfigs: their nameserver and the cluster's DNS. Another kind writes the records.
 
-    name = "dnsconfig"
+    *suffixes* returns the known suffixes of MagicDNS names.
+    """
+    view = _View(cache, client, prober, settings, suffixes)
+
+    def decision(obj: Object, observed: plans.Observed) -> Question:
+        wanted = plans.cluster_dns(obj, observed, settings)
+        return Question(
+            partial(view.reverts, wanted, observed.dns), partial(plans.plan, obj, wanted, observed, settings)
+        )
+
+    return Kind(DNSCONFIG, view.watches, view.look, decision, view.refused, view.written)
+
+
+class _View:
+    """Looks at DNSConfigs, their nameserver, and the cluster's DNS."""
 
     def __init__(
         self,
         cache: Cache,
-        applier: Applier,
         client: KubeClient,
         prober: DNSProber,
         settings: Settings,
-        suffixes: Callable[[], Suffixes] = Suffixes,
+        suffixes: Callable[[], Suffixes],
     ) -> None:
-        """*suffixes* returns the known suffixes of MagicDNS names."""
         self._cache = cache
-        self._applier = applier
         self._client = client
         self._prober = prober
         self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may be the deletion of an object
         self._settings = settings
         self._suffixes = suffixes
-        self._addresses = Addresses()
+        self._addresses = NO_ADDRESSES
         self._configmaps = configmap_names(settings.cluster_dns_configmap)
         children = (SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
@@ -86,34 +103,36 @@ class DNSConfigReconciler:
             **dict.fromkeys((SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the DNSConfig named *key*."""
-        found = self._prober.follow(self._question())
-        obj = self._cache.get(DNSCONFIG, key)
-        if obj is None:
-            return await self._forget()
-        observed = self._observe(obj, found)  # look
-        dnsconfig = DNSConfig.parse(obj)
-        wanted = desired.cluster_dns(obj, dnsconfig, observed, self._settings)  # decide ...
-        dns = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, observed.dns))
-        plan = desired.plan(obj, dnsconfig, dns, observed, self._settings)  # ... decide
-        failed = partial(desired.failed, asked=desired.answer_conditions(obj, observed, self._settings))
-        stored = await self._act(obj, plan, observed.address, failed)  # act
-        self._remember(dns, observed.dns)
-        return await self._applier.report(stored, plan, failed)  # report
+    def look(self, key: Key, _obj: Object) -> plans.Observed:
+        """Gather the facts about the DNSConfig named *key*, which may be gone."""
+        nameserver = Key(self._settings.namespace, NAMESERVER)
+        owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key.name))
+        service, dns = self._cache.get(SERVICE, nameserver), self._dns()
+        if service is not None:
+            self._addresses = self._addresses.with_last(service)
+        found = self._prober.follow(self._question(service, dns))
+        return plans.Observed(
+            dnsconfigs=self._cache.all(DNSCONFIG),
+            sees_all=self._cache.sees(DNSCONFIG, ""),
+            service=service,
+            addresses=self._addresses,
+            services=() if service else self._cache.all(SERVICE),
+            records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
+            deployment=self._cache.get(DEPLOYMENT, nameserver),
+            dns=dns,
+            verdicts=found.cluster if found else None,
+            nameserver=found.nameserver if found else None,
+            pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
+        )
 
-    async def _forget(self) -> Result:
-        """Remove our stub domain from the cluster's DNS if the last DNSConfig didn't wait for the removal."""
-        dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
-        if dns is None:
-            return DONE
-        wanted = clusterdns.removal(dns, self._settings)
-        removal = clusterdns.without_reverted_writes(wanted, await self._reverts(wanted, dns))
-        await self._applier.apply({}, Plan(steps=removal.steps))
-        self._remember(removal, dns)
-        return Result(removal.again)
+    def _question(self, service: Object | None, dns: DNSObjects | None) -> CanaryQuestion | None:
+        nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
+        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
+        asked = Asked(zones, self._settings.cluster_dns)
+        return question_of(dnsconfig, service, self._cache.get(DEPLOYMENT, nameserver), dns, asked)
 
-    async def _reverts(self, wanted: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
+    async def reverts(self, wanted: ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
         """Return how another writer keeps undoing the *wanted* writes; a rare live read tells its name."""
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
@@ -133,68 +152,25 @@ class DNSConfigReconciler:
             return ""
         return last_writer(live, *written.field)
 
-    def _remember(self, done: clusterdns.ClusterDNSPlan, dns: DNSObjects | None) -> None:
-        """Remember the writes of *done*, which have been carried out on the versions of the objects in *dns*."""
-        versions = _versions(dns)
-        for each in map(clusterdns.written_by, done.steps):
-            self._rewrites[each.key].rewritten(versions.get(each.key, ""), done.goal)
+    def written(self, obj: Object, observed: plans.Observed, plan: Plan) -> None:
+        """Remember the writes of *plan* into the cluster's DNS, which have been carried out."""
+        done = [clusterdns.written_by(step) for step in plan.steps if isinstance(step, clusterdns.Write)]
+        goal = plans.cluster_dns(obj, observed, self._settings).goal if done else ""
+        for each in done:
+            self._rewrites[each.key].rewritten(_versions(observed.dns).get(each.key, ""), goal)
 
-    def _question(self) -> CanaryQuestion | None:
-        nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
-        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
-        return question_of(
-            dnsconfig,
-            self._cache.get(SERVICE, nameserver),
-            self._cache.get(DEPLOYMENT, nameserver),
-            self._dns(),
-            Asked(zones, self._settings.cluster_dns),
-        )
+    def refused(self, observed: plans.Observed, obj: Object, refusal: Refusal) -> Plan:
+        """Return the plan that reports a refusal on *obj*.
 
-    async def _act(self, obj: Object, plan: Plan, address: str, failed: Failed) -> Object:
-        """Carry out *plan*: first write the children of the nameserver, and then the objects of the cluster's DNS.
-
-        If the API server refuses the latter, the nameserver doesn't count as failed. If it refuses the children, the
-        cause may be the *address* that a new Service should get, so the next try gives no address.
+        If the API server refuses the address that a new Service should get, the next try gives another one. A denial
+        isn't about the address.
         """
-        children = [step for step in plan.steps if isinstance(step, Child)]
-        others = [step for step in plan.steps if not isinstance(step, Child)]
-        to_children = partial(self._without, address, failed) if address else failed
-        notes = () if others else plan.notes
-        stored = await self._applier.act(obj, replace(plan, steps=children, notes=notes), to_children)
-        if not others:
-            return stored
-        return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
-
-    def _without(self, address: str, failed: Failed, obj: Object, refusal: Refusal) -> Plan:
-        if isinstance(refusal.error, Denied):  # a denial isn't about the address
-            return failed(obj, refusal)
-        self._addresses.refuse(address)
-        return Plan()
-
-    def _observe(self, obj: Object, found: Found | None) -> desired.Observed:
-        nameserver = Key(self._settings.namespace, NAMESERVER)
-        owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
-        service, dns = self._cache.get(SERVICE, nameserver), self._dns()
-        return desired.Observed(
-            dnsconfigs=self._cache.all(DNSCONFIG),
-            service=service,
-            address=self._address(obj, service, dns),
-            records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
-            deployment=self._cache.get(DEPLOYMENT, nameserver),
-            dns=dns,
-            verdicts=found.cluster if found else None,
-            nameserver=found.nameserver if found else None,
-            pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
-            suffixes=self._suffixes(),
-        )
-
-    def _address(self, obj: Object, service: Object | None, dns: DNSObjects | None) -> str:
-        """Return the address that a new Service should get; empty if the Service exists."""
-        if service is not None:
-            self._addresses.note(service)
-            return ""
-        zones = forwarded_zones(obj, self._settings.zones, self._suffixes())
-        return self._addresses.choose(dns, zones, self._cache.all(SERVICE))
+        is_denied = isinstance(refusal.error, Denied)
+        address = plans.refused_address(obj, observed, refusal, self._settings)
+        if address and not is_denied:
+            self._addresses = self._addresses.without(address)
+            return Plan()
+        return plans.failed(obj, observed, refusal, self._settings, is_denied=is_denied)
 
     def _dns(self) -> DNSObjects | None:
         """Return the objects that the cluster's DNS reads; None if the API server doesn't let us see them."""
@@ -228,10 +204,6 @@ class DNSConfigReconciler:
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         """Map a child to its DNSConfig, without the namespace in the child's labels, because a DNSConfig has none."""
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]
-
-
-def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
-    return desired.unwritten_plan(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))
 
 
 def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:

@@ -1,4 +1,4 @@
-"""Looks, decides and acts for all records at once."""
+"""Collects the facts about all records at once for `plan`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -31,12 +31,12 @@ from tsoperator.dns.records.live import NamedProxy, Record, in_order, record_of
 from tsoperator.dns.records.shards import Limits, document, shard_named
 from tsoperator.dns.records.table import Table
 from tsoperator.proxy.endpoints import BY_SERVICE
-from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.runtime.apply import Applier
+from tsoperator.reconcilers.dnsrecords import plan as plans
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 
@@ -49,37 +49,50 @@ _NAME_ALONE: Final = 1.0
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
-class DNSRecordsReconciler:
-    """Writes the ConfigMaps of records. Its single key stands for all of them, and nobody else writes them.
+NAME: Final = "DNSRecords"
+"""The name of the kind."""
+
+
+def dnsrecords(
+    cache: Cache,
+    settings: Settings,
+    suffixes: Callable[[], Suffixes] = Suffixes,
+    limits: Limits = plans.DEFAULT_LIMITS,
+) -> Kind[plans.Observed]:
+    """Return the kind of records, which makes their ConfigMaps. Its single key stands for all records.
+
+    *suffixes* returns the known suffixes of MagicDNS names.
+    """
+    view, render = _View(cache, settings, suffixes), lru_cache(maxsize=2 * MAX_SHARDS)(document)
+
+    def plan(_obj: Object, observed: plans.Observed) -> Plan:
+        return plans.plan(observed, settings, limits, render)
+
+    def refused(observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
+        return plans.failed(observed.dnsconfig or {}, refusal)
+
+    return Kind(None, view.watches, view.look, plan, refused, view.written, name=NAME)
+
+
+class _View:
+    """Looks at the proxies that have names, and at the ConfigMaps of records.
 
     A change concerns one or two of 100,000 proxies. It queues the key, and also notes these proxies. When the turn of
-    the key comes, the reconciler looks only at the noted proxies again, in the cache.
+    the key comes, only the noted proxies are looked at again, in the cache.
     """
 
-    name = "dnsrecords"
-
-    def __init__(
-        self,
-        cache: Cache,
-        applier: Applier,
-        settings: Settings,
-        limits: Limits = desired.DEFAULT_LIMITS,
-        suffixes: Callable[[], Suffixes] = Suffixes,
-    ) -> None:
-        """*suffixes* returns the known suffixes of MagicDNS names."""
+    def __init__(self, cache: Cache, settings: Settings, suffixes: Callable[[], Suffixes]) -> None:
         self._cache = cache
-        self._applier = applier
         self._settings = settings
         self._suffixes = suffixes
-        self._limits = limits
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
         self._changed: set[Key] = set()
         self._canaries: set[Key] = set()
         self._stale = True  # True if something has changed on which the ConfigMaps depend
+        self._written = False  # True if the last plan has been carried out
         self._due = inf  # when to write records that may wait, by the loop's clock
-        self._writer: asyncio.Task[object] | None = None  # the task that writes ConfigMaps now
-        self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
+        self._writer: asyncio.Task[object] | None = None  # the task that carries out the plans
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
@@ -89,25 +102,22 @@ class DNSRecordsReconciler:
             DEPLOYMENT: self._of_deployment,
         }
 
-    async def reconcile(self, _key: Key) -> Result:
-        """Make the records match the proxies that there are."""
+    async def look(self, _key: Key, _obj: Object) -> plans.Observed:
+        """Gather the facts about the records, if any may have changed."""
         await self._look_at_changed()
-        if not self._stale:  # a Pod that comes up changes its Service and slices several times, and its record once
-            wait = self._due - asyncio.get_running_loop().time()
-            if wait > 0:
-                return Result(wait) if self._due < inf else DONE
+        wait = self._due - asyncio.get_running_loop().time()
+        if self._written and not self._stale and wait > 0:
+            return plans.Observed(wait=wait)  # a Pod that comes up changes its Service and slices several times
         self._put_canaries()
-        dnsconfig, observed = self._observe()  # look
-        plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
-        self._stale, self._due, self._writer = False, inf, asyncio.current_task()
-        try:
-            stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
-            return await self._applier.report(stored, plan, desired.failed)  # report
-        except Exception:
-            self._stale = True
-            raise
-        finally:
-            self._writer = None
+        self._stale, self._written, self._due, self._writer = False, False, inf, asyncio.current_task()
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
+        return plans.Observed(dnsconfig, self._table.buckets(), self._configmaps(), nameserver, suffixes)
+
+    def written(self, _obj: Object, _observed: plans.Observed, _plan: Plan) -> None:
+        """Note that the plan has been carried out."""
+        self._written = True
 
     async def _look_at_changed(self) -> None:
         """Look at the proxies that have changed. At the start these are all proxies, so other tasks run in between."""
@@ -146,13 +156,6 @@ class DNSRecordsReconciler:
         for key in self._canaries | wanted.keys():
             self._stale |= self._table.put(key, wanted.get(key))
         self._canaries = {*wanted}
-
-    def _observe(self) -> tuple[Object | None, desired.Observed]:
-        """Return the elected DNSConfig, and the facts about the records."""
-        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        dnsconfig = elected(self._cache.all(DNSCONFIG))
-        suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
-        return dnsconfig, desired.Observed(self._table.buckets(), self._configmaps(), nameserver, suffixes)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""
@@ -226,7 +229,7 @@ class DNSRecordsReconciler:
         return (self._key,)
 
     def _of_configmap(self, configmap: Object) -> Iterable[Key]:
-        ours = self._writer is not None and asyncio.current_task() is self._writer  # just written, by us
+        ours = self._writer is not None and asyncio.current_task() is self._writer
         return self._of_anything_else(configmap) if _shard(configmap) is not None and not ours else ()
 
     def _of_deployment(self, deployment: Object) -> Iterable[Key]:

@@ -191,7 +191,7 @@ def plan_deletion(ask: Ask, observed: Observed, notes: Sequence[Note] = ()) -> P
 
 def failed(_ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports by an Event why the proxy of an Ingress could not be made, and tries again."""
-    return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
+    return Plan(notes=[refusal.note("ProxyFailed")], error=refusal.error)
 
 
 def _too_long(ask: Ask) -> list[Note]:

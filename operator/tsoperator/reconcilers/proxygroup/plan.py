@@ -164,7 +164,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         return replace(step, steps=[*ending, *step.steps], status=waits)
     if not (untried := untried_message(step, observed.tailnet)):
         return step
-    told = _told(ask, observed, Refusal(untried, NO_TAILNET))
+    told = _refusal_plan(ask, observed, Refusal(untried, NO_TAILNET))
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
@@ -174,7 +174,7 @@ def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
         return unsupported.failed(ask.group, refusal)
     if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
-    return _told(ask, observed, refusal)
+    return _refusal_plan(ask, observed, refusal)
 
 
 def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
@@ -223,7 +223,7 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
 
 def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
     """Return the plan that reports *refusal* on a group. Running proxies go on, and serve changed Services, too."""
-    return replace(_told(ask, observed, refusal), steps=_kept(ask, observed, settings))
+    return replace(_refusal_plan(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 
 def _kept(ask: Ask, observed: Observed, settings: Settings) -> list[Step]:
@@ -235,11 +235,11 @@ def _kept(ask: Ask, observed: Observed, settings: Settings) -> list[Step]:
     return configmap_steps(live, live, found, None)
 
 
-def _told(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+def _refusal_plan(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports *refusal* on a group, and does nothing else."""
     is_news = refusal.reason != CREATING
     return Plan(
-        notes=[Note("Warning", refusal.reason or FAILED, refusal.message)] if is_news else [],
+        notes=[refusal.note(FAILED)] if is_news else [],
         status=status(ask.group, observed.children, refusal),
         requeue_after=refusal.requeue_after,
         error=refusal.error,

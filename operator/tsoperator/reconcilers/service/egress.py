@@ -1,4 +1,4 @@
-"""Egress Services: the proxies that lead to their devices, and how they point at these proxies."""
+"""Egress Services: the Pods of their proxies, and the step that points them at a place."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def pod(ask: Ask) -> ProxyPod:
 
 
 def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
-    """Return an Event if a valid Service leads to an address that its proxy can't reach without accepting routes."""
+    """Return an Event if the proxy of a valid Service can't reach its target without accepting routes."""
     ip = ask.target.ip
     if not ip or accepts_routes or not needs_route(ip):
         return []
@@ -30,27 +30,27 @@ def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
     return [Note("Warning", "RoutesNotAccepted", words, once=True)]
 
 
-def strays(ask: Ask, proxy_name: str) -> list[str]:
-    """Return the fields of a Service that don't point at the proxy called *proxy_name*; none if the name is empty."""
-    if not proxy_name:
+def strays(ask: Ask, place: str) -> list[str]:
+    """Return the fields of a Service that don't point at the place called *place*; none if that is empty."""
+    if not place:
         return []
-    wanted = {"externalName": f"{proxy_name}{ask.proxies_domain}", "type": "ExternalName"}
+    wanted = {"externalName": f"{place}{ask.proxies_domain}", "type": "ExternalName"}
     return [f"spec.{name}" for name, value in wanted.items() if ask.service["spec"].get(name) != value]
 
 
-def pointed(ask: Ask, proxy_name: str, made: Plan, reverts: Reverts) -> Plan:
-    """Return *made* with the step that points a Service at the proxy called *proxy_name*, unless *reverts* say to wait.
+def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
+    """Return *made* with the step that points a Service at the place called *place*, if there is one.
 
-    An empty name says to wait, too. The step comes last. But a Service without our finalizer gets it by the same write,
-    and then that write comes first. If another writer reverts the Service, an Event says so.
+    There is no step while *reverts* say to wait. It comes last. But if the Service doesn't have our finalizer yet, one
+    write adds that, too, and comes first. If another writer reverts the Service, an Event says so.
     """
     if reverts.fields:
-        note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, proxy_name))
+        note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, place))
         made = replace(made, notes=[*made.notes, note])
     made = replace(made, requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after))
-    if reverts.wait or not strays(ask, proxy_name):
+    if reverts.wait or not strays(ask, place):
         return made
-    external_name = f"{proxy_name}{ask.proxies_domain}"
+    external_name = f"{place}{ask.proxies_domain}"
     body: Object = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
     if has_finalizer(ask.service, FINALIZER):
         return replace(made, steps=[*made.steps, Patch(SERVICE, ask.key, body)])
@@ -60,12 +60,12 @@ def pointed(ask: Ask, proxy_name: str, made: Plan, reverts: Reverts) -> Plan:
     return replace(made, hold="", steps=[Patch(SERVICE, ask.key, body), *made.steps])
 
 
-def starting(proxy: Key, leads_to: str) -> Object:
-    """Return the condition of a Service whose *proxy* doesn't serve yet.
+def starting(proxy: Key, place: str) -> Object:
+    """Return the condition of a Service whose own *proxy* doesn't serve yet.
 
-    Until then clients are led to the place called *leads_to*, or nowhere if that is empty.
+    Until then the Service points at the place called *place*, or at none if that is empty.
     """
-    meanwhile = f"; until then clients are led to {leads_to}" if leads_to else ""
+    meanwhile = f"; until then clients are led to {place}" if place else ""
     message = (
         f"the Service leads to its proxy once the proxy's Pod is ready and has joined the tailnet{meanwhile}. If that "
         f"takes more than a minute, look at the Pod: kubectl -n {proxy.namespace} describe pod {proxy.name}-0"
@@ -73,11 +73,11 @@ def starting(proxy: Key, leads_to: str) -> Object:
     return condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
 
 
-def overwritten(reverts: Reverts, proxy_name: str) -> str:
-    """Return what to tell the user about *reverts* of a Service that should point at the proxy called *proxy_name*."""
+def overwritten(reverts: Reverts, place: str) -> str:
+    """Return the message for the user about *reverts* of a Service that should point at the place called *place*."""
     fields = " and ".join(reverts.fields)
     return (
-        f"{reverts.who} keeps setting {fields} back, so that clients don't get to the proxy {proxy_name}: "
+        f"{reverts.who} keeps setting {fields} back, so that clients don't get to the proxy {place}: "
         "leave spec.type, spec.externalName and spec.selector out of what it applies, or let it ignore them. Argo CD: "
         "ignoreDifferences for /spec/type, /spec/externalName and /spec/selector with the sync option "
         "RespectIgnoreDifferences=true. Flux: ignore rules for these paths in the Kustomization, or the annotation "

@@ -1,6 +1,6 @@
-"""Exposed Services: where their proxies lead, and what they show.
+"""Exposed Services: the targets of their proxies, and the device that a Service shows in its status.
 
-A proxy forwards to one address family only, that of the Service's first cluster IP.
+A proxy forwards connections of one IP version only, that of the Service's first cluster IP.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,10 @@ from tsoperator.runtime.plan import Note, Plan
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The proxy as its Service shows it: a condition, the load balancer's entries (None if it isn't ours), and Events.
+    """The proxy as its Service shows it: by a *condition*, by load balancer *entries* and by Events.
 
-    *news* are Events until the condition says them.
+    The entries are None if the load balancer of the Service isn't ours. *notes* are Events at each reconcile. *news*
+    are Events only until the condition has their words.
     """
 
     condition: Object
@@ -42,9 +43,9 @@ def pod(ask: Ask) -> ProxyPod:
 
 
 def serve_config(ask: Ask) -> Object | None:
-    """Return what the proxy is told to serve; None if it forwards everything.
+    """Return the serve config of the proxy; None if the proxy forwards everything.
 
-    With Funnel it ends TLS with the device's certificate, and forwards each port to the cluster IP.
+    With Funnel the proxy ends TLS with the certificate of its device, and forwards each port to the cluster IP.
     """
     if not ask.is_public:
         return None
@@ -57,12 +58,12 @@ def serve_config(ask: Ask) -> Object | None:
 
 
 def cluster_naming(ask: Ask) -> Naming:
-    """Return where the name of a valid Service leads in the cluster."""
+    """Return the addresses to which the name of a valid Service leads in the cluster."""
     return naming(ask.service, Way.TLS_SERVICE if ask.is_public else Way.FORWARDED)
 
 
 def shown(ask: Ask, device: ReportedDevice | None) -> Shown:
-    """Return what a Service shows while its proxy reports *device*."""
+    """Return the status and the Events of a Service whose proxy reports *device*."""
     name = device.fqdn if device else ""
     if not ask.is_balanced:
         return _named(name)
@@ -83,7 +84,7 @@ def port_notices(ask: Ask) -> list[Note]:
 
 
 def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
-    """Return what a Service with Funnel shows: only the name, because the Internet can't use tailnet addresses."""
+    """Return the name of a Service with Funnel, and no addresses, as the Internet can't use those of a tailnet."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
         pending = note.reason if note.reason == policy.UNSUPPORTED else "ProxyPending"
@@ -94,14 +95,14 @@ def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
 
 
 def _named(name: str) -> Shown:
-    """Return what a Service shows whose status has no load balancer of ours: the proxy's *name* in its condition."""
+    """Return a condition and an Event with the *name* of the device, for a Service without a load balancer of ours."""
     if not name:
         return Shown(_ready(), None)
     return Shown(_ready(_reached(name)), None, news=(Note("Normal", "ProxyCreated", _reached(name), once=True),))
 
 
 def _balanced(ask: Ask, name: str, ips: Sequence[str]) -> Shown:
-    """Return what a load balancer shows. Its name is in its status, and an Event until it is there."""
+    """Return load balancer entries with *name* and *ips*. Until the status has the name, an Event has it."""
     entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
     is_shown = any(entry.get("hostname") == name for entry in _entries(ask))
     return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
@@ -112,14 +113,14 @@ def _reached(name: str) -> str:
 
 
 def policy_notes(ask: Ask, made: Plan) -> list[Note]:
-    """Return what the policy must say, if *made* writes what the proxy serves."""
+    """Return an Event about the tailnet's policy for Funnel, if *made* writes the serve config of the proxy."""
     return advice.funnel_notes(made, ask.tags) if ask.is_public else []
 
 
 def load_balancer(ask: Ask, entries: Sequence[Object]) -> Object:
-    """Return the ``loadBalancer`` of a status that shows *entries*.
+    """Return the ``loadBalancer`` of a status with these *entries*.
 
-    This is the live one if it differs only by defaults of the API server.
+    If the live one differs only by defaults of the API server, return that.
     """
     plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in _entries(ask)]
     if plain == [*entries]:
@@ -129,7 +130,7 @@ def load_balancer(ask: Ask, entries: Sequence[Object]) -> Object:
 
 
 def shows(ask: Ask, device: ReportedDevice | None) -> bool:
-    """Tell whether the status of a Service shows *device*; only then may we clear its load balancer."""
+    """Tell whether the status of a Service shows *device*. Only then may we remove its load balancer entries."""
     if device is None:
         return False
     ours = {device.fqdn, device.https_name, *device.ips} - {""}

@@ -23,7 +23,7 @@ from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
 from tsoperator.group.clusterip import cluster_ip_service, new_name, place_labels, unselected
 from tsoperator.group.egress import entry_name, entry_of
-from tsoperator.group.places import Places, leads_to, move, serving_of, upkeep
+from tsoperator.group.places import Places, best_place, endpoints_of, move, upkeep
 from tsoperator.group.ports import PORT_COUNT
 from tsoperator.group.proxygroup import Group, is_available, replica_count
 from tsoperator.group.slices import Serving
@@ -71,7 +71,7 @@ def plan(
     *,
     is_named: bool = True,
 ) -> Plan:
-    """Return what a Service needs at its ProxyGroup, and the removal of what it doesn't need any more at others.
+    """Return the plan that makes the place of a Service at its ProxyGroup, and removes its abandoned places.
 
     *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
     Unless it *is_named*, Pods don't find it by the name of its device.
@@ -94,16 +94,16 @@ def plan(
     made = Plan(
         hold=FINALIZER,
         steps=[
-            *map(Child, slices),  # before the ports change: until then, nothing leads where it shouldn't
+            *map(Child, slices),  # before the ports change, so that no connection gets to a wrong port
             Child(wanted),
             *unselected(live),
             *gone,
         ],
         requeue_after=wait,
     )
-    pointed = egress.pointed(ask, leads_to(ask.points_at, name, places), made, reverts)
+    pointed = egress.pointed(ask, best_place(ask.points_at, name, places), made, reverts)
     if live is None:
-        return pointed  # its families decide the EndpointSlices, and its creation queues the Service again
+        return pointed  # its EndpointSlices depend on its IP versions; its creation queues the Service again
     reported = _reported(ask, wanted, pointed, places)
     return replace(reported, notes=[*reported.notes, *_port_notes(ask, places)])
 
@@ -115,10 +115,10 @@ def place_name(ask: Ask, places: Places) -> str:
 
 
 def failed(ask: Ask, refusal: Refusal) -> Plan:
-    """Return the plan that says on a Service why nothing could be made for it at its ProxyGroup, and tries again."""
-    notes = [Note("Warning", refusal.reason or "ProxyFailed", refusal.message)]
+    """Return the plan that reports on a Service why a step at its ProxyGroup failed, and tries again."""
+    notes = [refusal.note("ProxyFailed")]
     if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
-        return Plan(notes=notes, error=refusal.error)  # what the proxies were told still holds
+        return Plan(notes=notes, error=refusal.error)  # the proxies still serve the last configuration
     shown = not_configured(ask.group, config_digest(ask), refusal.message)
     return Plan(status=ask.status_with(shown), notes=notes, error=refusal.error)
 
@@ -144,7 +144,7 @@ def _updated(live: Object, wanted: Object) -> Object:
 
 
 def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
-    """Return the plan that says by *shown* and *notes* what is wrong with a Service, and leaves what runs as it is."""
+    """Return the plan that reports a problem by conditions and *notes*, and changes nothing but EndpointSlices."""
     status = _status(ask, [*shown, _readiness(ask, places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)
 
@@ -160,7 +160,7 @@ def _exhausted(ask: Ask, places: Places) -> Plan:
 
 
 def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
-    """Return *made* with the conditions of a sound Service whose ClusterIP Service is as *wanted*."""
+    """Return *made* with the conditions of a valid Service whose ClusterIP Service should be as *wanted*."""
     name, group, digest = ask.group, places.group(ask.group), config_digest(ask)
     ready, notes = _readiness(ask, places), [*made.notes]
     if group.obj is None or not is_available(group.obj):
@@ -190,9 +190,9 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
 
 
 def _lost(ask: Ask, places: Places) -> str:
-    """Say that no proxy finds the device to which a Service leads; empty if one does, or none has looked yet.
+    """Return a message if no proxy finds the device of a Service; empty if one does, or if none has looked yet.
 
-    Proxies forward nothing then, but count as ready, as in the Go operator.
+    Such proxies forward nothing, but count as ready, as in the Go operator.
     """
     group, name = places.group(ask.group), entry_name(ask.key)
     entry = group.entry(name)
@@ -207,7 +207,7 @@ def _lost(ask: Ask, places: Places) -> str:
 
 
 def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
-    """Return an Event if a Service is not *ready* for another reason than it says now.
+    """Return an Event if a Service is not *ready*, and its condition has another reason now.
 
     While a Pod is replaced, the readiness is unknown. That causes no Event, because a ProxyGroup has many Services.
     """
@@ -224,17 +224,17 @@ def is_fresh(ask: Ask) -> bool:
 
 def _readiness(ask: Ask, places: Places) -> Object:
     live = places.at(ask.group)
-    return readiness(places.group(ask.group), serving_of(live, places) if live else {})
+    return readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
 
 
 def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:
-    """Return the status of a Service with the conditions *shown*, and without those that say nothing any more."""
+    """Return the status of a Service with the conditions *shown*, and without outdated ones."""
     gone = {CONDITION_EGRESS_CONFIGURED} - {each["type"] for each in shown}
     return ask.status_with(*shown, without=gone if places.own else {*gone, CONDITION_PROXY_READY})
 
 
 def config_digest(ask: Ask) -> str:
-    """Return the digest of what the proxies are told for a Service, as the Go operator computes it."""
+    """Return the digest of the configuration of the proxies for a Service, as the Go operator computes it."""
     ports = [
         {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
         for each in ask.service["spec"].get("ports") or ()
@@ -250,7 +250,7 @@ def configured(group: str, digest: str) -> Object:
 
 
 def not_configured(group: str, digest: str, message: str = "") -> Object:
-    """Return the condition of a Service that the proxies of *group* aren't told of, with a *message* that says why."""
+    """Return the condition of a Service that has no entry for the proxies of *group*; *message* says why."""
     reason = f"ConfigurationFailed:ProxyGroup:{group}:Config:{digest}"
     return condition(CONDITION_EGRESS_CONFIGURED, False, reason, message or reason)
 
@@ -283,7 +283,7 @@ def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
 
 
 def _with_words(shown: Object, notes: Sequence[Note]) -> Object:
-    """Return the condition *shown* with the words of *notes*, which say that clients don't get to the proxies."""
+    """Return the condition *shown* with the messages of *notes* at the end of its message."""
     return {**shown, "message": "; ".join([shown["message"], *(each.message for each in notes)])}
 
 

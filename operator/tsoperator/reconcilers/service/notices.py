@@ -1,4 +1,4 @@
-"""Settings of a Service that have no effect, or another one than they seem to have; and the Events that say so."""
+"""Events about annotations of a Service that have no effect, or another effect than the user may think."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -53,19 +53,19 @@ VOCABULARY: Final = Vocabulary(
 """The annotations that the operator reads on Services."""
 
 _OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
-"""The annotations that say what a proxy is to be like, or where it is to lead."""
+"""The annotations that configure a proxy, or name its target."""
 _OF_A_DEVICE: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
-"""The annotations that name a device to lead to."""
+"""The annotations that name the target of an egress Service."""
 _OF_A_GROUP: Final = {
     ANNOTATION_HOSTNAME: "spec.hostnamePrefix",
     ANNOTATION_TAGS: "spec.tags",
     PROXY_CLASS: "spec.proxyClass",
 }
-"""The annotations that say what a proxy is to be like, and the fields of a ProxyGroup that say it for the group's."""
+"""The annotations that configure a proxy of a Service, and the fields that configure the proxies of a ProxyGroup."""
 
 
 def notices(ask: Ask) -> list[Note]:
-    """Return an Event for each thing in a Service that has no effect, with what to do about it."""
+    """Return an Event for each annotation or class of a Service that has no effect; it says what the user can do."""
     if is_deleting(ask.service):
         return []
     return [
@@ -75,7 +75,7 @@ def notices(ask: Ask) -> list[Note]:
 
 
 def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
-    """Yield what has no effect that would have one in another Service, each with the reason of its Event."""
+    """Yield the reasons and messages of Events about settings that would have an effect in another Service."""
     for words in _outranked(ask):
         yield "IgnoredAnnotation", words
     if ask.mode is Mode.NOTHING:
@@ -98,7 +98,7 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
 
 
 def _idle(ask: Ask) -> str:
-    """Say that a Service asks for no proxy, if it says what one is to be like; else return an empty text."""
+    """Return a message if a Service configures a proxy but asks for none; empty if not."""
     given = sorted(_OF_A_PROXY & annotations(ask.service).keys())
     if not given or ANNOTATION_EXPOSE in annotations(ask.service):
         return ""
@@ -110,7 +110,7 @@ def _idle(ask: Ask) -> str:
 
 
 def _outranked(ask: Ask) -> Iterator[str]:
-    """Say which annotations of a Service give way to others, or to its ProxyGroup."""
+    """Yield messages about annotations that have no effect because of others, or because of the ProxyGroup."""
     if ask.mode is Mode.GROUP:
         yield from _left_to_the_group(ask)
     if ask.is_exposed:
@@ -128,7 +128,7 @@ def _outranked(ask: Ask) -> Iterator[str]:
 
 
 def _left_to_the_group(ask: Ask) -> Iterator[str]:
-    """Say which annotations of a Service, and which label, its ProxyGroup doesn't read."""
+    """Yield messages about annotations, and a label, that have no effect on a Service of a ProxyGroup."""
     for name, field in _OF_A_GROUP.items():
         kind = "annotation" if name in annotations(ask.service) else "label"
         if kind == "annotation" or (name == PROXY_CLASS and name in labels(ask.service)):
@@ -138,10 +138,10 @@ def _left_to_the_group(ask: Ask) -> Iterator[str]:
             )
 
 
-def told(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
-    """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
+def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
+    """Return *plan* with *notes* among its Events, and in the message of the main condition of its status.
 
-    An Event that is told once isn't told again if a condition says it already, whichever process wrote that.
+    An Event that is to be written once is left out if a condition has its message already.
     """
     if not (notes or plan.notes):
         return plan

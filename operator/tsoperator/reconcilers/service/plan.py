@@ -8,7 +8,7 @@ from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
-from tsoperator.group.places import NOWHERE, Places, await_newcomers, leads_to, move, removal, upkeep
+from tsoperator.group.places import NOWHERE, Places, await_newcomers, best_place, move, removal, upkeep
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
@@ -30,7 +30,7 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.ask import Ask, Mode
-from tsoperator.reconcilers.service.notices import notices, told
+from tsoperator.reconcilers.service.notices import notices, with_notes
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
@@ -126,7 +126,7 @@ def plan(
 ) -> Plan:
     """Return the plan for a Service; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
-    return await_newcomers(told(made, ask, notices(ask)), observed.places)
+    return await_newcomers(with_notes(made, ask, notices(ask)), observed.places)
 
 
 def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
@@ -143,21 +143,21 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     if ask.is_exposed:
         shown = _exposed(ask, made, pending, observed)
     else:
-        name = leads_to(ask.points_at, wanted.key.name, observed.places, is_own=True)
+        name = best_place(ask.points_at, wanted.key.name, observed.places, is_own=True)
         starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
         ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
         shown = _pointed(ask, wanted, name, made, ready, observed)
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
 
 
-def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, observed: Observed) -> Plan:
-    """Return *made* with the steps that point an egress Service at its *proxy*, or where it *leads_to* for now.
+def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, observed: Observed) -> Plan:
+    """Return *made* with the steps that point an egress Service at a *place*: that of its own *proxy*, or an old one.
 
-    What it has at ProxyGroups goes. *ready* is the condition if no other writer reverts the Service.
+    Its abandoned places at ProxyGroups are removed. *ready* is the condition if no other writer reverts the Service.
     """
     reverts = observed.reverts
     if reverts.settles:
-        ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, leads_to))
+        ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", egress.overwritten(reverts, place))
     slices, gone, wait = move(ask.points_at, proxy.key.name, observed.places)
     steps, again = [*map(Child, slices), *gone, *made.steps], earliest(made.requeue_after, wait)
     moved = replace(
@@ -166,7 +166,7 @@ def _pointed(ask: Ask, proxy: Proxy, leads_to: str, made: Plan, ready: Object, o
     destination = observed.tailnet.destination
     is_device = destination is not None and destination.device is not None
     routes = [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
-    return told(egress.pointed(ask, leads_to, moved, reverts), ask, [*routes, *_taken(ask, observed)])
+    return with_notes(egress.pointed(ask, place, moved, reverts), ask, [*routes, *_taken(ask, observed)])
 
 
 def _taken(ask: Ask, observed: Observed) -> list[Note]:
@@ -175,7 +175,7 @@ def _taken(ask: Ask, observed: Observed) -> list[Note]:
 
 
 def _exposed(ask: Ask, made: Plan, pending: Object | None, observed: Observed) -> Plan:
-    """Return *made* with what an exposed Service shows of its proxy; what it has at ProxyGroups goes at once.
+    """Return *made* with the status and the Events of an exposed Service, and with the removal of all its places.
 
     *pending* is the condition of a proxy that can't log in.
     """
@@ -187,19 +187,24 @@ def _exposed(ask: Ask, made: Plan, pending: Object | None, observed: Observed) -
     naming = name_notes(exposure.cluster_naming(ask)) if observed.has_dnsconfig else []
     notes = [*made.notes, *(() if pending else shown.notes), *exposure.policy_notes(ask, made)]
     news = [*(() if pending else shown.news), *exposure.port_notices(ask), *naming]
-    return told(replace(made, steps=[*removal(observed.places), *made.steps], status=status, notes=notes), ask, news)
+    return with_notes(
+        replace(made, steps=[*removal(observed.places), *made.steps], status=status, notes=notes), ask, news
+    )
 
 
 def current_place(ask: Ask, own_name: str, places: Places) -> str:
-    """Return the name of the place where an egress Service should be served: at a group, or that of its own proxy."""
+    """Return the name of the place where an egress Service should be served: at its group, or its own proxy.
+
+    *own_name* is the name of its own proxy.
+    """
     return grouped.place_name(ask, places) if ask.mode is Mode.GROUP else own_name
 
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:
-    """Return the plan for a Service of a ProxyGroup; its own proxy is removed when clients no longer need it."""
+    """Return the plan for a Service of a ProxyGroup. Its own proxy is removed once it is an abandoned place."""
     made = grouped.plan(ask, observed.places, observed.suffixes, observed.reverts, is_named=observed.holder is None)
     if observed.places.ports is not None:
-        made = told(made, ask, _taken(ask, observed))
+        made = with_notes(made, ask, _taken(ask, observed))
     own = observed.places.own
     if own is None or not observed.places.is_abandoned(own.name):
         return made
@@ -229,7 +234,7 @@ def _waiting_for_class(ask: Ask, refusal: Refusal) -> Plan:
 
 
 def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:
-    """Return the plan that says by *note* why a Service has no working proxy; the condition may have another reason."""
+    """Return the plan that reports by *note* why a Service has no working proxy; *reason* is that of the condition."""
     shown = condition(CONDITION_PROXY_READY, False, reason or note.reason, note.message)
     return Plan(status=ask.status_with(shown), notes=[note])
 
@@ -267,17 +272,15 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that says on a Service why nothing could be made for it, and tries again."""
+    """Return the plan that reports on a Service why a step failed, and tries again."""
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
-    return replace(
-        _not_made(ask, Note("Warning", refusal.reason or "ProxyFailed", refusal.message)), error=refusal.error
-    )
+    return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)
 
 
 def _status(ask: Ask, shown: Object, places: Places) -> Object:
     """Return the status of a Service with the condition *shown*.
 
-    The conditions that a ProxyGroup showed go with the last place there.
+    The conditions about ProxyGroups stay as long as the Service has a place at one.
     """
     return ask.status_with(shown, without=() if places.services else grouped.CONDITIONS)

@@ -34,7 +34,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
-from tsoperator.group.places import Places, abandoned, leads_to
+from tsoperator.group.places import Places, best_place, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
@@ -139,7 +139,7 @@ class _View:
             self._has_read_places = True
 
     def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
-        """Return what a Service has at ProxyGroups, and its own proxy, which is a place too."""
+        """Return the places of a Service: those at ProxyGroups, and its own proxy."""
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
@@ -150,7 +150,7 @@ class _View:
             self._proxies.forget(ask.owner)
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
-            facts |= {*abandoned(ask.points_at, plans.current_place(ask, own_name, found), found)}
+            facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -161,7 +161,7 @@ class _View:
         if (rewrites := self._rewrites.get(ask.service)) is None:
             return NO_REVERTS
         current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
-        name = leads_to(ask.points_at, current, places, is_own=is_own)
+        name = best_place(ask.points_at, current, places, is_own=is_own)
         version, goal = ask.service["metadata"]["resourceVersion"], f"{name}{ask.proxies_domain}"
         reverts = rewrites.look(version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:

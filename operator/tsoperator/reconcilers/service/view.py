@@ -1,4 +1,4 @@
-"""Lists the places of egress Services at ProxyGroups, and allocates the proxies' ports."""
+"""Lists the places of egress Services at ProxyGroups from the cache, and allocates ports of the proxies to them."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -40,21 +40,21 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 _CATCHING_UP: Final = 60.0
-"""Seconds in which the cache surely learns of a change. A place that is deleted before the cache shows it is forgotten
-then, and its ports are free."""
+"""Seconds after which the cache surely shows a change. A place that it doesn't show by then has been deleted, so its
+ports are free."""
 
 
 class Timers:
-    """Remembers, for each Service, since when something has been so.
+    """Remembers since when facts about objects have been true.
 
-    A restart forgets that, and what waits for it waits once more.
+    A restart of the operator forgets that, so each wait that depends on it begins anew.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._since = Memory[Mapping[str, float]](cache)
 
     def ages(self, service: Object, facts: Collection[str], now: float) -> Mapping[str, float]:
-        """Return for how many seconds each of *facts* has been so for *service*; forget all others."""
+        """Return for how many seconds each of *facts* about *service* has been true; forget all others."""
         known = self._since.get(service) or {}
         since = {fact: known.get(fact, now) for fact in facts}
         self._since.note(service, since or None)
@@ -97,15 +97,15 @@ class PlacesView:
         )
 
     def of(self, ask: Ask, suffixes: Suffixes = NO_SUFFIXES) -> Places:
-        """Return what a Service has at ProxyGroups, and the ports that it gets at the one that is to serve it.
+        """Return the places of a Service at ProxyGroups, with the ports that it gets at the group that it names.
 
         *suffixes* are the known ones of MagicDNS names.
         """
         self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
         made = self.made_for(ask.owner)
         if ask.mode is not Mode.GROUP:
-            held = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
-            return replace(made, holding=self._holding(ask) if held else ())
+            is_leaving = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
+            return replace(made, with_entry=self._with_entry(ask) if is_leaving else ())
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
         if group_violations(ask, found, suffixes):
@@ -115,9 +115,10 @@ class PlacesView:
         return replace(found, ports=self._ports(ask, live, contested), contested=contested)
 
     def own_place(self, children: Children, name: str) -> Place | None:
-        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it.
+        """Return the place called *name*, which is the Service's own proxy; None if the proxy has no children.
 
-        The proxy reports the name of its device once it forwards connections.
+        The place serves if a Pod is ready, and if the proxy has reported the name of its device. It does so once it
+        forwards connections.
         """
         if not (children.services or children.statefulsets or children.secrets):
             return None
@@ -127,7 +128,7 @@ class PlacesView:
         return Place(name, serves, is_headless=True)
 
     def take_live(self, places: Iterable[Object]) -> None:
-        """Give nobody else the proxies' ports of the live *places*, while the cache may have yet to show them."""
+        """Reserve the ports of the live *places* for their Services until the cache shows the places."""
         self._ahead, self._ahead_until = [*places], self._clock() + _CATCHING_UP
 
     def starved(self, group: str) -> list[Key]:
@@ -142,9 +143,9 @@ class PlacesView:
         return Group(name, group, self._configmap(name), pods, reports, self._new(pods))
 
     def _new(self, pods: Iterable[Object]) -> Mapping[str, float]:
-        """Return those of *pods* that were first seen a short time ago, and how much of that time is left.
+        """Return the newcomers among *pods*, by UID, and the number of seconds for which each of them still is one.
 
-        After a restart of the operator all of them count as new, so that none of them waits.
+        After a restart of the operator all Pods are newcomers. So none of them waits, because there are no older ones.
         """
         now, wait, found = self._clock(), self._settings.newcomer_wait, {}
         for pod in pods:
@@ -157,19 +158,19 @@ class PlacesView:
     def _configmap(self, group: str) -> Object | None:
         return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
 
-    def _holding(self, ask: Ask) -> list[str]:
-        """Return the ProxyGroups whose ConfigMaps have an entry for a Service, and that will take it out.
+    def _with_entry(self, ask: Ask) -> list[str]:
+        """Return the names of the ProxyGroups whose reconciler has yet to remove the entry of a Service.
 
-        A ProxyGroup that goes takes its ConfigMap along.
+        The ConfigMap of a deleted ProxyGroup goes with it, so nobody removes entries from that.
         """
         entry = entry_name(ask.key)
         names = [key_of(each).name for each in self._cache.all(PROXYGROUP) if is_egress(each) and not is_deleting(each)]
         return [name for name in names if entry in entries_of(self._configmap(name)) and self._rival(ask, name) is None]
 
     def _rival(self, ask: Ask, group: str) -> Key | None:
-        """Return another Service that has, or is to have, the entry of this one at *group*.
+        """Return another Service that has, or should get, the entry that this one asks for at *group*.
 
-        Who has a ClusterIP Service there keeps the entry. Where nobody has one, the oldest Service gets it.
+        A Service with a place there keeps the entry. If none of them has a place, the oldest one gets it.
         """
         found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(ask.key)))
         placed = {served_service(each) for each in found if self._is_place(each)}
@@ -186,9 +187,10 @@ class PlacesView:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
 
     def _contested(self, ask: Ask, live: Object | None) -> dict[Wanted, Key]:
-        """Return the ports of a Service that have a port of the proxies in common with an older one, and whose.
+        """Return the ports of a Service whose port of the proxies an older Service has, too; and that Service.
 
-        The operator gives no port twice, but backups and other operators do. The ClusterIP Services' ages count.
+        The operator never allocates a port twice. But a restore from a backup, or another operator, may have done so.
+        The older Service is the one with the older place.
         """
         found = {}
         for wanted, port in allocated(live).items():
@@ -200,10 +202,10 @@ class PlacesView:
         return found
 
     def _ports(self, ask: Ask, live: Object | None, contested: Collection[Wanted]) -> Mapping[Wanted, int] | None:
-        """Return the proxies' ports for a Service; new ones stay reserved until the cache shows them.
+        """Return the ports of the proxies for a Service, and reserve new ones until the cache shows them.
 
-        The *contested* ports get other ones. A look at the ports that are used and the reservation that follows must
-        not wait in between.
+        The *contested* ports get other ones than now. This function must not wait after its look at the used ports and
+        before the reservation.
         """
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if ask.ports.keys() <= kept.keys():
@@ -215,19 +217,19 @@ class PlacesView:
         return ports
 
     def _ports_ahead(self, group: str, service: Key) -> set[int]:
-        """Return the ports of *group* that live places of others than *service* have, and the cache doesn't show."""
+        """Return the ports of *group* that other Services have at live places, which the cache doesn't show yet."""
         found = self._ahead if self._clock() < self._ahead_until else []
         self._ahead = [each for each in found if not self._shows(each)]
         others = (each for each in self._ahead if group in by_serving_group(each) and served_service(each) != service)
         return {port for each in others for port in allocated(each).values()}
 
     def _shows(self, live: Object) -> bool:
-        """Tell whether the cache shows an object at least as it was when it was read *live*."""
-        held = self._cache.get(SERVICE, key_of(live))
-        if held is None:
+        """Tell whether the cache shows an object as it is *live*, or as it was later."""
+        cached = self._cache.get(SERVICE, key_of(live))
+        if cached is None:
             return False
-        versions = {each["metadata"]["resourceVersion"] for each in (held, live)}
-        return len(versions) == 1 or self._cache.newest(SERVICE, live) is held
+        versions = {each["metadata"]["resourceVersion"] for each in (cached, live)}
+        return len(versions) == 1 or self._cache.newest(SERVICE, live) is cached
 
 
 @dataclass(frozen=True, slots=True)

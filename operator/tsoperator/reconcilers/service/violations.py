@@ -1,4 +1,4 @@
-"""The faults of a Service, by what is to serve it. Each is part of a sentence, and says how to fix it."""
+"""The violations of a Service, by the mode in which it asks to be served. Each says how to fix it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,10 +23,10 @@ _PROTOCOLS: Final = ("TCP", "UDP")
 
 
 def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False) -> list[str]:
-    """Return what is wrong with a Service that is to have a proxy of its own.
+    """Return the violations of a Service that asks for a proxy of its own.
 
-    *suffixes* are the known ones of MagicDNS names. With *is_public* its proxy has a serve config now, so the Internet
-    reaches it. It must not lose that because of a port that Funnel can't serve.
+    *suffixes* are the known ones of MagicDNS names. If it *is_public*, its proxy has a serve config now, and the
+    Internet reaches it. Then a port that Funnel can't serve is a violation, so that the proxy stays as it is.
     """
     given, spec = annotations(ask.service), ask.service["spec"]
     found: list[str] = []
@@ -55,7 +55,7 @@ def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = 
 
 
 def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> list[str]:
-    """Return what is wrong with an egress Service that names a ProxyGroup.
+    """Return the violations of an egress Service that names a ProxyGroup.
 
     *suffixes* are the known ones of MagicDNS names.
     """
@@ -84,7 +84,7 @@ def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES)
 
 
 def funnel_violations(ask: Ask) -> list[str]:
-    """Return which ports Funnel can't serve, if the Service asks for Funnel."""
+    """Return a violation if a Service asks for Funnel, and has ports that Funnel can't serve."""
     if not ask.unfunnelled:
         return []
     taken = f"{', '.join(map(str, FUNNEL_PORTS[:-1]))} and {FUNNEL_PORTS[-1]}"
@@ -95,7 +95,7 @@ def funnel_violations(ask: Ask) -> list[str]:
 
 
 def _device_violations(ask: Ask, suffixes: Suffixes) -> Iterable[str]:
-    """Yield what is wrong with how a Service names its device."""
+    """Yield the violations in the annotations that name the target of a Service."""
     fqdn, ip = ask.fqdn, ask.ip
     if fqdn and ip and not ask.outranks_name:
         yield f"only one of {ask.ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them"

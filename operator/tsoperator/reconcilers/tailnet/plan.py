@@ -46,13 +46,6 @@ class Observed:
     seconds: float | None = None
 
 
-def named_tailnet(obj: Object) -> str:
-    """Return the Tailnet that *obj*, which need not be valid, names in its spec; empty for the operator's own."""
-    spec = obj.get("spec")
-    name = spec.get("tailnet") if isinstance(spec, Mapping) else ""
-    return name if isinstance(name, str) else ""
-
-
 def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
     """Return why the credentials that *probe* has tried can't be used; None if they can.
 

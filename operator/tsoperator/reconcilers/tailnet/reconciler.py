@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     Object,
     is_deleting,
     key_of,
+    spec_text,
     uid,
 )
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -225,7 +226,7 @@ class _View:
         """Yield the objects that name the Tailnet called *name*."""
         for resource in USERS:
             for obj in self._cache.all(resource):
-                if plans.named_tailnet(obj) == name:
+                if spec_text(obj, "tailnet") == name:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
@@ -238,7 +239,7 @@ class _View:
                 secrets = self._secrets(obj)
                 reported = (device_of(secret, None) for secret in secrets)
                 devices = {device.id: device.fqdn for device in reported if device.id}
-                url, named = next(filter(None, map(login_url_of, secrets)), ""), plans.named_tailnet(obj)
+                url, named = next(filter(None, map(login_url_of, secrets)), ""), spec_text(obj, "tailnet")
                 if named != name and devices and self._tailnets.home(named, url, devices) == name:
                     yield obj
 

@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object
-from tsoperator.dns.cluster.address import Addresses, address_of, asked_address
+from tsoperator.dns.cluster.address import NO_ADDRESSES, Addresses, address_of, asked_address
 from tsoperator.dns.cluster.results import DNSObjects
 
 from tests.support.objects import obj
@@ -41,15 +41,16 @@ def test_a_headless_service_has_no_address(given: str | None, address: str) -> N
 
 
 def test_the_forwarded_address_goes_before_the_last_one_and_an_address_in_use_is_not_chosen() -> None:
-    dns, addresses = forwarding(ts_net="10.96.4.3"), Addresses()
+    dns, known = forwarding(ts_net="10.96.4.3"), NO_ADDRESSES.with_last(service("nameserver", "10.96.4.9"))
 
-    def chosen(dns: DNSObjects | None, *taken: str) -> str:
-        return addresses.choose(dns, ["ts.net"], [service("other", each) for each in taken])
+    def chosen(addresses: Addresses, dns: DNSObjects | None, *taken: str) -> str:
+        return addresses.choice(dns, ["ts.net"], [service("other", each) for each in taken])
 
-    assert chosen(None) == ""
-    addresses.note(service("nameserver", "10.96.4.9"))
-    assert (chosen(None), chosen(dns), chosen(dns, "10.96.4.3")) == ("10.96.4.9", "10.96.4.3", "10.96.4.9")
-    addresses.refuse("10.96.4.9")
-    assert chosen(dns, "10.96.4.3") == ""
-    addresses.note(service("nameserver", "10.96.4.9"))  # it was given after all
-    assert chosen(dns, "10.96.4.3") == "10.96.4.9"
+    assert chosen(NO_ADDRESSES, None) == ""
+    assert (chosen(known, None), chosen(known, dns), chosen(known, dns, "10.96.4.3")) == (
+        "10.96.4.9", "10.96.4.3", "10.96.4.9",
+    )  # fmt: skip
+    refused = known.without("10.96.4.9")
+    assert chosen(refused, dns, "10.96.4.3") == ""
+    given = refused.with_last(service("nameserver", "10.96.4.9"))
+    assert chosen(given, dns, "10.96.4.3") == "10.96.4.9"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from clustersim.faults import Failure
@@ -30,11 +31,12 @@ from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 from tsoperator.dns.probe.answers import Reply
 from tsoperator.dns.probe.asking import AskServer, Query, ask
 from tsoperator.dns.probe.prober import VERDICT, DNSProber, ProbePace
-from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.kind import Kind, KindReconciler
+from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
@@ -110,8 +112,9 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
         applier(world.api, cache, tailnets),
         settings(manage_cluster_dns=True, cluster_dns=(address,) if address else ()),
     )
-    both: list[Reconciler] = [DNSConfigReconciler(cache, writer, world.api, prober, chosen)]
-    both += [DNSRecordsReconciler(cache, writer, chosen)] if address else []
+    kinds: list[Kind[Any]] = [dnsconfigs(cache, world.api, prober, chosen)]
+    kinds += [dnsrecords(cache, chosen)] if address else []
+    both = [KindReconciler(kind, cache, writer) for kind in kinds]
     metrics = ControllerMetrics(CollectorRegistry())
     manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
     async with running(manager.run(world.api, None, beside=[prober.run])):
@@ -135,11 +138,8 @@ async def test_a_dnsconfig_reports_names_that_are_left_out_until_there_is_room_f
 
 
 async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig(cluster: World) -> None:
-    cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
-    reconciler = DNSConfigReconciler(
-        cache, applier(cluster.api, cache, tailnets), cluster.api, DNSProber(ask), settings()
-    )
-    assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
+    kind = dnsconfigs(Cache(sources(NAMESPACE)), cluster.api, DNSProber(ask), settings())
+    assert [*kind.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 
 @dataclass(frozen=True, slots=True)

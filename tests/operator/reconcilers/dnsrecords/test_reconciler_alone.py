@@ -28,10 +28,11 @@ from tsoperator.dns.records.live import in_order
 from tsoperator.dns.records.shards import Limits
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.proxy.service import headless_service
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
+from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import EnqueueTimes, Manager
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -75,7 +76,7 @@ class Known:
 async def following_records(world: World, cache: Cache | None = None) -> AsyncIterator[Known]:
     cache, known = cache or Cache(sources(NAMESPACE)), Known()
     acting = applier(world.api, cache, Tailnets([]))
-    reconciler = DNSRecordsReconciler(cache, acting, SHARDED, SMALL, known)
+    reconciler = KindReconciler(dnsrecords(cache, SHARDED, known, SMALL), cache, acting)
     times = EnqueueTimes({reconciler.name: Gathering(0.02)})
     metrics = ControllerMetrics(CollectorRegistry())
     manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known}, times=times)

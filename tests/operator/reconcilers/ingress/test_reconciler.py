@@ -2,13 +2,12 @@
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 from clustersim import objects as kinds
-from clustersim.faults import Ban, Failure
+from clustersim.faults import Failure
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.names import INGRESS_CONTROLLER
 from tsoperator.api.objects import INGRESS, INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
@@ -182,9 +181,9 @@ class Ground:
         self.sim.store.merge(kinds.SECRET, *key_of(secret), {"data": encoded})
 
 
-@asynccontextmanager
-async def new_ground(*bans: Ban) -> AsyncIterator[Ground]:
-    """Yield a cluster with the Ingress and its backend, where RBAC forbids the operator *bans*."""
+@pytest.fixture
+async def ground() -> AsyncIterator[Ground]:
+    """The Ingress with its proxy, whose device has a name and no certificate."""
     cache = Cache(sources(NAMESPACE, [KEY.namespace]))
     async with (
         cluster_sim(SimOptions(controllers=False)) as sim,
@@ -194,24 +193,15 @@ async def new_ground(*bans: Ban) -> AsyncIterator[Ground]:
     ):
         acting, clock = applier(client, cache, tailnets), Clock()
         kind = ingresses(Proxies(cache, acting, tailnets, settings()), clock=clock)
-        reconciler = KindReconciler(kind, cache, acting)
+        found = Ground(sim, cache, KindReconciler(kind, cache, acting), clock)
         sim.store.create(kinds.SERVICE, backend())
         sim.store.create(kinds.INGRESS, ingress())
-        for ban in bans:
-            sim.faults.forbid(ban)
         async with running(cache.follow(client)):
             await cache.synced()
-            yield Ground(sim, cache, reconciler, clock)
-
-
-@pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    """The Ingress with its proxy, whose device has a name and no certificate."""
-    async with new_ground() as found:
-        await found.reconcile()
-        found.report(device_id="n1", device_fqdn=f"{WEB}.")
-        assert await found.reconcile() == PATIENCE
-        yield found
+            await found.reconcile()
+            found.report(device_id="n1", device_fqdn=f"{WEB}.")
+            assert await found.reconcile() == PATIENCE
+            yield found
 
 
 async def test_the_wait_for_a_certificate_starts_anew_when_the_certificate_is_lost(ground: Ground) -> None:
@@ -237,17 +227,3 @@ async def test_the_wait_for_a_certificate_starts_anew_when_the_proxy_has_a_name_
     await ground.reconcile(1)
     ground.report(device_fqdn=f"{WEB}.")
     assert await ground.reconcile(100) == PATIENCE
-
-
-async def test_the_wait_for_a_certificate_starts_anew_with_a_recreated_ingress(ground: Ground) -> None:
-    ground.sim.store.merge(kinds.INGRESS, *KEY, {"metadata": {"finalizers": None}})
-    ground.sim.store.delete(kinds.INGRESS, *KEY)
-    await ground.reconcile(1)
-    ground.sim.store.create(kinds.INGRESS, ingress())
-    await ground.reconcile(PATIENCE)
-    assert "CertificatePending" not in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
-
-
-async def test_an_ingress_whose_services_the_operator_could_never_read_is_looked_at_again() -> None:
-    async with new_ground(Ban("services", KEY.namespace)) as ground:
-        assert (await ground.reconciler.reconcile(KEY)).requeue_after == 60

@@ -28,7 +28,7 @@ from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.proxy.entries import Entry, render_entries
-from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
@@ -84,7 +84,7 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.current)
         reconcilers: list[Reconciler] = [
             KindReconciler(services(proxies, client), cache, acting),
-            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.current),
+            KindReconciler(dnsrecords(cache, chosen, suffixes.current), cache, acting),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))

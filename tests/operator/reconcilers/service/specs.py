@@ -1,6 +1,10 @@
-"""Annotations and specs of users' Services, for the tables of this folder."""
+"""Annotations and specs of users' Services, and a Service that names a ProxyGroup, for the tables of this folder."""
 
-from tests.support.objects import FQDN
+from typing import Any
+
+from tsoperator.api.objects import Object
+
+from tests.support.objects import FQDN, egress_service
 
 FQDN_KEY = "tailscale.com/tailnet-fqdn"
 IP_KEY = "tailscale.com/tailnet-ip"
@@ -19,3 +23,10 @@ HEADLESS = {**CLUSTER_IP, "clusterIP": "None"}
 LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
 OF_OTHERS = {**LOAD_BALANCER, "loadBalancerClass": "other"}
 PUBLIC = {**LOAD_BALANCER, "ports": [{"port": 443, "protocol": "TCP"}]}
+
+
+def user_service(annotations: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
+    """Return a user's Service that names the group, with one port."""
+    given = EGRESS | GROUP if annotations is None else annotations
+    content = {"type": "ExternalName", "externalName": "placeholder", "ports": [{"port": 5432, "protocol": "TCP"}]}
+    return egress_service(given, spec=content | (spec or {}), **metadata)

@@ -25,6 +25,7 @@ from tests.support.objects import egress_service, settings
 SETTINGS, DEFAULT = settings(), settings(default_load_balancer=True)
 NO_CLASS = {**CLUSTER_IP, "type": "LoadBalancer"}
 WITH_PORTS = {**LOAD_BALANCER, "ports": [{"port": 80}]}
+DOMAIN = "${TS_CERT_DOMAIN}"
 NAME = "lb.tail1234.ts.net"
 DEVICE = ReportedDevice("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
 NAMELESS = ReportedDevice("n1", "", "", serves_no_https=False)
@@ -140,3 +141,15 @@ def test_a_load_balancer_status_is_ours_if_it_shows_our_device() -> None:
     assert exposure.shows(showing({"ingress": [{"hostname": NAME}]}), RENAMED)
     assert not exposure.shows(showing({"ingress": SHOWN}), None)
     assert not exposure.shows(showing({"ingress": [{"hostname": ""}]}), NAMELESS)
+
+
+@pytest.mark.parametrize(("address", "host"), [("192.0.2.4", "192.0.2.4"), ("2001:db8::4", "[2001:db8::4]")])
+def test_tls_ends_at_the_proxy_and_each_port_is_forwarded(address: str, host: str) -> None:
+    spec = {"clusterIP": address, "ports": [{"port": 443}, {"port": 8443}]}
+    assert exposure.serve_config(ask(FUNNEL, LOAD_BALANCER | spec)) == {
+        "TCP": {
+            "443": {"TCPForward": f"{host}:443", "TerminateTLS": DOMAIN},
+            "8443": {"TCPForward": f"{host}:8443", "TerminateTLS": DOMAIN},
+        },
+        "AllowFunnel": {f"{DOMAIN}:443": True, f"{DOMAIN}:8443": True},
+    }

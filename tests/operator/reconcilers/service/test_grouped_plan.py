@@ -1,5 +1,6 @@
 """The plan for an egress Service at its ProxyGroup: its place, its conditions and its Events."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -9,11 +10,12 @@ from tsoperator.api.objects import SERVICE, Key, Object, key_of
 from tsoperator.group.clusterip import new_name
 from tsoperator.group.places import Place, Places
 from tsoperator.group.ports import Wanted
-from tsoperator.group.slices import endpoint_slices
-from tsoperator.proxy.entries import Entry
+from tsoperator.group.proxygroup import Group
+from tsoperator.group.slices import Serving, endpoint_slices
+from tsoperator.proxy.entries import Entry, Port
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.ask import Ask, parse
-from tsoperator.reconcilers.service.grouped import FRESH, configured
+from tsoperator.reconcilers.service.grouped import FRESH, config_digest, configured, not_configured, readiness
 from tsoperator.runtime.plan import Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
@@ -23,14 +25,17 @@ from tests.operator.group.places import (
     ENTRY,
     GROUP,
     PLACE,
+    PORT,
     PORTS,
     configmap,
     group,
     live_group,
     place,
+    pod,
     report,
-    user_service,
+    serving,
 )
+from tests.operator.reconcilers.service.specs import GROUP_KEY, IP_KEY, user_service
 from tests.support.objects import (
     FQDN,
     children_of,
@@ -319,3 +324,84 @@ def test_a_failed_write_is_in_the_condition_unless_the_proxies_have_the_current_
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)
     done = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
     assert grouped.failed(ask(done), refusal).status is None
+
+
+SERVED = group()
+FIRST, SECOND, THIRD = pod(0, "10.0.0.1"), pod(1, "10.0.0.2"), pod(2, "10.0.0.3")
+NOT_SERVED = "ProxyGroup 'egress' doesn't serve it yet: look at the conditions of the ProxyGroup"
+
+
+class Readiness(NamedTuple):
+    status: str
+    reason: str
+    serving: dict[int, Serving]
+    message: str
+    group: Group = SERVED
+
+
+READY = " replicas are ready to route traffic"
+PARTLY = f"{READY}; some of the Service's ports and addresses lead to proxies already"
+OTHER_PORT = Port("UDP", 10001, 53)
+NO_POD = "NotReadyToRouteTraffic"
+NO_PLACE = "ClusterResourcesNotReady"
+SOME, EVERY = "PartiallyReadyToRouteTraffic", "ReadyToRouteTraffic"
+NO_PROXIES = "ProxyGroup 'egress' has no proxies"
+READINESS = {
+    "no place": Readiness("False", NO_PLACE, {}, NOT_SERVED),
+    "no group": Readiness("False", NO_PLACE, {4: serving(FIRST)}, NOT_SERVED, group(obj=None)),
+    "not available": Readiness(
+        "False", NO_PLACE, {4: serving(FIRST)}, NOT_SERVED, group(obj=live_group(available=False))
+    ),
+    "no replicas": Readiness(
+        "False", "NoProxiesConfigured", {4: serving()}, NO_PROXIES, group(obj=live_group(replicas=0))
+    ),
+    "a Pod missing": Readiness(
+        "Unknown", NO_PLACE, {4: serving(FIRST)}, "a Pod of ProxyGroup 'egress'", group(pods=[FIRST])
+    ),
+    "none": Readiness("False", NO_POD, {4: serving()}, f"0 out of 2{READY}"),
+    "one": Readiness("True", SOME, {4: serving(FIRST)}, "1 out of 2"),
+    "both": Readiness("True", EVERY, {4: serving(FIRST, SECOND)}, "2 out of 2"),
+    "one in both families": Readiness("True", SOME, {4: serving(FIRST, SECOND), 6: serving(SECOND)}, "1 out of 2"),
+    "each in one family": Readiness("False", NO_POD, {4: serving(FIRST), 6: serving(SECOND)}, "0 out of 2"),
+    "another port in one": Readiness("True", SOME, {4: {PORT: [FIRST, SECOND], OTHER_PORT: [SECOND]}}, "1 out of 2"),
+    "another port in none": Readiness(
+        "False", NO_POD, {4: {PORT: [FIRST, SECOND], OTHER_PORT: []}}, f"0 out of 2{PARTLY}"
+    ),
+    "scaled down": Readiness(
+        "True", EVERY, {4: serving(FIRST, SECOND, THIRD)}, "2 out of 2", group(pods=[FIRST, SECOND, THIRD])
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READINESS.values(), ids=READINESS)
+def test_a_replica_counts_as_ready_if_all_addresses_and_ports_of_the_service_lead_to_it(case: Readiness) -> None:
+    shown = readiness(case.group, case.serving)
+    assert (shown["type"], shown["status"], shown["reason"]) == ("TailscaleEgressSvcReady", case.status, case.reason)
+    assert shown["message"].startswith(case.message)
+
+
+PLAIN_TEXT = (
+    '{"ports":[{"protocol":"TCP","port":5432,"targetPort":0}],'
+    '"tailnetTarget":{"ip":"","fqdn":"db.tail1234.ts.net"},"proxyGroup":"egress"}'
+)
+FULL_PORT = {"nodePort": 3, "targetPort": 81, "port": 80, "appProtocol": "http", "protocol": "TCP", "name": "w"}
+FULL_TEXT = (
+    '{"ports":[{"name":"w","protocol":"TCP","appProtocol":"http","port":80,"targetPort":81,"nodePort":3}],'
+    '"tailnetTarget":{"ip":"100.64.0.9","fqdn":""},"proxyGroup":"egress"}'
+)
+
+
+def test_the_digest_of_the_configuration_is_the_one_that_the_go_operator_computes() -> None:
+    for service, text in (
+        (user_service(), PLAIN_TEXT),
+        (user_service({IP_KEY: "100.64.0.9", GROUP_KEY: GROUP}, {"ports": [FULL_PORT]}), FULL_TEXT),
+    ):
+        assert config_digest(parse(service, settings())) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_reason_names_the_group_and_the_digest() -> None:
+    good, bad = configured("egress", "abc"), not_configured("egress", "abc")
+    assert (good["status"], good["reason"]) == ("True", "ConfiguredFor:ProxyGroup:egress:Config:abc")
+    assert (bad["status"], bad["reason"]) == ("False", "ConfigurationFailed:ProxyGroup:egress:Config:abc")
+    assert (good["message"], bad["message"]) == (good["reason"], bad["reason"])
+    assert not_configured("egress", "abc", "full")["message"] == "full"

@@ -6,7 +6,7 @@ import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.notices import notices, told
+from tsoperator.reconcilers.service.notices import notices, with_notes
 from tsoperator.runtime.plan import Note, Plan
 
 from tests.operator.reconcilers.service.specs import (
@@ -102,12 +102,12 @@ def test_the_condition_has_the_warnings_and_a_warning_that_it_had_before_is_no_e
     service = {**egress_service({FQDN_KEY: FQDN, **group}), "status": {"conditions": shown}}
     wanted = [condition("Other", True, "Other", "one"), condition(type_, True, "ProxyCreated", message)]
     made = Plan(notes=[Note("Normal", "Again", "one"), NOTES[0]], status={"conditions": wanted})
-    plan = told(made, parse(service, SETTINGS), NOTES[1:])
+    plan = with_notes(made, parse(service, SETTINGS), NOTES[1:])
     assert reasons_of(plan) == ["Again", *reasons]
     assert [each["message"] for each in status_of(plan)["conditions"]] == ["one", after]
 
 
 def test_a_service_without_a_condition_has_the_warnings_only_in_events() -> None:
     for plan in (Plan(), Plan(status={"conditions": [condition("Other", True, "Other", "")]})):
-        assert told(plan, parse(egress_service({}), SETTINGS), NOTES) == replace(plan, notes=NOTES)
-        assert told(plan, parse(egress_service({}), SETTINGS), []) == plan
+        assert with_notes(plan, parse(egress_service({}), SETTINGS), NOTES) == replace(plan, notes=NOTES)
+        assert with_notes(plan, parse(egress_service({}), SETTINGS), []) == plan

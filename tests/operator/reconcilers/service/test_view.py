@@ -12,7 +12,7 @@ from tsoperator.group.places import Place, Places
 from tsoperator.group.ports import FIRST_PORT, PORT_COUNT, Wanted
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -22,6 +22,7 @@ from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import HOLD, endpoint, endpoint_slice, settings, slim_secret, stored
 from tests.support.operator import NAMESPACE, World
+from tests.support.shown import Shown
 from tests.support.virtual_time import Clock
 
 SQL = Wanted("TCP", 5432)
@@ -193,21 +194,21 @@ async def test_a_copy_of_a_place_in_another_namespace_has_no_entry_and_no_port(s
     assert (found.ports, found.contested) == ({SQL: FREE}, {})
 
 
-@pytest.mark.parametrize(("type_", "holding"), [("egress", ["egress"]), ("ingress", [])])
+@pytest.mark.parametrize(("type_", "with_entry"), [("egress", ["egress"]), ("ingress", [])])
 async def test_a_deleted_service_waits_for_groups_that_have_yet_to_remove_its_entry(
-    seen: Seen, type_: str, holding: list[str]
+    seen: Seen, type_: str, with_entry: list[str]
 ) -> None:
     group, leaving = PlayedGroup(seen.world, replicas=0), egress(target="")
     await group.start(type_)
     await seen.world.apply(leaving, placed(Key("default", "db"), {SQL: FREE}))
     await group.configure()
     await until(lambda: (seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config")) or {}).get("egressEntries"))
-    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == holding
-    assert (await seen.places(leaving)).holding == ()
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).with_entry == with_entry
+    assert (await seen.places(leaving)).with_entry == ()
     await seen.world.api.patch(PROXYGROUP, Key("", "egress"), HOLD)
     await seen.world.api.delete(PROXYGROUP, Key("", "egress"))
     await until(lambda: is_deleting(seen.cache.get(PROXYGROUP, Key("", "egress")) or HOLD))
-    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == []
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).with_entry == []
 
 
 OWNER = Owner("svc", Key("default", "db"))
@@ -235,3 +236,15 @@ async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready
     await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
+
+
+def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
+    db, web = (stored(egress(name)) for name in ("db", "web"))
+    timers = Timers(Shown(db, web))
+    assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}
+    assert timers.ages(db, {"a", "b"}, 12.0) == {"a": 2.0, "b": 0.0}
+    assert timers.ages(web, {"a"}, 13.0) == {"a": 0.0}
+    assert timers.ages(db, {"b"}, 15.0) == {"b": 3.0}
+    assert timers.ages(db, {"a", "b"}, 16.0) == {"a": 0.0, "b": 4.0}
+    assert timers.ages(db, (), 17.0) == {}
+    assert timers.ages(db, {"b"}, 18.0) == {"b": 0.0}

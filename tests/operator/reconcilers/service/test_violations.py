@@ -7,12 +7,20 @@ import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import parse
-from tsoperator.reconcilers.service.violations import group_violations
+from tsoperator.reconcilers.service.violations import funnel_violations, group_violations
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
-from tests.operator.group.places import GROUP, group, live_group, user_service
-from tests.operator.reconcilers.service.specs import EGRESS, FQDN_KEY, GROUP_KEY, IP_KEY
-from tests.support.objects import settings
+from tests.operator.group.places import GROUP, group, live_group
+from tests.operator.reconcilers.service.specs import (
+    EGRESS,
+    FQDN_KEY,
+    FUNNEL,
+    GROUP_KEY,
+    IP_KEY,
+    LOAD_BALANCER,
+    user_service,
+)
+from tests.support.objects import egress_service, settings
 
 NAMED = {GROUP_KEY: GROUP}
 BY_NAME = NAMED | EGRESS
@@ -62,3 +70,21 @@ CASES = {
 def test_each_violation_says_how_to_fix_it(case: Case) -> None:
     found = group_violations(parse(case.service, settings()), case.places, case.suffixes)
     assert [case.words in each for each in found] == [True] * bool(case.words)
+
+
+@pytest.mark.parametrize(
+    ("ports", "protocol", "named"),
+    [
+        ((443, 8443, 10000), "TCP", ""),
+        ((80,), "TCP", "80/TCP"),
+        ((443, 80, 22), "TCP", "80/TCP, 22/TCP"),
+        ((443,), "UDP", "443/UDP"),
+    ],
+)
+def test_the_violation_names_each_wrong_port_and_the_ports_that_work(
+    ports: tuple[int, ...], protocol: str, named: str
+) -> None:
+    listed = [{"port": port, "protocol": protocol} for port in ports]
+    found = funnel_violations(parse(egress_service(FUNNEL, spec=LOAD_BALANCER | {"ports": listed}), settings()))
+    words = f"Funnel can't serve port {named}: it works on TCP ports 443, 8443 and 10000 only"
+    assert [each.startswith(words) and "tailscale.com/funnel" in each for each in found] == [True] * bool(named)

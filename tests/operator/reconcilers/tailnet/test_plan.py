@@ -115,11 +115,6 @@ def test_a_deleted_tailnet_is_released_when_no_object_names_it() -> None:
     assert (made, plans.refusal(made)) == (Plan(release=FINALIZER), "")
 
 
-@pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
-def test_the_name_of_an_objects_tailnet_is_read_from_its_spec(spec: object, name: str) -> None:
-    assert plans.named_tailnet({"spec": spec}) == name
-
-
 def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
     error = ValueError("403")
     notes = [Note("Warning", "TailnetInvalid", "no status for you")]

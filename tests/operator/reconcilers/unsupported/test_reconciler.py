@@ -2,21 +2,19 @@
 
 import pytest
 from tsoperator.api.crds import DEFINITIONS
-from tsoperator.api.objects import PEERRELAY, RECORDER, Object, Resource
+from tsoperator.api.objects import RECORDER, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
 from tests.support.operator import World
 
 SPECS: dict[Resource, Object] = {
-    PEERRELAY: {},
     RECORDER: {"enableUI": True},
 }
 
 
 def test_kubectl_get_shows_the_reason() -> None:
     columns = {each.resource: {column.name: column.json_path for column in each.columns} for each in DEFINITIONS}
-    for resource in (PEERRELAY, RECORDER):
-        assert f'@.type == "{CONDITIONS[resource]}"' in columns[resource]["Status"]
+    assert f'@.type == "{CONDITIONS[RECORDER]}"' in columns[RECORDER]["Status"]
 
 
 @pytest.mark.parametrize("resource", SPECS, ids=lambda resource: resource.kind)

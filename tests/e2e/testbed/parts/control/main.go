@@ -43,6 +43,7 @@ func main() {
 		DNSConfig:       &tailcfg.DNSConfig{Proxied: true, Domains: []string{*domain}},
 		MagicDNSDomain:  *domain,
 		AllOnline:       true,
+		PeerRelayGrants: true, // any device may relay for any other
 		// The ACME server takes every challenge as met: nobody will look for the record.
 		OnSetDNS: func(*tailcfg.SetDNSRequest) error { return nil },
 	}

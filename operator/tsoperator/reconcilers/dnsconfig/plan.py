@@ -1,7 +1,7 @@
 """Decides what a DNSConfig needs, and what its status says."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tsnameserver.records import MAX_SHARDS
@@ -17,18 +17,11 @@ from tsoperator.api.names import (
     LABEL_MANAGED,
     NAMESERVER,
 )
-from tsoperator.api.objects import (
-    Object,
-    annotations,
-    is_deleting,
-    labels,
-    uid,
-)
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, labels, uid
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns import children
-from tsoperator.dns.cluster.address import address_of
-from tsoperator.dns.cluster.results import DNSObjects, Nothing, Obstacle
+from tsoperator.dns.cluster.address import NO_ADDRESSES, Addresses, address_of
+from tsoperator.dns.cluster.results import DNSObjects, Obstacle
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -36,12 +29,14 @@ from tsoperator.dns.nameserver import (
     default_image,
     elected,
     nameserver_image,
-    program_error,
+    parse,
     reads_shards,
 )
 from tsoperator.dns.probe.answers import NOT_ASKED, ServerVerdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.clusterdns import ClusterDNSPlan
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
+from tsoperator.runtime.reverts import Reverts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
@@ -80,83 +75,101 @@ class Observed:
     """The Pods of our nameserver. Pods of the Go operator's nameserver have no label, so they can't be found."""
     suffixes: Suffixes = NO_SUFFIXES
     """The known suffixes of MagicDNS names."""
-    address: str = ""
-    """The address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
+    sees_all: bool = True
+    """True if the API server lets the operator see all DNSConfigs."""
+    addresses: Addresses = NO_ADDRESSES
+    services: Sequence[Object] = ()
+    """The Services of the cluster, whose addresses a new Service can't get; empty if our Service exists."""
 
 
-def cluster_dns(
-    obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings
-) -> clusterdns.ClusterDNSPlan:
-    """Return the plan for the cluster's DNS by the DNSConfig *obj*, parsed as *dnsconfig*.
+def cluster_dns(obj: Object, observed: Observed, settings: Settings) -> ClusterDNSPlan:
+    """Return the plan for the cluster's DNS, as if nobody else wrote there; *obj* is empty if it is gone.
 
-    The plan is empty if *obj* is invalid, or isn't the elected DNSConfig. When a DNSConfig is deleted, our stub domain
-    is removed, unless another DNSConfig takes it over.
+    Our stub domain is removed even if the last DNSConfig vanished without waiting for that.
     """
     first = elected(observed.dnsconfigs)
+    if not obj:
+        is_needless = observed.sees_all and not observed.dnsconfigs
+        return clusterdns.removal(observed.dns, settings) if observed.dns and is_needless else ClusterDNSPlan()
+    dnsconfig = parse(obj)
     if is_deleting(obj):
-        if first is not None and not isinstance(DNSConfig.parse(first), Invalid) and not program_error(first):
-            return clusterdns.ClusterDNSPlan()
+        if first is not None and not isinstance(parse(first), Invalid):
+            return ClusterDNSPlan()
         return clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
-    if isinstance(dnsconfig, Invalid) or program_error(obj) or (first is not None and uid(first) != uid(obj)):
-        return clusterdns.ClusterDNSPlan()
-    zones, address = forwarded_zones(obj, settings.zones, observed.suffixes), _address(observed)
+    if isinstance(dnsconfig, Invalid) or (first is not None and uid(first) != uid(obj)):
+        return ClusterDNSPlan()
+    zones, address = _zones(obj, observed, settings), _address(observed)
     if not zones or not address:
-        return clusterdns.ClusterDNSPlan()
+        return ClusterDNSPlan()
     nameserver = clusterdns.NameserverHealth(address, _problem(observed, settings))
     return clusterdns.plan(dnsconfig.spec.cluster_dns, observed.dns, zones, nameserver, settings)
 
 
 def plan(
-    obj: Object,
-    dnsconfig: DNSConfig | Invalid,
-    dns: clusterdns.ClusterDNSPlan,
-    observed: Observed,
-    settings: Settings,
+    obj: Object, wanted: ClusterDNSPlan, observed: Observed, settings: Settings, reverts: Mapping[Key, Reverts]
 ) -> Plan:
-    """Return the plan for the DNSConfig *obj*, parsed as *dnsconfig*; *dns* is the plan for the cluster's DNS."""
+    """Return the plan for the DNSConfig *obj*, which is empty if it is gone.
+
+    *wanted* is from `cluster_dns`, and *reverts* say how another writer undoes its writes.
+    """
+    dns = clusterdns.without_reverted_writes(wanted, reverts)
+    if not obj:
+        return Plan(steps=dns.steps, requeue_after=dns.again)
     if is_deleting(obj):
         return _deletion_plan(obj, dns, observed)
-    asked = answer_conditions(obj, observed, settings)
+    dnsconfig = parse(obj)
     if isinstance(dnsconfig, Invalid):
+        asked = _answer_conditions(obj, observed, settings)
         return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
-    if error := program_error(obj):
-        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
     if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
-        return _refusal_plan(
-            obj,
-            "MultipleDNSConfigsPresent",
-            f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two",
-        )
-    image = nameserver_image(obj, dnsconfig, settings)
-    wanted = [
+        message = f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two"
+        return _refusal_plan(obj, "MultipleDNSConfigsPresent", message)
+    image, service = nameserver_image(obj, dnsconfig, settings), observed.service
+    new_address = "" if service else _new_address(obj, observed, settings)
+    steps = [
         # The Service comes first, so that it gets its address even if the API server refuses another child.
-        children.service(dnsconfig, settings, observed.service, observed.address, selects_ours=_selects_ours(observed)),
-        children.service_account(dnsconfig, settings),
-        children.role(dnsconfig, settings),
-        children.role_binding(dnsconfig, settings),
-        children.deployment(dnsconfig, image, settings),
+        Child(children.service(dnsconfig, settings, service, new_address, selects_ours=_selects_ours(observed))),
+        Child(children.service_account(dnsconfig, settings)),
+        Child(children.role(dnsconfig, settings)),
+        Child(children.role_binding(dnsconfig, settings)),
+        Child(children.deployment(dnsconfig, image, settings)),
     ]
-    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
-    if not zones:  # no new Service yet: its address may depend on the zones that the cluster's DNS already forwards
-        kept = wanted if observed.service else wanted[1:]
-        return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
+    if not _zones(obj, observed, settings):
+        # No new Service yet: its address may depend on the zones that the cluster's DNS already forwards.
+        return Plan(hold=FINALIZER, steps=steps if service else steps[1:], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
-        return Plan(hold=FINALIZER, steps=[*map(Child, wanted)])
-    conditions = _conditions(obj, image, observed, settings)
-    status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
+        return Plan(hold=FINALIZER, steps=steps)
     return Plan(
         hold=FINALIZER,
-        steps=[*map(Child, wanted), *dns.steps],
+        steps=[*steps, *dns.steps],
         notes=_notes(dns),
-        status=status,
+        status=_status(obj, _conditions(obj, image, observed, settings), dns) | {"nameserver": {"ip": address}},
         requeue_after=dns.again,
     )
 
 
-def _deletion_plan(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observed) -> Plan:
+def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings: Settings) -> str:
+    """Return the address that the operator chose for a new Service, if the API server has refused this Service."""
+    step = refusal.step
+    if observed.service is not None or not isinstance(step, Child) or step.obj["kind"] != SERVICE.kind:
+        return ""
+    chosen = _new_address(obj, observed, settings)
+    return chosen if chosen == address_of(step.obj) else ""
+
+
+def _new_address(obj: Object, observed: Observed, settings: Settings) -> str:
+    """Return the address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
+    return observed.addresses.choice(observed.dns, _zones(obj, observed, settings), observed.services)
+
+
+def _zones(obj: Object, observed: Observed, settings: Settings) -> Sequence[str]:
+    return forwarded_zones(obj, settings.zones, observed.suffixes)
+
+
+def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan:
     """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
     The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. The deletion
@@ -166,26 +179,27 @@ def _deletion_plan(obj: Object, dns: clusterdns.ClusterDNSPlan, observed: Observ
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
     if dns.result is None or observed.dns is None:  # the condition goes on reporting that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
-    return replace(_unconfigured_plan(obj, dns.result), steps=dns.steps, requeue_after=dns.again)
+    notes = _notes(ClusterDNSPlan(result=dns.result))
+    status = _with_conditions(obj, clusterdns.condition_of(dns.result, _generation(obj)))
+    return Plan(steps=dns.steps, notes=notes, status=status, requeue_after=dns.again)
 
 
-def unwritten_plan(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* that the API server refused the writes into the cluster's DNS.
+def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
+    """Return the plan that reports on the DNSConfig *obj* what the API server refused.
 
-    The rest of *plan* has been carried out.
+    If that is a write into the cluster's DNS, the nameserver doesn't count as failed.
     """
-    whole = {**obj, "status": plan.status or obj.get("status") or {}}
-    result = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
-    return replace(_unconfigured_plan(whole, result), error=refusal.error)
+    if not obj:
+        return Plan()
+    if isinstance(refusal.step, Child | None):
+        reason, asked = refusal.reason or "NameserverCreationFailed", _answer_conditions(obj, observed, settings)
+        return _refusal_plan(obj, reason, refusal.message, asked)
+    obstacle = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
+    status = cluster_dns(obj, observed, settings).status
+    return plan(obj, ClusterDNSPlan(result=obstacle, status=status), observed, settings, {})
 
 
-def _unconfigured_plan(obj: Object, result: Obstacle | Nothing) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    notes = _notes(clusterdns.ClusterDNSPlan(result=result))
-    return Plan(notes=notes, status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
-
-
-def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
+def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
     """Return the condition that reports the answers of the cluster's DNS, if *obj* is the elected DNSConfig.
 
     While a DNSConfig is invalid, its nameserver goes on, and the operator goes on asking the cluster's DNS.
@@ -196,15 +210,6 @@ def answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Se
     if not _address(observed):
         return [condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_NAMESERVER, _generation(obj))]
     return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
-
-
-def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
-    """Return the plan that reports on the DNSConfig *obj* why its nameserver could not be made, and tries again.
-
-    *asked* are the conditions from `answer_conditions`.
-    """
-    reason = refusal.reason or "NameserverCreationFailed"
-    return replace(_refusal_plan(obj, reason, refusal.message, asked), error=refusal.error)
 
 
 def _refusal_plan(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
@@ -276,7 +281,7 @@ def _selects_ours(observed: Observed) -> bool:
     return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
 
 
-def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDNSPlan) -> Object:
+def _status(obj: Object, conditions: Sequence[Object], dns: ClusterDNSPlan) -> Object:
     """Return the status of *obj* with these *conditions*, and with the field about the cluster's DNS."""
     status = obj.get("status") or {}
     if dns.result is not None:
@@ -286,7 +291,7 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.ClusterDN
     return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
 
 
-def _notes(dns: clusterdns.ClusterDNSPlan) -> list[Note]:
+def _notes(dns: ClusterDNSPlan) -> list[Note]:
     """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
     wrong = dns.result if isinstance(dns.result, Obstacle) else None
     notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []

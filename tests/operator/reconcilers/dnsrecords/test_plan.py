@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,10 @@ from tsoperator.dns.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.dns.records.live import Record
 from tsoperator.dns.records.shards import Limits, shard_named
 from tsoperator.dns.records.table import Bucket, Table
-from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.desired import Observed
+from tsoperator.reconcilers.dnsrecords import plan as plans
+from tsoperator.reconcilers.dnsrecords.plan import Observed
 from tsoperator.runtime.ownership import owner_reference
-from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
+from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal, Report, Step
 from tsoperator.tailnet.zones import Suffixes, zones_status
 
 from tests.support.objects import (
@@ -40,7 +41,7 @@ METADATA: Object = {
 }
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
-RIGHT = Plan(steps=[])
+RIGHT = Plan(steps=[], reports=[Report(DNSCONFIG_OBJ)])
 """The plan if the ConfigMaps are right: it has no steps."""
 
 
@@ -58,7 +59,7 @@ parsed = cache(parse)
 
 def plan(*records: Record, configmap: Object | None = None) -> Plan:
     live = {} if configmap is None else {0: configmap}
-    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), live), SETTINGS)
+    return plans.plan(Observed(DNSCONFIG_OBJ, buckets(records), live), SETTINGS)
 
 
 def configmap(document: str | None, **metadata: object) -> Object:
@@ -117,39 +118,36 @@ def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None
     assert plan(UP, configmap=found) == RIGHT
 
 
-def test_the_records_name_their_zones() -> None:
-    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets(())), settings(zones=("ts.net", "tail.example.org")))
-    assert document_of(made)["zones"] == ["ts.net", "tail.example.org"]
+OLD, TAIL, OWN = "old.example.org", "tail.example.org", "k8s.example.org"
+SHOWN = zones_status((), [OLD])
 
 
 @pytest.mark.parametrize(
-    ("suffixes", "zones"),
+    ("status", "live", "suffixes", "zones"),
     [
-        (Suffixes(), ["ts.net", "old.example.org"]),
-        (Suffixes(("tail.example.org",)), ["ts.net", "old.example.org", "tail.example.org"]),
-        (Suffixes(("tail.example.org",), complete=True), ["ts.net", "tail.example.org"]),
+        ({}, [], Suffixes((TAIL,)), [TAIL]),
+        (SHOWN, [], Suffixes(), [OLD]),
+        (SHOWN, [], Suffixes((TAIL,)), [OLD, TAIL]),
+        (SHOWN, [], Suffixes((TAIL,), complete=True), [TAIL]),
+        (SHOWN, [OLD, OWN], Suffixes(), [OLD]),
+        ({"zones": [OLD]}, [OLD, OWN], Suffixes(), []),
+        (zones_status((OLD,), [OLD]), [OLD, OWN], Suffixes(), []),
+        ({}, [OLD, OWN], Suffixes(), [OLD]),
     ],
 )
-def test_a_zone_that_a_tailnet_has_shown_stays_until_all_suffixes_are_known(
-    suffixes: Suffixes, zones: list[str]
+def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_suffixes_are_known(
+    status: Object, live: list[str], suffixes: Suffixes, zones: list[str]
 ) -> None:
-    shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": zones_status((), ["old.example.org"])}}
-    made = desired.plan(shown, Observed(buckets((BOTH,)), suffixes=suffixes), SETTINGS)
-    assert document_of(made)["zones"] == zones
+    text = json.dumps(["ts.net", *live], separators=(",", ":"))
+    found = configmap(SERVED.replace('["ts.net"]', text))
+    shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
+    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), settings(cluster_domain=OWN))
+    assert document_of(made)["zones"] == ["ts.net", *zones]
 
 
-OLD = "old.example.org"
-
-
-@pytest.mark.parametrize(
-    ("status", "kept"),
-    [({"zones": [OLD]}, []), (zones_status((OLD,), [OLD]), []), (zones_status((), [OLD]), [OLD]), ({}, [OLD])],
-)
-def test_a_zone_in_the_records_goes_unless_a_tailnet_may_have_shown_it(status: Object, kept: list[str]) -> None:
-    live = configmap(SERVED.replace('"zones":["ts.net"]', f'"zones":["ts.net","{OLD}","k8s.example.org"]'))
-    dnsconfig = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
-    made = desired.plan(dnsconfig, Observed(buckets((BOTH,)), {0: live}), settings(cluster_domain="k8s.example.org"))
-    assert document_of(made)["zones"] == ["ts.net", *kept]
+def test_the_records_name_the_zones_of_the_setting() -> None:
+    made = plans.plan(Observed(DNSCONFIG_OBJ, buckets(())), settings(zones=("ts.net", TAIL)))
+    assert document_of(made)["zones"] == ["ts.net", TAIL]
 
 
 LIMITS = Limits(split=1000, full=2000)
@@ -164,8 +162,8 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
     """Return the plan for *records* with our image, or with the Go operator's if *of* is `SETTINGS`."""
     chosen = SETTINGS if of is SETTINGS else OURS
-    return desired.plan(
-        DNSCONFIG_OBJ, Observed(buckets(tuple(records)), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
+    return plans.plan(
+        Observed(DNSCONFIG_OBJ, buckets(tuple(records)), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
     )
 
 
@@ -242,7 +240,7 @@ def test_a_shard_that_is_deleted_or_edited_is_put_right_and_no_other_is_written(
 def test_a_configmap_past_the_last_shard_is_deleted() -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     more = obj(CONFIGMAP, Key("tailscale", "dnsrecords-8"), {"data": cluster[3]["data"]}, **METADATA)
-    assert sharded({**cluster, 8: more}, named(110)) == Plan(steps=[Deletion(CONFIGMAP, more, unchanged=True)])
+    assert sharded({**cluster, 8: more}, named(110)).steps == [Deletion(CONFIGMAP, more, unchanged=True)]
     assert sharded({**cluster, 8: deleting(more)}, named(110)) == RIGHT
 
 
@@ -364,7 +362,7 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
 )
 def test_records_are_split_only_once_all_pods_of_the_nameserver_read_shards(nameserver: Object | None) -> None:
     def planned(cluster: Cluster) -> Plan:
-        return desired.plan(DNSCONFIG_OBJ, Observed(buckets(tuple(named(40))), cluster, nameserver), OURS, LIMITS)
+        return plans.plan(Observed(DNSCONFIG_OBJ, buckets(tuple(named(40))), cluster, nameserver), OURS, LIMITS)
 
     one = carried_out({}, planned({}))
     several = carried_out({}, sharded({}, named(40)))
@@ -387,15 +385,21 @@ def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> Non
 def test_the_records_of_an_invalid_dnsconfig_stay_in_one_configmap_or_in_shards(invalid: Object, of: object) -> None:
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
-    made = desired.plan(invalid, Observed(buckets(tuple(named(60))), cluster), swapped, LIMITS)
+    made = plans.plan(Observed(invalid, buckets(tuple(named(60))), cluster), swapped, LIMITS)
     assert (len(carried_out(cluster, made)) > 1) is (of is OURS)
 
 
+@pytest.mark.parametrize(("wait", "requeue"), [(0.5, 0.5), (inf, None)])
+def test_nothing_is_written_while_the_records_may_wait(wait: float, requeue: float | None) -> None:
+    observed = Observed(DNSCONFIG_OBJ, buckets((UP,)), wait=wait)
+    assert plans.plan(observed, SETTINGS) == Plan(requeue_after=requeue)
+
+
 def test_without_a_dnsconfig_nothing_is_written() -> None:
-    assert desired.plan(None, Observed(buckets((UP,)), {0: configmap(SERVED)}), SETTINGS) == Plan()
+    assert plans.plan(Observed(None, buckets((UP,)), {0: configmap(SERVED)}), SETTINGS) == Plan()
 
 
-def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
-    refusal = Refusal("no ConfigMaps for you", error=ValueError("403"))
+def test_a_refused_write_is_reported_by_an_event() -> None:
+    refusal = Refusal("no ConfigMaps for you")
     notes = [Note("Warning", "RecordsNotWritten", "no ConfigMaps for you")]
-    assert desired.failed(DNSCONFIG_OBJ, refusal) == Plan(notes=notes, error=refusal.error)
+    assert plans.failed(DNSCONFIG_OBJ, refusal) == Plan(reports=[Report(DNSCONFIG_OBJ, notes=notes)])

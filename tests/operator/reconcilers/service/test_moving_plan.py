@@ -1,73 +1,51 @@
 """The plan for the places of a Service at ProxyGroups while the Service moves, and when it is deleted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from tsoperator.api.names import DNS_FINALIZER, FINALIZER
-from tsoperator.api.objects import SERVICE, Object, key_of
-from tsoperator.group.places import Place, Places, abandoned, await_newcomers, removal, upkeep
-from tsoperator.group.slices import endpoint_slices
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object, key_of
+from tsoperator.group.places import Place, Places
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.reconcilers.service.plan import Observed
-from tsoperator.runtime.plan import Deletion, Patch, Plan, Refusal
+from tsoperator.runtime.plan import Patch, Plan, Refusal
 
 from tests.operator.group.places import (
     CLUSTER_DOMAIN,
-    GROUP,
+    NEW_DOWN,
+    NEW_PLACE,
+    NEW_UP,
+    OLD_DOWN,
+    OLD_PLACE,
+    OLD_UP,
     OWNER,
-    PORTS,
-    group,
-    place,
-    pod,
-    serving,
-    user_service,
+    moving,
 )
-from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
+from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY, user_service
 from tests.support.objects import (
     children_of,
     condition_of,
     deleting,
     deletions_of,
-    down,
     egress_service,
     headless,
     held,
     settings,
     slim_secret,
     status_of,
-    stored,
 )
 
-GRACE, SETTINGS = 10.0, settings(cluster_domain=CLUSTER_DOMAIN)
-NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
+SETTINGS = settings(cluster_domain=CLUSTER_DOMAIN)
 OWN = Place("ts-db-own", serves=True)
-
-
-def slice_of(service: Object, *pods: Object) -> Object:
-    """Return the live EndpointSlice of a ClusterIP Service, with *pods* as its endpoints."""
-    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: serving(*pods)})
-    return stored(made)
-
-
-NEW_UP, NEW_DOWN = slice_of(NEW_PLACE, pod(0, "10.0.0.1")), slice_of(NEW_PLACE)
-OLD_UP, OLD_DOWN = slice_of(OLD_PLACE, pod(0, "10.0.0.1")), slice_of(OLD_PLACE)
-GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
 
 
 def pointed_at(name: str, annotations: Object | None = None) -> Object:
     """Return the Service, pointed at the place called *name*."""
     return held(user_service(annotations, spec={"externalName": f"{name}.tailscale.svc.{CLUSTER_DOMAIN}"}))
-
-
-def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
-    """Return the places of a Service that moves to the group."""
-    found = {"ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, **more}
-    return Places(services, slices, GROUPS, ages=ages, **found)
 
 
 def led_by(plan: Plan) -> str:
@@ -116,17 +94,6 @@ def test_a_service_moves_to_the_new_place_and_its_old_place_is_deleted_a_while_l
     assert plan.hold == FINALIZER
 
 
-def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it() -> None:
-    for here, slices, left in (
-        ("ts-db-new", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
-        ("placeholder", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
-        ("ts-db-own", [NEW_UP], []),
-        ("ts-db-new", [NEW_DOWN], []),
-    ):
-        places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-        assert abandoned(here, "ts-db-new", places) == left
-
-
 OWNED = Children(
     services=[headless(OWNER, "db-uid", "ts-db-own")],
     secrets=[slim_secret("ts-db-own-0", {"device_id": "n1"}, OWNER.labels)],
@@ -163,32 +130,6 @@ def test_a_service_moves_to_a_proxy_of_its_own(
     plan = planned(pointed_at(here, EGRESS), places, OWNED)
     assert (led_by(plan), gone(plan), plan.requeue_after) == (leads, left, requeue_after)
     assert ("ts-db-old-ipv4" in names(children_of(plan))) is (left == [])
-
-
-@pytest.mark.parametrize(
-    ("new", "leads_to", "requeue_after"),
-    [
-        ({}, 0, 20.0),
-        ({"egress-1-uid": 3.0}, 0, 3.0),
-        ({"egress-1-uid": 30.0}, 0, 20.0),
-        ({"egress-1-uid": 3.0}, 1, 20.0),
-        ({"egress-0-uid": 4.0, "egress-1-uid": 3.0}, 0, 20.0),
-    ],
-    ids=["no new Pod", "one waits", "one waits for long", "one is led to", "all are new"],
-)
-def test_a_service_is_reconciled_again_when_a_new_pod_may_get_connections(
-    new: dict[str, float], leads_to: int, requeue_after: float
-) -> None:
-    slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
-    places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
-    assert await_newcomers(Plan(requeue_after=20.0), places).requeue_after == requeue_after
-
-
-def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
-    pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
-    places = replace(moving([NEW_PLACE], [NEW_UP], {}), groups={GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
-    (made,) = children_of(Plan(steps=upkeep(places)))
-    assert [each["hostname"] for each in made["endpoints"]] == ["egress-1-uid"]
 
 
 def test_the_places_of_a_service_that_becomes_exposed_are_deleted_at_once() -> None:
@@ -244,7 +185,7 @@ def test_the_finalizer_stays_until_all_places_and_entries_of_the_service_are_gon
         (Places([OLD_PLACE], [OLD_UP]), GOES),
         (Places([], [OLD_UP]), ["ts-db-old-ipv4"]),
         (Places([OLD_PLACE]), ["ts-db-old"]),
-        (Places(holding=["old"]), []),
+        (Places(with_entry=["old"]), []),
     ):
         plan = planned(service, places)
         assert (gone(plan), plan.release, plan.requeue_after) == (left, "", 5.0)
@@ -255,25 +196,6 @@ def test_the_conditions_about_a_group_go_with_the_finalizer() -> None:
     service = {**LEAVING, "status": {"conditions": STALE}}
     assert planned(service, Places([OLD_PLACE])).status is None
     assert planned(service, Places()).status == {"conditions": []}
-
-
-def test_the_deletion_of_a_place_also_removes_the_go_operators_finalizer() -> None:
-    assert removal(Places([OLD_PLACE])) == [Deletion(SERVICE, OLD_PLACE, release=DNS_FINALIZER)]
-
-
-def test_objects_that_are_being_deleted_are_neither_updated_nor_deleted_again_without_need() -> None:
-    going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
-    for kept in (["ts-db-old"], []):
-        found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]
-        assert names(found) == ["ts-db-old"]  # again, so that a finalizer comes off
-    assert upkeep(going) == ()
-
-
-def test_the_slice_of_a_new_port_goes_when_all_pods_serve_the_port_even_if_only_slices_may_change() -> None:
-    other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
-    steps = upkeep(moving([NEW_PLACE], [NEW_UP, other], {}))
-    assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]
-    assert names(children_of(Plan(steps=steps))) == ["ts-db-new-ipv4"]
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])

@@ -13,21 +13,22 @@ and is not ready until shard 0 is written.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import MAX_SHARDS, RECORDS_KEY, parse
+from tsnameserver.records import MAX_SHARDS, RECORDS_KEY
+from tsnameserver.records import parse as parse_records
 
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.rules import takes_from_cluster
-from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     Program,
     nameserver_image,
     nameserver_labels,
-    program_error,
+    parse,
     reads_shards,
 )
 from tsoperator.dns.records.shards import (
@@ -47,7 +48,7 @@ from tsoperator.dns.records.shards import (
 from tsoperator.dns.records.table import Bucket
 from tsoperator.runtime.diff import contains
 from tsoperator.runtime.ownership import owner_reference
-from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal
+from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal, Report
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, nameserver_zones, shown_zones, tailnet_zones
 
@@ -59,12 +60,17 @@ Render = Callable[[Part], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All records, their ConfigMaps by shard, the Deployment of the nameserver, and the known suffixes."""
+    """The elected DNSConfig, all records, their ConfigMaps by shard, the nameserver's Deployment, the known suffixes.
 
-    buckets: tuple[Bucket, ...]
+    The ConfigMaps needn't be looked at within the next *wait* seconds, unless something changes.
+    """
+
+    dnsconfig: Object | None = None
+    buckets: tuple[Bucket, ...] = ()
     configmaps: Mapping[int, Object] = field(default_factory=dict)
     nameserver: Object | None = None
     suffixes: Suffixes = NO_SUFFIXES
+    wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +98,16 @@ class _Live:
     def names(self, shard: int) -> Collection[str]:
         """Return the names in the document of *shard*; empty if it can't be read."""
         try:
-            return parse(self.texts.get(shard, "")).ip4
+            return parse_records(self.texts.get(shard, "")).ip4
         except RecordsError:
             return ()
 
 
-def plan(
-    dnsconfig: Object | None,
-    observed: Observed,
-    settings: Settings,
-    limits: Limits = DEFAULT_LIMITS,
-    render: Render = document,
-) -> Plan:
-    """Return the plan that updates the ConfigMaps of *dnsconfig*; it is empty without a DNSConfig."""
-    if dnsconfig is None:
+def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS, render: Render = document) -> Plan:
+    """Return the plan that updates the ConfigMaps of the DNSConfig; it is empty without a DNSConfig."""
+    if observed.wait > 0:
+        return Plan(requeue_after=observed.wait if observed.wait < inf else None)
+    if (dnsconfig := observed.dnsconfig) is None:
         return Plan()
     found = observed.configmaps
     live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
@@ -122,12 +124,12 @@ def plan(
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
     # If a surplus ConfigMap has changed since we saw it, it may be needed again, so it isn't deleted.
     gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
-    return Plan(steps=[*(write for write in reversed(writes) if write), *gone])
+    return Plan(steps=[*(write for write in reversed(writes) if write), *gone], reports=[Report(dnsconfig)])
 
 
-def failed(_dnsconfig: Object, refusal: Refusal) -> Plan:
+def failed(dnsconfig: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event on the DNSConfig why the records could not be written."""
-    return Plan(notes=[Note("Warning", "RecordsNotWritten", refusal.message)], error=refusal.error)
+    return Plan(reports=[Report(dnsconfig, notes=[Note("Warning", "RecordsNotWritten", refusal.message)])])
 
 
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:
@@ -158,8 +160,8 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
     They may if every Pod of the nameserver can read shards. Until the nameserver's rollout ends, an old Pod that can't
     may still serve; if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing.
     """
-    parsed = DNSConfig.parse(dnsconfig)
-    if isinstance(parsed, Invalid) or program_error(dnsconfig):
+    parsed = parse(dnsconfig)
+    if isinstance(parsed, Invalid):
         return live.count > 1
     image = nameserver_image(dnsconfig, parsed, settings)
     return image.program is Program.OURS and (live.count > 1 or reads_shards(nameserver, image))

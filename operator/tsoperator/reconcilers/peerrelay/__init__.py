@@ -1,0 +1,1 @@
+"""PeerRelays: relays with public addresses for devices that can't reach each other directly."""

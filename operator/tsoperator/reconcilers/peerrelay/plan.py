@@ -1,0 +1,259 @@
+"""Decides what a PeerRelay needs (docs/development/proxies.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.names import CONDITION_PEERRELAY_READY, CONFIG_SUFFIX, RELAY_CAPABILITY_VERSION, RELAY_PORT
+from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.rules import peer_relay_name
+from tsoperator.proxy.annotations import ignored
+from tsoperator.proxy.classref import class_called
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
+from tsoperator.proxy.findings import Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.readiness import ready_replicas
+from tsoperator.proxy.secret import capability_version_of, static_endpoints_of
+from tsoperator.proxy.workload import (
+    awaited_pods,
+    holds_nothing,
+    plan_removal,
+    plan_workload,
+    proxy_devices,
+    proxy_problem,
+    removal_message,
+    replica_devices,
+)
+from tsoperator.reconcilers.peerrelay.ask import VOCABULARY, Ask, RelayWishes, class_name, class_refusal, owner
+from tsoperator.reconcilers.peerrelay.children import relay_proxy, workload
+from tsoperator.reconcilers.peerrelay.endpoints import Balancers, Endpoints, endpoints
+from tsoperator.runtime.ownership import in_the_way, is_anothers
+from tsoperator.runtime.plan import Plan, Refusal
+from tsoperator.settings import Settings
+
+__all__ = ["DEVICE_REASONS", "Observed", "failed", "owner", "plan", "wanted"]
+
+READY: Final = "PeerRelayReady"
+ENDPOINTS_PENDING: Final = "EndpointsPending"
+PODS_PENDING: Final = "PodsPending"
+NO_TAILNET: Final = "TailnetUnavailable"
+IMAGE_TOO_OLD: Final = "ImageTooOld"
+FAILED: Final = "PeerRelayCreationFailed"
+TERMINATING: Final = "PeerRelayTerminating"
+DEVICE_REASONS: Final = {Effect.PENDING: PODS_PENDING, Effect.FAILED: FAILED}
+"""The reasons of the condition, by the effect of a finding about a device."""
+
+_PASSING: Final = frozenset({ENDPOINTS_PENDING, PODS_PENDING})  # the reasons that need no Event
+_CLASS_REASONS: Final = {"ProxyPending": PODS_PENDING, "ProxyFailed": FAILED}
+_FREED: Final = 60.0  # s until another look at a name that another object has
+_SHOWN: Final = 3  # problems of load balancers that the condition tells in full
+_OLDEST: Final = "Tailscale 1.102.5"  # the oldest version that can be a relay
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts on which a PeerRelay's plan depends besides the PeerRelay.
+
+    *named* are all objects that have the name of a child, whoever made them.
+    """
+
+    children: Children
+    named: Sequence[Object] = ()
+    balancers: Balancers = field(default_factory=Balancers)
+    proxy_class: Object | None = None
+    tailnet: TailnetView = OWN_TAILNET
+
+
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the relays that a PeerRelay should have.
+
+    If it is being deleted, or if its relays can't be made, return a plan instead. When they can't be made, running ones
+    stay as they are.
+    """
+    if is_deleting(ask.obj):
+        return plan_deletion(ask.obj, observed)
+    found = _found(ask, observed, settings)
+    return _refused(ask.obj, found) if isinstance(found, Refusal) else found
+
+
+def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
+    """Return the relays that a PeerRelay should have, what is wrong with it, or the plan while that isn't known."""
+    wishes = ask.wishes
+    if isinstance(wishes, Refusal):
+        return wishes
+    if observed.tailnet.pending:
+        return Plan(error=observed.tailnet.pending)
+    if refusal := observed.tailnet.refusal:
+        return replace(refusal, reason=NO_TAILNET)
+    chosen = class_called(class_name(ask.obj), observed.proxy_class, "change spec.proxyClass")
+    if isinstance(chosen, Refusal):
+        return Plan(whole=False) if chosen.is_passing else replace(chosen, reason=_CLASS_REASONS[chosen.reason])
+    if refusal := class_refusal(chosen):
+        return refusal
+    if stranger := next((each for each in observed.named if is_anothers(each, wishes.owner)), None):
+        return Refusal(in_the_way(stranger), requeue_after=_FREED)
+    static = [each.static for each in _endpoints(wishes, observed, settings)]
+    return relay_proxy(wishes, chosen, static, observed.tailnet, settings)
+
+
+def plan(
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return the plan for a PeerRelay; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    made = _planned(ask, wanted, observed, settings, keys)
+    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
+    return replace(made, notes=[*made.notes, *told]) if told else made
+
+
+def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+    if isinstance(wanted, Plan):
+        return wanted
+    wishes, children = ask.wishes, observed.children
+    if isinstance(wishes, Refusal):
+        return _refused(ask.obj, wishes)
+    if isinstance(keys, Refusal):
+        return _refused(ask.obj, keys)
+    made = plan_workload(
+        wanted,
+        workload(wishes, wanted, children, settings),
+        children,
+        keys,
+        devices := proxy_devices(wanted, children, observed.tailnet, settings),
+    )
+    found = _endpoints(wishes, observed, settings)
+    problem = _incomplete(wanted, children, found)
+    if words := proxy_problem(wanted, children, keys):
+        problem = Refusal(words, PODS_PENDING)
+    complete = replace(made, status=_status(ask.obj, problem, found))
+    return with_findings(complete, devices.findings, condition=CONDITION_PEERRELAY_READY, reasons=DEVICE_REASONS)
+
+
+def plan_deletion(relay: Object, observed: Observed) -> Plan:
+    """Return the plan with the next step of removing the children of *relay*; what it published goes at once."""
+    if holds_nothing(relay, observed.children):
+        return Plan()
+    step = plan_removal(owner(key_of(relay)), observed.children, observed.tailnet.name)
+    if untried := untried_message(step, observed.tailnet):
+        told = _refused(relay, Refusal(untried, NO_TAILNET))
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
+    if step.release:
+        return step
+    waits = Refusal(removal_message(awaited_pods(observed.children)), TERMINATING)
+    return replace(step, status=_status(relay, waits, []))
+
+
+def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports on a PeerRelay why a step failed, and tries again."""
+    if is_deleting(ask.obj) and observed.tailnet.refusal and not refusal.reason:
+        refusal = replace(refusal, reason=NO_TAILNET)
+    return _refused(ask.obj, refusal)
+
+
+def _endpoints(wishes: RelayWishes, observed: Observed, settings: Settings) -> list[Endpoints]:
+    """Return the endpoints of the relays in *wishes*, by ordinal: those of surplus relays don't count any more."""
+    found = []
+    for ordinal in range(wishes.replicas):
+        key = Key(settings.namespace, f"{peer_relay_name(wishes.key.name)}-{ordinal}")
+        config = observed.children.secret(Key(key.namespace, key.name + CONFIG_SUFFIX))
+        service = observed.children.service(key)
+        found.append(endpoints(service, key, observed.balancers, static_endpoints_of(config)))
+    return found
+
+
+def _incomplete(proxy: Proxy, children: Children, found: Sequence[Endpoints]) -> Refusal | None:
+    """Return what the relays lack; None if they are complete."""
+    if too_old := _too_old(proxy, children):
+        return too_old
+    count = proxy.replica_count
+    reached = sum(1 for each in found if each.addresses)
+    if reached < count:
+        words = f"{reached} of {count} replicas have a public IP"
+        return Refusal(f"{words}: {_balancer_problems(proxy, found)}", ENDPOINTS_PENDING)
+    statefulset = children.statefulset(proxy.key)
+    ready = ready_replicas(statefulset) if statefulset else 0
+    if ready < count:
+        return Refusal(f"{ready} of {count} pods are ready{_restarting(children)}", PODS_PENDING)
+    joined = len(replica_devices(proxy, children))
+    if joined < count:
+        return Refusal(f"{joined} of {count} pods have joined the tailnet", PODS_PENDING)
+    return None
+
+
+def _balancer_problems(proxy: Proxy, found: Sequence[Endpoints]) -> str:
+    awaited = [f"{proxy.key.name}-{number}" for number, each in enumerate(found) if each.awaits and not each.addresses]
+    problems = _problems(found)
+    if awaited:
+        names = ", ".join(awaited[:_SHOWN]) + (f" and {len(awaited) - _SHOWN} more" if len(awaited) > _SHOWN else "")
+        problems.append(
+            f"waiting for the load balancer of Service {names} in {proxy.key.namespace}: if it stays without an "
+            "address, see that the cluster has a controller for Services of type LoadBalancer, and look at the Events "
+            "of the Service"
+        )
+    return "; ".join(problems)
+
+
+def _problems(found: Sequence[Endpoints]) -> list[str]:
+    problems = [each.problem for each in found if each.problem]
+    more = len(problems) - _SHOWN
+    return [*problems[:_SHOWN], *([f"and {more} more load balancers have a problem"] if more > 0 else [])]
+
+
+def _too_old(proxy: Proxy, children: Children) -> Refusal | None:
+    for replica in proxy.replicas:
+        state = children.secret(replica.state_secret)
+        version = capability_version_of(state) if state else None
+        if version is not None and version < RELAY_CAPABILITY_VERSION:
+            return Refusal(
+                f"the image of Pod {replica.state_secret} has capability version {version}, which is too old for a "
+                f"relay: give it {_OLDEST} or newer, by the ProxyClass or by the operator's PROXY_IMAGE",
+                IMAGE_TOO_OLD,
+            )
+    return None
+
+
+def _restarting(children: Children) -> str:
+    """Say which Pod restarts again and again, and what its cause may be; empty if none does."""
+    for pod in children.pods:
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        if any(each.get("restartCount", 0) for each in statuses):
+            return (
+                f": Pod {key_of(pod)} has restarted: see `kubectl -n {key_of(pod).namespace} logs {key_of(pod).name} "
+                f"--previous`. An image older than {_OLDEST} can't be a relay"
+            )
+    return ""
+
+
+def _refused(relay: Object, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on *relay*, and changes nothing else.
+
+    The endpoints in its status stay, unless it is being deleted.
+    """
+    note = refusal.note(FAILED)
+    return Plan(
+        notes=[note] if note.reason not in _PASSING else [],
+        status=_status(relay, refusal, [] if is_deleting(relay) else None),
+        requeue_after=refusal.requeue_after,
+        error=refusal.error,
+    )
+
+
+def _status(relay: Object, problem: Refusal | None, found: Sequence[Endpoints] | None) -> Object:
+    """Return the status of *relay* with the endpoints *found*; with None, its endpoints stay as they are."""
+    old = relay.get("status") or {}
+    generation = int(relay["metadata"].get("generation", 0))
+    if problem is None:
+        message = "; ".join([READY, *_problems(found or ())])
+        ready = condition(CONDITION_PEERRELAY_READY, True, READY, message, generation)
+    else:
+        reason = problem.reason or FAILED
+        ready = condition(CONDITION_PEERRELAY_READY, False, reason, problem.message, generation)
+    made = {**old, "conditions": set_condition(old.get("conditions") or [], [ready], now="")}
+    if found is not None:
+        made["endpoints"] = [
+            {"replica": ordinal, "address": address, "port": RELAY_PORT}
+            for ordinal, each in enumerate(found)
+            for address in each.addresses
+        ]
+    return made

@@ -1,0 +1,154 @@
+"""The addresses of load balancers' hostnames, in virtual time."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from tsoperator.api.objects import DEVICE, Key, key_of
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, resolve_ipv4
+from tsoperator.reconcilers.peerrelay.endpoints import Resolved
+from tsoperator.runtime.workqueue import Backoff
+
+from tests.support.cluster import running
+from tests.support.virtual_time import in_virtual_time, now
+
+A, B = "203.0.113.4", "203.0.113.10"
+LB, OTHER = "lb.example.org", "other.example.org"
+EDGE, GATE = Key("", "edge"), Key("", "gate")
+
+
+class DNS:
+    """A resolver for which the test answers, and the addresses that the operator keeps by it."""
+
+    def __init__(self, *answer: str) -> None:
+        self.answer: Sequence[str] | Exception = answer
+        self.seconds = 0.0
+        self.asked: list[tuple[str, float]] = []
+        self.told: list[tuple[str, float]] = []
+        self.busy = self.most = 0
+        self.kept = HostAddresses(self.resolve, Backoff(first=2.0, cap=60.0, jitter=lambda: 1.0))
+        self.kept.listen(ADDRESSES, lambda old, new: self.told.append((key_of(new or {}).name, now())))
+        self.kept.listen(DEVICE, lambda old, new: self.told.append(("a device", now())))
+
+    async def resolve(self, host: str) -> Sequence[str]:
+        self.asked.append((host, now()))
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.busy -= 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    @property
+    def times(self) -> list[float]:
+        return [at for _, at in self.asked]
+
+    @asynccontextmanager
+    async def following(self, *hosts: str) -> AsyncIterator[HostAddresses]:
+        """Run the look-ups; the PeerRelay `EDGE` has load balancers with these *hosts*."""
+        async with running(self.kept.run()):
+            assert self.kept.follow(EDGE, hosts) == {}
+            await asyncio.sleep(0.1)
+            yield self.kept
+
+
+@in_virtual_time
+async def test_a_hostname_is_looked_up_in_the_background_and_its_addresses_are_announced_once() -> None:
+    dns = DNS(A, B, A)
+    async with dns.following(LB) as kept:
+        assert kept.follow(EDGE, [LB]) == {LB: Resolved((B, A))}
+        await asyncio.sleep(700)
+    assert (dns.times, dns.told) == ([0, 300, 600], [("edge", 0)])
+
+
+@in_virtual_time
+async def test_other_addresses_are_announced_to_each_peerrelay_that_has_the_hostname() -> None:
+    dns = DNS(A)
+    async with dns.following(LB) as kept:
+        kept.follow(GATE, [LB])
+        dns.answer = [B]
+        await asyncio.sleep(301)
+        assert kept.follow(GATE, [LB]) == {LB: Resolved((B,))}
+    assert sorted(dns.told) == [("edge", 0), ("edge", 300), ("gate", 300)]
+
+
+FAILURES = {
+    "no such host": (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+    "no text": (OSError("nothing"), "nothing"),
+    "no hostname": (UnicodeError(), "it is no hostname"),
+    "no addresses": ((), "no address"),
+}
+
+
+@pytest.mark.parametrize(("answer", "words"), FAILURES.values(), ids=FAILURES)
+@in_virtual_time
+async def test_a_failure_is_told_and_tried_again_soon(answer: Sequence[str] | Exception, words: str) -> None:
+    dns = DNS()
+    dns.answer = answer
+    async with dns.following(LB) as kept:
+        assert kept.follow(EDGE, [LB]) == {LB: Resolved(failure=words)}
+        await asyncio.sleep(20)
+        dns.answer = [A]
+        await asyncio.sleep(15)
+        assert kept.follow(EDGE, [LB]) == {LB: Resolved((A,))}
+    assert (dns.times, dns.told) == ([0, 2, 6, 14, 30], [("edge", 0), ("edge", 30)])
+
+
+@in_virtual_time
+async def test_a_look_up_has_five_seconds_and_holds_up_no_other() -> None:
+    dns = DNS(A)
+    dns.seconds = 9
+    async with dns.following(LB) as kept:
+        await asyncio.sleep(1)
+        dns.seconds = 0
+        kept.follow(GATE, [OTHER])
+        await asyncio.sleep(1)
+        assert kept.follow(GATE, [OTHER]) == {OTHER: Resolved((A,))}
+        await asyncio.sleep(3)
+        assert kept.follow(EDGE, [LB]) == {LB: Resolved(failure="no answer within 5 s")}
+
+
+@in_virtual_time
+async def test_few_look_ups_run_at_once() -> None:
+    dns = DNS(A)
+    dns.seconds = 1
+    async with dns.following(*(f"lb-{number}.example.org" for number in range(20))):
+        await asyncio.sleep(5)
+    assert (dns.most, len(dns.asked)) == (8, 20)
+
+
+@in_virtual_time
+async def test_a_hostname_that_no_load_balancer_has_any_more_is_forgotten() -> None:
+    dns = DNS(A)
+    async with dns.following(LB) as kept:
+        kept.follow(GATE, [LB])
+        for relay in (EDGE, GATE):
+            kept.follow(relay, [])
+        await asyncio.sleep(1000)
+        assert kept.follow(EDGE, [LB]) == {}
+        assert len(dns.asked) == 1
+
+
+@in_virtual_time
+async def test_an_operator_that_leads_again_looks_everything_up_again() -> None:
+    dns = DNS(A)
+    async with dns.following(LB):
+        pass
+    dns.answer = [B]
+    async with dns.following(LB) as kept:
+        assert kept.follow(EDGE, [LB]) == {LB: Resolved((B,))}
+
+
+def test_a_resync_enqueues_no_hostname() -> None:
+    assert HostAddresses().all(ADDRESSES) == []
+
+
+async def test_the_platforms_resolver_is_asked_for_ipv4_only() -> None:
+    assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
+    with pytest.raises(OSError, match=r".+"):
+        await resolve_ipv4("no-such-host.invalid")
