@@ -49,6 +49,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "RECORDER_IMAGE": "image of Recorders (default tailscale/tsrecorder, with the tag of PROXY_IMAGE)",
     "APISERVER_PROXY": "only false: there is no API server proxy yet (default false)",
     "AUTH_PROXY": "older name of APISERVER_PROXY (default false)",
     "POD_NAME": "this Pod's name, in its Lease and Events",

@@ -16,6 +16,7 @@ from tsoperator.api.names import (
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
@@ -25,6 +26,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -66,7 +68,7 @@ _PARENTS = {
 }
 """The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
 
-_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP, RECORDER: PARENT_RECORDER}
 
 
 class HasChildren(Protocol):
