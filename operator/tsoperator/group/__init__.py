@@ -1,1 +1,1 @@
-"""The parts of a ProxyGroup that belong to one object: its place, ports and EndpointSlices."""
+"""ProxyGroups as the objects that they serve see them: places, their ports and EndpointSlices, and the ConfigMap."""

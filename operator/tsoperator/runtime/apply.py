@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Rejected
+from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
@@ -200,8 +200,8 @@ class Applier:
     async def _create(self, desired: Object) -> Write:
         """Create *desired*, and return the Write.
 
-        Raises AlreadyExists, or Rejected if somebody else's object has its name. If an object of ours has the name, but
-        has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
+        Raises AlreadyExists, or NameTaken if somebody else's object has its name. If an object of ours has the name,
+        but has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -273,6 +273,6 @@ def _behind() -> Iterator[None]:
         raise Conflict(error.status, error.reason, str(error)) from error
 
 
-def _in_the_way(stranger: Object) -> Rejected:
+def _in_the_way(stranger: Object) -> NameTaken:
     """Return the error for somebody else's object that has the name of one of ours."""
-    return Rejected(409, "AlreadyExists", in_the_way(stranger))
+    return NameTaken(409, "AlreadyExists", in_the_way(stranger))

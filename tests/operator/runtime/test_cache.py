@@ -41,10 +41,10 @@ def join(sim: ClusterSim, name: str, team: str) -> None:
 
 
 @asynccontextmanager
-async def followed(client: KubeClient, *sources: Source) -> AsyncIterator[Cache]:
-    """Yield a cache that is synced and kept up to date."""
+async def followed(url: str, *sources: Source) -> AsyncIterator[Cache]:
+    """Yield a cache that is synced with the API server at *url*, and kept up to date."""
     cache = Cache(sources or [CONFIGMAPS])
-    async with running(cache.follow(client, PACE)):
+    async with kube_client(url) as client, running(cache.follow(client, PACE)):
         await cache.synced()
         yield cache
 
@@ -68,10 +68,10 @@ class Notes:
 
 
 @asynccontextmanager
-async def noted(client: KubeClient, *sources: Source) -> AsyncIterator[tuple[Cache, Notes]]:
+async def noted(url: str, *sources: Source) -> AsyncIterator[tuple[Cache, Notes]]:
     """Yield a cache as `followed` does, and a listener that notes each change of ConfigMaps."""
     notes = Notes()
-    async with followed(client, *sources) as cache:
+    async with followed(url, *sources) as cache:
         cache.listen(CONFIGMAP, notes)
         cache.listen_for_deletions(CONFIGMAP, notes.end)
         yield cache, notes
@@ -81,11 +81,9 @@ def found(cache: Cache, team: str) -> list[str]:
     return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
-async def test_an_index_follows_every_change_and_finds_an_object_under_several_values(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_an_index_follows_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x.y.x"), configmap("b", "x"))
-    async with followed(client) as cache:
+    async with followed(sim.api_url) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["a"])
         join(sim, "a", "y.z")
         await until(lambda: found(cache, "z") == ["a"])
@@ -94,11 +92,9 @@ async def test_an_index_follows_every_change_and_finds_an_object_under_several_v
         await until(lambda: not found(cache, "x"))
 
 
-async def test_listeners_get_the_old_and_the_new_object_once_the_new_one_is_in_the_cache(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_listeners_get_the_old_and_the_new_object_once_the_new_one_is_in_the_cache(sim: ClusterSim) -> None:
     seen: list[bool] = []
-    async with noted(client) as (cache, notes):
+    async with noted(sim.api_url) as (cache, notes):
         cache.listen(CONFIGMAP, lambda _old, new: seen.append(new is cache.get(CONFIGMAP, A)))
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
@@ -108,11 +104,9 @@ async def test_listeners_get_the_old_and_the_new_object_once_the_new_one_is_in_t
     assert seen == [True, True, True]
 
 
-async def test_a_relist_announces_deleted_new_and_changed_objects_and_no_others(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_relist_announces_deleted_new_and_changed_objects_and_no_others(sim: ClusterSim) -> None:
     create(sim, *(configmap(name, "x") for name in "abcd"))
-    async with noted(client) as (cache, notes):
+    async with noted(sim.api_url) as (cache, notes):
         await missing(sim, lambda: change_all(sim))
         await until(lambda: len(notes.changes) == 4)
         assert [found(cache, team) for team in ("x", "y", "z", "w")] == [["d"], ["b"], ["c"], ["e"]]
@@ -143,15 +137,13 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     change()
 
 
-async def test_after_a_restore_of_etcd_the_cache_follows_deletions_and_writes(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_after_a_restore_of_etcd_the_cache_follows_deletions_and_writes(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     backup = sim.store.revision
     for team in ("y", "z"):
         join(sim, "a", team)
     create(sim, configmap("b", "z"))
-    async with followed(client) as cache:
+    async with followed(sim.api_url) as cache:
         await away(sim, lambda: sim.store.restore(backup))
         sim.faults.clear()
         await until(lambda: found(cache, "x") == ["a"] and not found(cache, "z"))
@@ -167,12 +159,12 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     old = sim.store.get(kinds.CONFIGMAP, *A)
     join(sim, "a", "y")
     new = sim.store.get(kinds.CONFIGMAP, *A)
-    async with followed(client) as cache:
+    async with followed(sim.api_url) as cache:
         assert [cache.newest(CONFIGMAP, each) for each in (old, new)] == [new, new]
         assert cache.newest(SECRET, old) == old
         replace_with(sim, configmap("a", "z"))
@@ -186,12 +178,10 @@ def test_managed_fields_are_left_out_and_nothing_else() -> None:
     assert "managedFields" in obj["metadata"]
 
 
-async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refused_no_more(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refused_no_more(sim: ClusterSim) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
-    async with followed(client, Source(Selection(DNSCONFIG), optional=True)) as cache:
+    async with followed(sim.api_url, Source(Selection(DNSCONFIG), optional=True)) as cache:
         cache.listen(DNSCONFIG, notes)
         await until(lambda: sim.requests["tsoperator", "watch", "dnsconfigs"])
         sim.faults.forbid(Ban("dnsconfigs"))
@@ -203,16 +193,14 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refus
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follows_it(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follows_it(sim: ClusterSim) -> None:
     slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:
         slimmed.append({"metadata": {**obj["metadata"], "labels": {"team": f"slim {labels(obj)['team']}"}}})
         return slimmed[-1]
 
-    async with noted(client, replace(CONFIGMAPS, slim=slim)) as (cache, notes):
+    async with noted(sim.api_url, replace(CONFIGMAPS, slim=slim)) as (cache, notes):
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
@@ -222,9 +210,9 @@ async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follow
     assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
-async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
-    async with noted(client) as (cache, notes):
+    async with noted(sim.api_url) as (cache, notes):
         replace_with(sim, configmap("a", "y"))
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
         create(sim, configmap("b", "z"))
@@ -233,14 +221,12 @@ async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: Clust
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
-async def test_an_object_that_was_written_and_is_gone_stays_gone(
-    sim: ClusterSim, client: KubeClient, listed: bool
-) -> None:
+async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, listed: bool) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     if listed:
         sim.store.delete(kinds.CONFIGMAP, *A)
-    async with followed(client) as cache:
+    async with followed(sim.api_url) as cache:
         if not listed:
             sim.store.delete(kinds.CONFIGMAP, *A)
             await until(lambda: not cache.all(CONFIGMAP))
@@ -248,12 +234,10 @@ async def test_an_object_that_was_written_and_is_gone_stays_gone(
         assert cache.get(CONFIGMAP, A) is None
 
 
-async def test_a_written_object_outside_the_selections_stays_out_of_the_cache(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_written_object_outside_the_selections_stays_out_of_the_cache(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x", "tailscale"))
     elsewhere = sim.store.get(kinds.CONFIGMAP, "tailscale", "a")
-    async with followed(client) as cache:
+    async with followed(sim.api_url) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
         newer = {**elsewhere, "metadata": {**elsewhere["metadata"], "resourceVersion": "999999"}}
         cache.written(CONFIGMAP, newer)
@@ -267,9 +251,9 @@ TWO = [
 SHUT = Ban("configmaps", "tailscale")
 
 
-async def test_queries_find_the_objects_of_several_namespaces_together(sim: ClusterSim, client: KubeClient) -> None:
+async def test_queries_find_the_objects_of_several_namespaces_together(sim: ClusterSim) -> None:
     create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "kube-system"))
-    async with followed(client, *TWO) as cache:
+    async with followed(sim.api_url, *TWO) as cache:
         assert found(cache, "x") == ["c", "b"]
         assert {obj["metadata"]["name"] for obj in cache.all(CONFIGMAP)} == {"b", "c"}
         assert cache.get(CONFIGMAP, Key("tailscale", "b"))
@@ -280,11 +264,11 @@ async def test_queries_find_the_objects_of_several_namespaces_together(sim: Clus
 
 
 async def test_a_namespace_without_rights_does_not_delay_the_others(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
     sim.faults.forbid(SHUT)
-    async with followed(client, *TWO) as cache:
+    async with followed(sim.api_url, *TWO) as cache:
         assert (cache.unsynced_selections(), found(cache, "x"), shut(cache)) == ([], ["a"], 1)
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         sim.faults.clear()
@@ -304,11 +288,11 @@ def shut(cache: Cache) -> float | None:
 
 
 async def test_a_refused_source_that_the_operator_can_do_without_is_logged_as_information(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
     sim.faults.forbid(SHUT)
-    async with followed(client, Source(Selection(CONFIGMAP, "tailscale"), optional=True, without=True)) as cache:
+    async with followed(sim.api_url, Source(Selection(CONFIGMAP, "tailscale"), optional=True, without=True)) as cache:
         await until(cache.refused_selections)
     (said,) = caplog.records
     assert (said.levelname, "and works without" in said.getMessage()) == ("INFO", True)
@@ -325,11 +309,9 @@ async def test_a_refused_source_that_is_not_optional_keeps_the_cache_unsynced(
         assert cache.unsynced_selections() == ["configmaps in default"]
 
 
-async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
-    async with followed(client, *TWO) as cache:
+    async with followed(sim.api_url, *TWO) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
         sim.faults.forbid(SHUT)
         sim.faults.drop_watches()
@@ -342,11 +324,11 @@ async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(
 
 
 async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they_are_watched(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
     sim.faults.forbid(Ban("configmaps", "tailscale", "watch"))
-    async with followed(client, *TWO) as cache:
+    async with followed(sim.api_url, *TWO) as cache:
         await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
         await until(lambda: found(cache, "x"))  # by another list
@@ -371,7 +353,7 @@ async def test_a_namespace_is_unknown_if_one_of_its_selections_is_refused() -> N
 
     sources = [Source(each.selection, optional=True) for each in LABELLED]
     for refused in (1, 2):
-        async with serving(handler) as url, kube_client(url) as client, followed(client, *sources) as cache:
+        async with serving(handler) as url, followed(url, *sources) as cache:
             assert (cache.knows(CONFIGMAP, "default"), cache.sees(CONFIGMAP, "default")) == (False, False)
             [metric] = CacheMetrics(cache).collect()
             assert (len(cache.refused_selections()), len(metric.samples)) == (refused, 1)
@@ -400,8 +382,7 @@ async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.L
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (
         cluster_sim(SimOptions(absent=frozenset({"proxygrouppolicies"}))) as bare,
-        kube_client(bare.api_url) as client,
-        followed(client, *policies, Source(Selection(SERVICEMONITOR))),
+        followed(bare.api_url, *policies, Source(Selection(SERVICEMONITOR))),
     ):
         bare.serve_kind(kinds.PROXYGROUPPOLICY)
         await until(lambda: bare.requests["tsoperator", "watch", "proxygrouppolicies"] >= 3)
@@ -410,10 +391,10 @@ async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.L
     assert caplog.messages[1] == "proxygrouppolicies.tailscale.com is served now"
 
 
-async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"), configmap("b", "y", tier="front"))
     notes = Notes()
-    async with followed(client, *LABELLED) as cache:
+    async with followed(sim.api_url, *LABELLED) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a"], ["b"])
         cache.listen(CONFIGMAP, notes)
         await missing(sim)
@@ -424,10 +405,10 @@ async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSi
 
 @pytest.mark.parametrize("change", [{"tier": None}, {"tier": "back"}, {"team": "y"}], ids=str)
 async def test_an_object_of_two_sources_stays_in_the_cache_while_one_selects_it(
-    sim: ClusterSim, client: KubeClient, change: Object
+    sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
-    async with followed(client, *LABELLED) as cache:
+    async with followed(sim.api_url, *LABELLED) as cache:
         for labels_now in (change, {"tier": "front", "team": "x"}, change):
             sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": labels_now}})
             await until(lambda: cache.get(CONFIGMAP, A) == sim.store.get(kinds.CONFIGMAP, *A))
@@ -436,8 +417,8 @@ async def test_an_object_of_two_sources_stays_in_the_cache_while_one_selects_it(
         assert (found(cache, "x"), found(cache, "y")) == ([], [])
 
 
-async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim, client: KubeClient) -> None:
-    async with noted(client, *LABELLED) as (cache, notes):
+async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim) -> None:
+    async with noted(sim.api_url, *LABELLED) as (cache, notes):
         create(sim, configmap("a", "x", tier="front"))
         create(
             sim, configmap("b", "x"), configmap("c", "y", tier="front")
@@ -450,10 +431,10 @@ async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim, clien
 
 @pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
 async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
-    sim: ClusterSim, client: KubeClient, change: Object
+    sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
-    async with followed(client, *LABELLED) as cache:
+    async with followed(sim.api_url, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
     sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": change}})
     cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))

@@ -63,6 +63,12 @@ async def test_a_parents_view_has_those_of_its_devices_that_are_in_the_list(
     assert seen.devices[device.node_id].name == FQDN
 
 
+async def test_a_view_says_whether_the_list_of_devices_has_been_read(sim: ClusterSim, tailnets: Tailnets) -> None:
+    assert not view(tailnets).is_listed
+    await joined(sim, tailnets)
+    assert view(tailnets).is_listed
+
+
 async def test_a_parents_view_has_its_failures_and_once_its_news(sim: ClusterSim, tailnets: Tailnets) -> None:
     device, seen = await joined(sim, tailnets), list[TailnetView]()
     step = SetTags(OWN, OWNER, device.node_id, ("tag:a",))

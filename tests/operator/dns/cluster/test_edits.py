@@ -8,10 +8,10 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.dns.cluster.edits import plan_edit, plan_removal
 from tsoperator.dns.cluster.openshift import server_name
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, StubDomain
 from tsoperator.dns.cluster.serverblock import BEGIN, END, EVERYWHERE, marked_block
 from tsoperator.dns.cluster.stubdomains import ANNOTATION
-from tsoperator.runtime.plan import Creation, Deletion, Patch
+from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 from tests.operator.dns.cluster.objects import OPENSHIFT, OWNER, applied, configmap, platform_of, stored
 
@@ -34,7 +34,7 @@ def openshift(*servers: Object) -> DNSObjects:
     return DNSObjects((), {**OPENSHIFT, "spec": {"servers": [*servers]}})
 
 
-def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Obstacle:
+def edit_of(objects: DNSObjects, wanted: str | None = None) -> Change | Nothing | Refusal:
     return plan_edit(platform_of(objects, wanted), objects, STUB, OWNER)
 
 
@@ -137,7 +137,7 @@ def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() ->
     change = edit_of(before)
     after = applied(before, [change])
     (removal,) = plan_removal(after, OWNER)
-    restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Obstacle)]
+    restarts = [each.restart for each in (change, edit_of(after), removal) if not isinstance(each, Refusal)]
     assert restarts == [platform_of(before).restart] * 3
     assert restarts[0].endswith("kubectl -n kube-system rollout restart deployment coredns")
 
@@ -160,37 +160,37 @@ BAD = {
 
 
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
-def test_an_unsafe_change_is_an_obstacle(objects: DNSObjects, reason: str, where: str) -> None:
+def test_an_unsafe_change_is_an_refusal(objects: DNSObjects, reason: str, where: str) -> None:
     refusal = edit_of(objects)
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
     assert where in refusal.message
 
 
 def test_an_imported_key_is_checked_before_the_corefile_is_edited() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert "coredns-custom, key a.server" in refusal.message
 
 
 @pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
-def test_a_key_without_server_blocks_or_that_is_not_imported_is_no_obstacle(custom: dict[str, str]) -> None:
+def test_a_key_without_server_blocks_or_that_is_not_imported_is_no_refusal(custom: dict[str, str]) -> None:
     assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
     assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_object_that_was_deleted_meanwhile_is_an_obstacle(found: tuple[Object, ...]) -> None:
+def test_an_object_that_was_deleted_meanwhile_is_an_refusal(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
-        assert isinstance(refusal, Obstacle)
+        assert isinstance(refusal, Refusal)
         assert refusal.reason == "PlatformMissing"
 
 
-def test_an_unsafe_removal_is_an_obstacle_and_the_other_objects_are_cleaned() -> None:
+def test_an_unsafe_removal_is_an_refusal_and_the_other_objects_are_cleaned() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
     assert change == in_custom(None)
 
@@ -220,4 +220,4 @@ def test_a_configmap_is_never_written_beyond_its_limit(filler: str) -> None:
     )
     room = LIMIT - len(ROOT + OURS)
     assert isinstance(edit_of(filled(room)), Change)
-    assert edit_of(filled(room + 1)) == Obstacle("ConfigMapFull", message)
+    assert edit_of(filled(room + 1)) == Refusal(message, "ConfigMapFull")

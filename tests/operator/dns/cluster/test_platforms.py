@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS, Platform, PlatformKind, find_platform
-from tsoperator.dns.cluster.results import DNSObjects, Obstacle
+from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.cluster.serverblock import Listening
+from tsoperator.runtime.plan import Refusal
 
 from tests.operator.dns.cluster.objects import CONF, OPENSHIFT, configmap, platform_of, workload
 
@@ -130,11 +131,11 @@ def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_t
     wanted: str | None,
 ) -> None:
     refusal = find_platform(DNSObjects([PLAIN, KUBE_DNS], workloads=[workload("dns-base")]), wanted)
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == "NotPermitted"
     assert "set operatorConfig.clusterDNSConfigMap of the chart to dns-base" in refusal.message
     gone = find_platform(DNSObjects([KUBE_DNS], workloads=[workload("coredns")]))
-    assert gone == Obstacle("CorefileMissing", "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back")
+    assert gone == Refusal("ConfigMap kube-system/coredns, key Corefile, isn't there: put it back", "CorefileMissing")
 
 
 def test_the_command_restarts_what_runs_coredns() -> None:
@@ -156,9 +157,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("wanted", "message"), BAD.items())
-def test_a_platform_that_is_asked_for_but_missing_is_an_obstacle_with_the_cure(wanted: str, message: str) -> None:
+def test_a_platform_that_is_asked_for_but_missing_is_an_refusal_with_the_cure(wanted: str, message: str) -> None:
     objects = [KUBE_DNS] if wanted == "CoreDNS" else [PLAIN, CUSTOM]
-    assert find_platform(DNSObjects(objects), wanted) == Obstacle("PlatformMissing", message)
+    assert find_platform(DNSObjects(objects), wanted) == Refusal(message, "PlatformMissing")
 
 
 UNKNOWN = (
@@ -179,8 +180,8 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_a_platform_that_cannot_be_read_is_an_obstacle(found: list[Object], reason: str, message: str) -> None:
+def test_a_platform_that_cannot_be_read_is_an_refusal(found: list[Object], reason: str, message: str) -> None:
     refusal = find_platform(DNSObjects(found))
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
     assert message in refusal.message

@@ -4,19 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.dns.cluster.corefile import parse
-from tsoperator.dns.cluster.results import Obstacle, StubDomain
+from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.dns.cluster.serverblock import (
     BEGIN,
     END,
     EVERYWHERE,
     Listening,
-    corefile_obstacle,
+    corefile_refusal,
     listening,
     marked_block,
     server_block,
     with_block,
     without_block,
 )
+from tsoperator.runtime.plan import Refusal
 
 from tests.operator.dns.cluster.corefiles import corefiles, texts
 from tests.operator.dns.cluster.objects import OWNER
@@ -120,10 +121,10 @@ DAMAGED = {
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_lines_are_left_alone(text: str) -> None:
     refusal = with_block(text, "here", STUB, EVERYWHERE, OWNER)
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
     assert without_block(text, "here", OWNER) == refusal
-    assert corefile_obstacle(text, "here", STUB, EVERYWHERE, OWNER) == refusal
+    assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
 def test_a_refusal_says_where_damaged_lines_begin() -> None:
@@ -131,16 +132,16 @@ def test_a_refusal_says_where_damaged_lines_begin() -> None:
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
-    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Obstacle("BlockDamaged", message)
+    assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Refusal(message, "BlockDamaged")
 
 
 def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
     text = f"{OURS}example.org {{\n"
     message = "line 11: the server block that begins here has no closing brace; add }"
-    refusal = Obstacle("CorefileUnreadable", f"here can't be read, so it stays as it is: {message}")
+    refusal = Refusal(f"here can't be read, so it stays as it is: {message}", "CorefileUnreadable")
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == refusal
     assert without_block(text, "here", OWNER) == refusal
-    assert corefile_obstacle(text, "here", STUB, EVERYWHERE, OWNER) == refusal
+    assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
 def test_a_file_without_our_lines_need_not_be_read() -> None:
@@ -164,17 +165,17 @@ PLUGINS = {
 def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken: str) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
-    refusal = Obstacle(
-        "ZoneTaken",
+    refusal = Refusal(
         f"line 3 of here, has plugin {name} for {taken}, which a server block of the operator would end: remove it, or "
         "set spec.clusterDNS.mode to Manual",
+        "ZoneTaken",
     )
-    assert corefile_obstacle(above, "here", ours, EVERYWHERE, OWNER) == (refusal if taken else None)
-    assert corefile_obstacle(above.replace(".", "net", 1), "here", ours, EVERYWHERE, OWNER) == (
+    assert corefile_refusal(above, "here", ours, EVERYWHERE, OWNER) == (refusal if taken else None)
+    assert corefile_refusal(above.replace(".", "net", 1), "here", ours, EVERYWHERE, OWNER) == (
         refusal if taken else None
     )
     for elsewhere in ("tls://.", "example.org", "x.tail1234.ts.net"):
-        assert corefile_obstacle(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE, OWNER) is None
+        assert corefile_refusal(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE, OWNER) is None
 
 
 TAKEN = {
@@ -197,7 +198,7 @@ TAKEN = {
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
 def test_only_the_block_of_somebody_else_can_take_a_zone(text: str, expected: bool, at: Listening) -> None:
-    refusal = corefile_obstacle(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
+    refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 
 
@@ -207,7 +208,7 @@ def test_the_words_about_a_corefile_that_is_left_alone_name_the_line_and_the_zon
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
     )
     text = f"{ROOT}\ntail1234.ts.net {{\n}}\n"
-    assert corefile_obstacle(text, "ConfigMap a, key b", STUB, EVERYWHERE, OWNER) == Obstacle("ZoneTaken", message)
+    assert corefile_refusal(text, "ConfigMap a, key b", STUB, EVERYWHERE, OWNER) == Refusal(message, "ZoneTaken")
 
 
 LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
@@ -218,7 +219,7 @@ LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
 def test_two_operators_have_blocks_side_by_side(root: str) -> None:
     first = with_block(root, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(first, str)
-    assert corefile_obstacle(first, "here", LAB, EVERYWHERE, "lab") is None
+    assert corefile_refusal(first, "here", LAB, EVERYWHERE, "lab") is None
     assert without_block(first, "here", "lab") == first
     both = with_block(first, "here", LAB, EVERYWHERE, "lab")
     assert isinstance(both, str)
@@ -236,7 +237,7 @@ def test_the_block_of_another_operator_for_our_zone_is_left_to_it() -> None:
         "is that of the operator in namespace lab: remove it if that operator is gone, or set spec.clusterDNS.mode to "
         "Manual"
     )
-    assert corefile_obstacle(text, "here", STUB, EVERYWHERE, OWNER) == Obstacle("ZoneTaken", message)
+    assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == Refusal(message, "ZoneTaken")
     assert without_block(text, "here", OWNER) == text
 
 
@@ -267,7 +268,7 @@ def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(
 def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
     edited = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     before = without_block(text, "here", OWNER)
-    if isinstance(edited, Obstacle):
+    if isinstance(edited, Refusal):
         assert before in (edited, text)
     else:
         assert without_block(edited, "here", OWNER) == before

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.dns.cluster.results import Obstacle, StubDomain
+from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.dns.cluster.stubdomains import Edited, with_zones, without_zones
+from tsoperator.runtime.plan import Refusal
 
 from tests.operator.dns.cluster.objects import OWNER
 
@@ -52,7 +53,7 @@ def test_two_operators_have_entries_side_by_side() -> None:
     left = without_zones(*both, "here", OWNER)
     assert isinstance(left, Edited)
     assert (left.text, without_zones(*left, "here", OWNER)) == (f"{{{theirs}}}", left)
-    assert isinstance(with_zones(*left, "here", replace(STUB, zones=other.zones), OWNER), Obstacle)
+    assert isinstance(with_zones(*left, "here", replace(STUB, zones=other.zones), OWNER), Refusal)
 
 
 def test_a_changed_stub_domain_takes_the_place_of_our_old_one() -> None:
@@ -99,7 +100,7 @@ def test_somebody_elses_entry_is_left_alone(zone: str) -> None:
         f"here has an entry for {zone}, and it isn't the operator's: remove that entry, or set "
         "spec.clusterDNS.mode to Manual"
     )
-    assert with_zones(f'{{"a":[],"{zone}":["1"]}}', None, "here", STUB, OWNER) == Obstacle("ZoneTaken", message)
+    assert with_zones(f'{{"a":[],"{zone}":["1"]}}', None, "here", STUB, OWNER) == Refusal(message, "ZoneTaken")
 
 
 UNREADABLE = {
@@ -118,21 +119,21 @@ UNREADABLE = {
 def test_text_that_is_no_json_object_stays_as_it_is(text: str, problem: str) -> None:
     message = f"here isn't a JSON object, so it stays as it is: {problem}; correct it"
     for annotation in (None, ADDED):
-        assert with_zones(text, annotation, "here", STUB, OWNER) == Obstacle("StubDomainsUnreadable", message)
-    assert without_zones(text, ADDED, "here", OWNER) == Obstacle("StubDomainsUnreadable", message)
+        assert with_zones(text, annotation, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")
+    assert without_zones(text, ADDED, "here", OWNER) == Refusal(message, "StubDomainsUnreadable")
 
 
 @pytest.mark.parametrize("value", ["1", "NaN", '"1"', "{}", "[null]", "[1]", '["1", []]'])
 def test_entries_that_kube_dns_refuses_are_errors(value: str) -> None:
     message = "here: the value of 'b' isn't a list of addresses, so kube-dns takes no entry; correct it"
     text = f'{{"a": [], "b": {value}}}'
-    assert with_zones(text, None, "here", STUB, OWNER) == Obstacle("StubDomainsUnreadable", message)
+    assert with_zones(text, None, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")
     assert without_zones(f'{{{OURS}, "b": {value}}}', ADDED, "here", OWNER) == Edited(f'{{"b": {value}}}', None)
 
 
 def test_deep_json_is_an_error_like_others() -> None:
     refusal = with_zones('{"a":' + "[" * 99999, None, "here", STUB, OWNER)
-    assert isinstance(refusal, Obstacle)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == "StubDomainsUnreadable"
 
 

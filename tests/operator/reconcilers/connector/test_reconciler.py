@@ -1,20 +1,15 @@
 """Connectors on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
 import pytest
-from clustersim.tailnet import Device
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, key_of
 
 from tests.support.manifests import DOMAIN, connector
 from tests.support.operator import Proxy, World, is_ready
 
 READY = "ConnectorReady"
-NAME = "router-connector"
 EXIT: Object = {"exitNode": True}
 APPS: Object = {"appConnector": {}}
-ROUTE = ("10.40.0.0/14",)
 ROUTES = ["10.40.0.0/14", "2001:db8::/32"]
-SITE = "fd7a:115c:a1e0:b1a:0:1:a2c:0/116"
-ALL = ("0.0.0.0/0", "::/0")
 
 
 async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[Proxy]:
@@ -29,8 +24,7 @@ async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[
         return good if whole and names == [device["hostname"] for device in shown] else None
 
     await world.becomes(lambda: world.reason(obj, READY), "ConnectorCreated")
-    if replicas:
-        await world.eventually(joined)
+    await world.eventually(joined)
     await world.settled()
     return await proxies(world, obj)
 
@@ -44,39 +38,6 @@ async def proxies(world: World, obj: Object) -> list[Proxy]:
     if len(services) != 1 or len(statefulsets) != 1 or names[0] != names[1] or not all(map(is_ready, pods)):
         return []
     return [Proxy(services[0], statefulsets[0], *each) for each in zip(secrets, pods, strict=True)]
-
-
-def devices(world: World) -> list[Device]:
-    """Return the tailnet's devices by name."""
-    return sorted(world.control.devices.values(), key=lambda device: device.name)
-
-
-EDITS: dict[str, tuple[Object, str, tuple[str, ...], bool]] = {
-    "a site": ({"subnetRouter": {"advertiseRoutes": [SITE]}}, NAME, (SITE,), False),
-    "an exit node too": (EXIT, NAME, (*ALL, *ROUTE), False),
-    "an exit node instead": ({**EXIT, "subnetRouter": None}, NAME, ALL, False),
-    "an app connector instead": ({**APPS, "subnetRouter": None}, NAME, (), True),
-    "a hostname": ({"hostname": "gate"}, "gate", ROUTE, False),
-}
-
-
-@pytest.mark.parametrize(("spec", "name", "routes", "app_connector"), EDITS.values(), ids=EDITS)
-async def test_an_edit_reaches_the_proxy_while_it_runs(
-    world: World, spec: Object, name: str, routes: tuple[str, ...], app_connector: bool
-) -> None:
-    await world.apply(connector())
-    (before,) = await joined_replicas(world, connector())
-    await world.change(connector(), {"spec": spec})
-
-    async def offered() -> tuple[object, ...]:
-        (device,) = devices(world)
-        return device.name, device.advertised_routes, device.app_connector
-
-    await world.becomes(offered, (f"{name}.{DOMAIN}", routes, app_connector))
-    (after,) = await joined_replicas(world, connector())
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert (await world.look(connector()))["status"]["hostname"] == f"{name}.{DOMAIN}"
-    assert not await world.writes_when_left_alone()
 
 
 LEARNED = ("198.51.100.1/32",)
@@ -100,7 +61,7 @@ async def test_an_app_connector_without_routes_keeps_those_that_it_learns(
     await world.change(connector(), {"spec": {"subnetRouter": None, "appConnector": {"routes": None}}})
 
     async def offered() -> tuple[object, ...]:
-        ((device,), (now,)) = devices(world), await proxies(world, connector())
+        ((device,), (now,)) = world.control.devices.values(), await proxies(world, connector())
         return device.app_connector, device.advertised_routes, "AdvertiseRoutes" in now.config
 
     await world.becomes(offered, (True, kept, False))

@@ -61,19 +61,6 @@ async def devices(world: World, group: Object = FOO) -> list[str]:
     return [device["hostname"] for device in ((await world.look(group)).get("status") or {}).get("devices", ())]
 
 
-async def test_scaling_a_group_up_and_down_leaves_the_device_of_the_first_replica(world: World) -> None:
-    await world.apply(FOO)
-    before = await whole(world)
-    await world.change(FOO, {"spec": {"replicas": 3}})
-    await whole(world, count=3)
-    await world.change(FOO, {"spec": {"replicas": 1}})
-    (after,) = await whole(world, count=1)
-    assert after.device_id == before[0].device_id
-    await world.becomes(world.device_names, [f"foo-0.{DOMAIN}"])
-    await world.becomes(lambda: world.find(SECRET, "foo-1"), None)
-    assert not await world.writes_when_left_alone()
-
-
 async def message(world: World, kind: str = READY) -> str:
     condition = await world.condition(FOO, kind)
     return condition.message if condition else ""
