@@ -32,7 +32,7 @@ from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_anothers, owned_keys
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
 
@@ -49,7 +49,7 @@ def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=view.left)
+    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=proxies.collected)
 
 
 class _View:
@@ -59,11 +59,6 @@ class _View:
         self._proxies = proxies
         self._cache = proxies.cache
         self._settings = proxies.settings
-
-    def left(self, owner: Owner) -> Plan:
-        """Forget a group that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
-        self._proxies.forget(owner)
-        return Plan()
 
     def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a ProxyGroup."""
