@@ -102,7 +102,10 @@ class Settings:
     leader_election: bool = True
     pod_name: str = ""
     service_account: str = "operator"
-    """The name of our ServiceAccount, whose tokens are what Tailnets with workload identity trust."""
+    """The name of our ServiceAccount.
+
+    Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it write.
+    """
     health_address: str = ":9002"
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"

@@ -41,7 +41,8 @@ VARIABLES: Final[Mapping[str, str]] = {
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
     "OPERATOR_SERVICE_ACCOUNT_NAME": (
-        "name of the ServiceAccount whose tokens Tailnets with workload identity trust (default operator)"
+        "name of our ServiceAccount: Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it "
+        "write (default operator)"
     ),
     "PROXY_IMAGE": "image of proxies (default tailscale/tailscale:latest)",
     "PROXY_TAGS": "tags of proxies that ask for none, comma-separated (default tag:k8s)",

@@ -10,6 +10,7 @@ import yaml
 from tsoperator.api.names import (
     PARENT_CONNECTOR,
     PARENT_INGRESS,
+    PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
     PARENT_RECORDER,
     PARENT_SERVICE,
@@ -32,6 +33,7 @@ _PARENTS = {
     "Ingress": PARENT_INGRESS,
     "Connector": PARENT_CONNECTOR,
     "ProxyGroup": PARENT_PROXYGROUP,
+    "PeerRelay": PARENT_PEERRELAY,
     "Recorder": PARENT_RECORDER,
 }
 

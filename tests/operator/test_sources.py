@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from tsoperator.api.objects import CRD, NODE, POD, SECRET, SECRET_METADATA, Key, Object, Resource
+from tsoperator.api.objects import ADMISSIONPOLICY, CRD, NODE, POD, SECRET, SECRET_METADATA, Key, Object, Resource
 from tsoperator.sources import sources
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj
 
 BULK = "bm90IHJlYWQ="
 LARGE: dict[Resource, Object] = {
+    ADMISSIONPOLICY: {"spec": {"validations": [{"expression": BULK}]}},
     CRD: {"spec": {"versions": [{"schema": BULK}]}},
     NODE: {"status": {"images": [{"names": [BULK]}], "conditions": [{"lastHeartbeatTime": BULK}]}},
     POD: {"spec": {"containers": [{"name": "tailscale", "image": BULK}]}},

@@ -38,7 +38,7 @@ def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
         TAILNET: view.keys_of_tailnet,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
     }
-    return proxies.kind(RECORDER, watches, parse, view.look, plans, left=view.left)
+    return proxies.kind(RECORDER, watches, parse, view.look, plans, left=proxies.collected)
 
 
 class _View:
@@ -48,11 +48,6 @@ class _View:
         self._proxies = proxies
         self._cache = proxies.cache
         self._namespace = proxies.settings.namespace
-
-    def left(self, owner: Owner) -> Plan:
-        """Forget a Recorder that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
-        self._proxies.forget(owner)
-        return Plan()
 
     def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a Recorder."""
