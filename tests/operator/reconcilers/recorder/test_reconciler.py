@@ -23,6 +23,7 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
+from tsoperator.kube.client import USER_AGENT
 from tsoperator.runtime.ownership import Owner, owner_reference
 
 from tests.operator.proxies import event
@@ -103,6 +104,15 @@ async def test_scaling_and_deletion_leave_no_secret_and_no_device(world: World, 
         assert not await world.writes_when_left_alone()
     await world.delete(REC)
     await world.becomes(lambda: left(world), [])
+
+
+@pytest.mark.simulated
+async def test_the_statefulset_of_a_deleted_recorder_is_deleted_once(world: World) -> None:
+    await world.apply(S3_KEYS, recorder(replicas=2, **S3))
+    await whole(world, REC, 2)
+    await world.delete(REC)
+    await world.becomes(lambda: left(world), [])
+    assert world.sim.writes[USER_AGENT, "delete", "statefulsets"] == 1
 
 
 LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
