@@ -68,7 +68,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
     ],
     "While no proxy of a name is ready": [
-        "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
+        "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_exists_without_addresses",
         "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
     ],
     "Load balancers and other exposed Services have names": [
