@@ -1,4 +1,4 @@
-"""Checks that the tailnet has the devices of each load balancer, exposed Service, Connector and PeerRelay."""
+"""Checks that the tailnet has the devices of each load balancer, exposed Service, Connector, PeerRelay and Recorder."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -10,13 +10,18 @@ import aiohttp
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import NotYet, Reached
 from clustersim.demo_stage import OPERATOR_NAMESPACE
-from clustersim.objects import CONNECTOR, PEERRELAY, SECRET, SERVICE, Object, Resource, name_of, namespace_of
+from clustersim.objects import CONNECTOR, PEERRELAY, RECORDER, SECRET, SERVICE, Object, Resource, name_of, namespace_of
 
 EXPOSE = "tailscale.com/expose"
 CLASS = "tailscale"
 PARENT_TYPES = {SERVICE: "svc", CONNECTOR: "connector", PEERRELAY: "peerrelay"}
-READY = {SERVICE: "TailscaleProxyReady", CONNECTOR: "ConnectorReady", PEERRELAY: "PeerRelayReady"}
-CLUSTER_WIDE = {each.kind: each for each in (CONNECTOR, PEERRELAY)}
+READY = {
+    SERVICE: "TailscaleProxyReady",
+    CONNECTOR: "ConnectorReady",
+    PEERRELAY: "PeerRelayReady",
+    RECORDER: "RecorderReady",
+}
+CLUSTER_WIDE = {each.kind: each for each in (CONNECTOR, PEERRELAY, RECORDER)}
 EVERYTHING = {"0.0.0.0/0", "::/0"}
 """The routes of an exit node."""
 
@@ -78,13 +83,17 @@ async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object
     condition = READY[target.resource]
     if not any((each["type"], each["status"]) == (condition, "True") for each in status.get("conditions", ())):
         raise NotYet(f"its condition {condition} is not True")
-    secrets = await api.list(SECRET, OPERATOR_NAMESPACE, target.labels)
-    ids = [base64.b64decode(secret["data"].get("device_id", "")).decode() for secret in sorted(secrets, key=name_of)]
-    found = [tailnet[node_id] for node_id in ids if node_id in tailnet]
+    said = _said(target.resource, status)
+    if target.resource == RECORDER:  # its Secrets have no IDs of devices beside the state of tailscaled
+        found = [tailnet[node_id] for node_id in tailnet if tailnet[node_id]["name"] in said]
+    else:
+        secrets = sorted(await api.list(SECRET, OPERATOR_NAMESPACE, target.labels), key=name_of)
+        ids = [base64.b64decode(secret["data"].get("device_id", "")).decode() for secret in secrets]
+        found = [tailnet[node_id] for node_id in ids if node_id in tailnet]
     replicas = obj["spec"].get("replicas", 1) if target.resource != SERVICE else 1
     if len(found) != replicas:
         raise NotYet(f"the tailnet lists {len(found)} of its {replicas} devices")
-    _compare(_said(target.resource, status), found)
+    _compare(said, found)
     return [Reached(each["name"], tuple(each["addresses"]), _offers(obj, each)) for each in found]
 
 
@@ -97,6 +106,8 @@ def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
     """Return the addresses that *status* shows, by the name of the device; nothing if it shows no device."""
     if resource == CONNECTOR:
         return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
+    if resource == RECORDER:
+        return {each["url"].removeprefix("https://"): set(each["tailnetIPs"]) for each in status.get("devices", ())}
     entries = status.get("loadBalancer", {}).get("ingress") or ()
     addresses = {entry["ip"] for entry in entries if "ip" in entry}
     return {entry["hostname"]: addresses for entry in entries if "hostname" in entry}
@@ -110,12 +121,14 @@ def _compare(said: Mapping[str, set[str]], found: Sequence[Object]) -> None:
 
 
 def _offers(obj: Object, device: Object) -> str:
-    """Return in words what *device* provides to the tailnet: ports, routes, an exit node, an app connector, a relay."""
+    """Return in words what *device* provides to the tailnet: ports, routes, an exit node, a relay and so on."""
     if obj["kind"] == SERVICE.kind:
         ports = [f"{port['port']}/{port.get('protocol', 'TCP')}" for port in obj["spec"].get("ports") or ()]
         return f"port {', '.join(ports)}" if ports else "every port"
     if obj["kind"] == PEERRELAY.kind:
         return "relay"
+    if obj["kind"] == RECORDER.kind:
+        return "recorder"
     routes = device["advertisedRoutes"]
     if EVERYTHING.issubset(routes):
         return "exit node"

@@ -23,9 +23,9 @@ from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
 from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
-from tsoperator.reconcilers.egresspod.desired import HealthAnswer
+from tsoperator.reconcilers.egresspod import reconciler as egresspod
+from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
-from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts import reconciler as mounts
@@ -36,11 +36,10 @@ from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import proxyclasses
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.reconcilers.proxygrouppolicy.reconciler import proxygrouppolicies
+from tsoperator.reconcilers.recorder.reconciler import recorders
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
-from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
-from tsoperator.reconcilers.unsupported.reconciler import unsupported_kind
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
@@ -98,9 +97,9 @@ _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them 
 _GATHER = EnqueueTimes(
     {
         DNSRECORDS.lower(): Gathering(0.02),
-        EgressPodReconciler.name: Gathering(0.1),
+        egresspod.NAME: Gathering(0.1),
         "proxygroup": Gathering(0.05, 0.5),
-        mounts.MountsReconciler.name: Gathering(mounts.DELAY),
+        mounts.NAME: Gathering(mounts.DELAY),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
@@ -156,20 +155,13 @@ async def run(
         parts = Parts(
             client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
         )
-        touching = mounts.MountsReconciler(cache, applier)
         manager = Manager(
             cache,
-            [*reconcilers(parts), touching],
+            reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={
-                DEVICE: tailnets,
-                SUFFIXES: suffixes,
-                dnsprobes.VERDICT: dns_prober,
-                mounts.CONFIG: touching,
-                ADDRESSES: addresses,
-            },
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, ADDRESSES: addresses},
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -208,17 +200,16 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
+        recorders(proxies),
         peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),
-        *map(unsupported_kind, UNSUPPORTED),
+        egresspod.egresspods(cache, client, prober, settings),
+        mounts.mounts(cache, applier.now),
     ]
-    return [
-        *(KindReconciler(kind, cache, applier) for kind in kinds),
-        EgressPodReconciler(cache, applier, client, prober, settings),
-    ]
+    return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 
 def _log_start(settings: Settings, address: str) -> None:

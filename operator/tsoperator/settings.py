@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal
 
-from tsoperator.api.images import image_error
+from tsoperator.api.images import image_error, image_tag
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
 from tsoperator.api.rules import (
     DNS_NAME_MAX,
@@ -23,6 +23,7 @@ from tsoperator.api.rules import (
 )
 from tsoperator.variables import VARIABLES
 
+_RECORDER: Final = "tailscale/tsrecorder"
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _IDENTITY_TOKEN: Final = Path("/var/run/secrets/tailscale/serviceaccount/token")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
@@ -62,6 +63,7 @@ class Settings:
     identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
     proxy_image: str = "tailscale/tailscale:latest"
+    recorder_image: str = f"{_RECORDER}:latest"
     proxy_tags: tuple[str, ...] = ("tag:k8s",)
     proxy_priority_class: str = ""
     proxy_class: str = ""
@@ -100,7 +102,10 @@ class Settings:
     leader_election: bool = True
     pod_name: str = ""
     service_account: str = "operator"
-    """The name of our ServiceAccount, whose tokens are what Tailnets with workload identity trust."""
+    """The name of our ServiceAccount.
+
+    Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it write.
+    """
     health_address: str = ":9002"
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
@@ -127,11 +132,13 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
     _refuse_proxy_for_api_server(given)
     level = _one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"
     log_format = _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS)
+    proxy_image = _image(given, "PROXY_IMAGE", defaults.proxy_image)
     own_domain = cluster_domain(resolv_conf(), namespace)
     return replace(
         defaults,
         login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
-        proxy_image=_image(given, "PROXY_IMAGE", defaults.proxy_image),
+        proxy_image=proxy_image,
+        recorder_image=_image(given, "RECORDER_IMAGE", f"{_RECORDER}:{image_tag(proxy_image) or 'stable'}"),
         proxy_tags=_tags(given, "PROXY_TAGS") or defaults.proxy_tags,
         proxy_priority_class=_object_name(given, "PROXY_PRIORITY_CLASS_NAME"),
         proxy_class=_object_name(given, "PROXY_DEFAULT_CLASS"),

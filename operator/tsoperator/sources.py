@@ -1,8 +1,14 @@
 """The watches of the operator, and the parts and indexes of the watched objects that the cache stores."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, LABEL_MANAGED, MANAGED
+from tsoperator.api.names import (
+    ADMISSION_EGRESS,
+    ADMISSION_INGRESS,
+    LABEL_MANAGED,
+    MANAGED,
+)
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
@@ -21,6 +27,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     PROXYGROUP,
     PROXYGROUPPOLICY,
+    RECORDER,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -48,17 +55,20 @@ from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_rela
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
 from tsoperator.reconcilers.service import ask
-from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.runtime.cache import Index, Source, without_managed_fields
 from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
     BY_OWNER,
+    OF_RECORDERS,
     by_grouped_owner,
     by_metrics_owner,
     by_owner,
     within,
 )
+
+_SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
+"""The functions that make those children slim of which the operator reads little."""
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
@@ -96,10 +106,9 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, TAILNET)
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, RECORDER, TAILNET)
             for source in users(resource)
         ),
-        *(source for resource in UNSUPPORTED for source in users(resource)),
         # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
         *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
@@ -115,6 +124,10 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        ),
+        *(
+            Source(Selection(resource, namespace, OF_RECORDERS), owned, _SLIM.get(resource, without_managed_fields))
+            for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET)
         ),
     ]
 

@@ -41,13 +41,15 @@ VARIABLES: Final[Mapping[str, str]] = {
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
     "OPERATOR_SERVICE_ACCOUNT_NAME": (
-        "name of the ServiceAccount whose tokens Tailnets with workload identity trust (default operator)"
+        "name of our ServiceAccount: Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it "
+        "write (default operator)"
     ),
     "PROXY_IMAGE": "image of proxies (default tailscale/tailscale:latest)",
     "PROXY_TAGS": "tags of proxies that ask for none, comma-separated (default tag:k8s)",
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "RECORDER_IMAGE": "image of Recorders (default tailscale/tsrecorder, with the tag of PROXY_IMAGE)",
     "APISERVER_PROXY": "only false: there is no API server proxy yet (default false)",
     "AUTH_PROXY": "older name of APISERVER_PROXY (default false)",
     "POD_NAME": "this Pod's name, in its Lease and Events",

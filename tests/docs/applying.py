@@ -11,6 +11,7 @@ from tsoperator.api.v1alpha1.peerrelay import PeerRelay
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
+from tsoperator.api.v1alpha1.recorder import Recorder
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
@@ -19,7 +20,7 @@ from tests.support.operator import World
 
 OURS: Mapping[str, type[CustomResource]] = {
     model.__name__: model
-    for model in (Connector, DNSConfig, PeerRelay, ProxyClass, ProxyGroup, ProxyGroupPolicy, Tailnet)
+    for model in (Connector, DNSConfig, PeerRelay, ProxyClass, ProxyGroup, ProxyGroupPolicy, Recorder, Tailnet)
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
 """The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""

@@ -9,7 +9,10 @@ from typing import Final
 _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
+_DNSCONFIG = "operator/reconcilers/dnsconfig"
+_REFUSED_DNSCONFIG = "a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver"
 _CONNECTOR = "operator/reconcilers/connector"
+_RECORDER = "operator/reconcilers/recorder"
 _INGRESS = "operator/reconcilers/ingress"
 _RELAY = "operator/reconcilers/peerrelay"
 _POLICY = "operator/reconcilers/proxygrouppolicy"
@@ -65,7 +68,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
     ],
     "While no proxy of a name is ready": [
-        "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
+        "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_exists_without_addresses",
         "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
     ],
     "Load balancers and other exposed Services have names": [
@@ -78,7 +81,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
-        "operator/reconcilers/dnsconfig/test_plan.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
+        f"{_DNSCONFIG}/test_plan.py {_REFUSED_DNSCONFIG}",
+        f"{_DNSCONFIG}/test_plan.py the_older_of_two_dnsconfigs_has_the_plan_that_it_has_alone",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
@@ -140,6 +144,27 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+    ],
+    "A Recorder that is deleted takes all": [
+        f"{_RECORDER}/test_plan.py a_deleted_recorder_is_released_after_the_devices_of_all_replicas_are_deleted",
+    ],
+    "A Recorder can be deleted after its Tailnet": [
+        f"{_RECORDER}/test_reconciler.py a_recorder_that_is_deleted_after_its_tailnet_says_how_to_go_on",
+    ],
+    "A failed step is tried again": [
+        f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
+    ],
+    "An object with a name that the Recorder needs": [
+        f"{_RECORDER}/test_reconciler.py an_object_of_another_that_has_the_name_of_a_child_is_named_and_left_alone",
+    ],
+    "The image of a Recorder": [
+        "operator/test_settings.py the_image_of_recorders_has_the_tag_of_that_of_proxies",
+    ],
+    "When the labels of the Pods change": [
+        f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",
+    ],
+    "The old ServiceAccount of a renamed one": [
+        f"{_RECORDER}/test_reconciler.py a_service_account_that_is_renamed_goes_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",

@@ -73,6 +73,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl wait peerrelay/edge --for=condition=PeerRelayReady --timeout=5m": WALK,
     "kubectl get peerrelay": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
+    "kubectl get recorder": WALK,
+    "kubectl get recorder sessions -o jsonpath=…": WALK,
     "kubectl get dnsconfig": WALK,
     "kubectl get proxyclass": WALK,
     "kubectl wait proxygrouppolicy/shared-proxies --for=condition=ProxyGroupPolicyReady": WALK,

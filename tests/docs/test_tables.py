@@ -26,8 +26,8 @@ OTHERS = """
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
-    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID RelayServerPort
-    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS
+    AdvertiseRoutes AllowFunnel AppConnector AuthKey ControlURL LoginName NoStatefulFiltering NodeID RelayServerPort
+    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs or tailscaled's config."""
 

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PROXYGROUP, PARENT_SERVICE, SECRET_DEVICE_ID
+from tsoperator.api.names import (
+    PARENT_CONNECTOR,
+    PARENT_INGRESS,
+    PARENT_PEERRELAY,
+    PARENT_PROXYGROUP,
+    PARENT_RECORDER,
+    PARENT_SERVICE,
+    SECRET_DEVICE_ID,
+)
 from tsoperator.api.objects import Key
 from tsoperator.runtime.ownership import Owner
 
@@ -25,6 +33,8 @@ _PARENTS = {
     "Ingress": PARENT_INGRESS,
     "Connector": PARENT_CONNECTOR,
     "ProxyGroup": PARENT_PROXYGROUP,
+    "PeerRelay": PARENT_PEERRELAY,
+    "Recorder": PARENT_RECORDER,
 }
 
 

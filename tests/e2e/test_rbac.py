@@ -27,6 +27,12 @@ UNUSED = {
     Permission("ClusterRole tailscale-operator-dns", "get", "dnses.operator.openshift.io"): (
         "it reads who else writes there, while somebody keeps undoing its changes"
     ),
+    **{
+        Permission("ClusterRole tailscale-operator", "get", f"{plural}.admissionregistration.k8s.io"): (
+            "it reads one that came while it was about to create it"
+        )
+        for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    },
     Permission(OPERATOR_ROLE, "get", "endpointslices.discovery.k8s.io"): "it reads one that is in the way of a new one",
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
     **{

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from tsoperator.reconcilers.mounts.reconciler import INTERVAL
+from tsoperator.reconcilers.mounts.plan import INTERVAL
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.groups import await_group

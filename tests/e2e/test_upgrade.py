@@ -16,7 +16,7 @@ from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
-from tests.e2e.users import CLASS, REPLICAS, Inventory, Users
+from tests.e2e.users import CLASS, POLICY, REPLICAS, Inventory, Users
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, egress_service, exposed_service, web
 
@@ -50,7 +50,7 @@ def users(
 ) -> Iterator[Users]:
     """Users without objects yet. At the end our operator runs again."""
     made = Users(cluster, management, shared_namespace, outside, client)
-    cluster.apply(CLASS, *web(shared_namespace, "web"))
+    cluster.apply(CLASS, *web(shared_namespace, "web"), *POLICY)
     yield made
     product.deploy(cluster.bed, images)
     cluster.scale_operator(2)  # the chart leaves it with as many Pods as the Go operator had
@@ -66,6 +66,7 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
     users.add("go")
     users.check(acme_root)
     eventually(lambda: nameserver_runs(users.cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
+    eventually(users.policy_is_enforced, "the ProxyGroupPolicy in force")
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
     return users.inventory()
 
@@ -79,13 +80,14 @@ def ours(
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("ours")) as seen:
         product.install(bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
         eventually(lambda: nameserver_runs(cluster, images.nameserver), "our nameserver alone")
-        eventually(lambda: adopted(cluster), "our mark on every StatefulSet")
+        eventually(lambda: adopted(cluster), "our mark on every StatefulSet and admission policy")
     return Stage(go, users.inventory(), seen)
 
 
 def adopted(cluster: Cluster) -> bool:
     sets = cluster.listed("statefulsets", labels={LABEL_MANAGED: MANAGED})
-    return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in sets)
+    policies = cluster.listed("validatingadmissionpolicies,validatingadmissionpolicybindings", "")
+    return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in (*sets, *policies))
 
 
 def test_an_upgrade_to_ours_changes_nothing(ours: Stage) -> None:
@@ -107,6 +109,7 @@ def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
 
 def test_everything_works_with_ours(ours: Stage, users: Users, acme_root: Path) -> None:
     users.check(acme_root)
+    assert users.policy_is_enforced()
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +169,7 @@ def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
 
 def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
     users.check(acme_root)
+    assert users.policy_is_enforced()
 
 
 def test_the_go_operator_deletes_the_record_of_a_service_that_ours_exposed(

@@ -1,6 +1,7 @@
 """Users with every kind of object that gets a proxy: they create them, check that they work, and take an inventory."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +10,12 @@ from tsoperator.api.names import LABEL_MANAGED, LABEL_PARENT_TYPE, MANAGED, PARE
 
 from tests.e2e.cluster import Cluster, Object, identity, shown_hostnames
 from tests.e2e.testbed import control
+from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, ingress
-from tests.support.manifests import connector, proxy_class
+from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, group_service, ingress
+from tests.support.manifests import connector, group_policy, proxy_class
 
 CLASS = proxy_class(
     "dressed",
@@ -27,8 +29,17 @@ CLASS = proxy_class(
         },
     },
 )
+POLICED = "policed"
+"""A namespace that may use only the ProxyGroup ``allowed``."""
+POLICY: Sequence[Object] = (
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICED}},
+    group_policy("ours", POLICED, egress=["allowed"]),
+)
 REPLICAS = 2  # of a Connector
-_KINDS = "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingressclasses"
+_KINDS = (
+    "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingressclasses,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
 _IN_NAMESPACES = "services,ingresses"
 
 
@@ -90,6 +101,8 @@ class Users:
         for each in self._sets:
             self.cluster.remove(each.gate)
         self.cluster.delete("proxyclass", name_of(CLASS))
+        for obj in reversed(POLICY):
+            self.cluster.delete(obj["kind"], name_of(obj), obj["metadata"].get("namespace", ""))
 
     def inventory(self) -> Inventory:
         """Return the inventory of now."""
@@ -116,6 +129,16 @@ class Users:
                 self._gets(PAGE, partial(self._outside.curl, "--cacert", acme_root, f"{scheme}://{name}/"))
                 self._shows([name], obj)
             self._shows([f"{name_of(each.gate)}-{number}.{control.DOMAIN}" for number in range(REPLICAS)], each.gate)
+
+    def policy_is_enforced(self) -> bool:
+        """Tell whether the API server lets the namespace `POLICED` use an allowed ProxyGroup, and no other one."""
+        for group in ("allowed", "forbidden"):
+            service = group_service(POLICED, "new", group, tailnet_ip="100.64.0.9")
+            try:
+                self.cluster.bed.kubectl("create", "--dry-run=server", "--filename=-", stdin=json.dumps(service))
+            except BedError:
+                return group == "forbidden"
+        return False
 
     def _gets(self, page: str, fetch: Callable[[], str]) -> None:
         eventually(lambda: fetch().strip() == page.strip(), f"{page!r} by {fetch}")

@@ -1,4 +1,4 @@
-"""10,000 egress Services: a restart, reads of the device list, and a take-over of all names. The tests print the costs.
+"""10,000 egress Services, and policies in 200 namespaces. The tests print the costs.
 
 The operator is a process of its own, so its costs don't include the simulated cluster. `make test-scale` runs this.
 """
@@ -19,13 +19,15 @@ from tsoperator.api.objects import Object
 
 from tests.support import fleet
 from tests.support.cluster import until
-from tests.support.manifests import DOMAIN
+from tests.support.manifests import DOMAIN, group_policy
 from tests.support.operator import NAMESPACE, World, new_world
 from tests.support.process import Cost, OperatorProcess, operator_process
 
 SIZE = int(os.environ.get("SCALE_SIZE", "10000"))
 READS = 3
 """The number of reads of the device list, whose mean cost is printed."""
+TEAMS = 200
+"""The number of namespaces with a ProxyGroupPolicy."""
 PATIENCE = 900.0
 """The longest time in seconds for an operator to look at everything."""
 
@@ -145,3 +147,23 @@ async def test_a_name_is_taken_over_with_few_requests_however_many_devices_there
         assert asked[LOOK] <= 2 * names
         assert sum(world.sim.writes.values()) <= 12 * names
         assert join_with_their_keys(world) == [f"{fleet.hostname(number)}.{DOMAIN}" for number in range(names)]
+
+
+async def test_policies_in_many_namespaces_take_four_writes_and_a_status_each(figures: Figures, tmp_path: Path) -> None:
+    async with new_world(SimOptions(controllers=False)) as world:
+        for number in range(TEAMS):
+            world.store.create(kinds.NAMESPACE, {"metadata": {"name": f"team-{number}"}})
+        async with operator_process(world, tmp_path / "first") as operator:
+            await operator.quiet()
+            since, before = operator.now(), Counter(world.sim.writes)
+            for number in range(TEAMS):
+                world.store.create(kinds.PROXYGROUPPOLICY, group_policy("mine", f"team-{number}", egress=["pg"]))
+            await operator.done(TEAMS, PATIENCE)
+            figures[f"policies in {TEAMS} namespaces"] = operator.cost(since)
+            assert sum(world.sim.writes_since(before).values()) <= 5 * TEAMS
+        assert len(world.store.list(kinds.ADMISSIONPOLICY)) == 2 * TEAMS
+        before = Counter(world.sim.writes)
+        async with operator_process(world, tmp_path / "second") as operator:
+            await operator.done(TEAMS, PATIENCE)
+            figures[f"restart with {TEAMS} policies"] = operator.cost(operator.start)
+        assert world.sim.writes_since(before) == Counter()

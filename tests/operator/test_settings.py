@@ -29,6 +29,20 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
     assert (found.log_level, found.log_format) == ("INFO", "text")
 
 
+@pytest.mark.parametrize(
+    ("image", "recorder"),
+    [
+        ("tailscale/tailscale:v1.102.5", "tailscale/tsrecorder:v1.102.5"),
+        ("registry.example.org:5000/tailscale:unstable-v1.103.7", "tailscale/tsrecorder:unstable-v1.103.7"),
+        (f"tailscale/tailscale@sha256:{'0' * 64}", "tailscale/tsrecorder:stable"),
+    ],
+)
+def test_the_image_of_recorders_has_the_tag_of_that_of_proxies(
+    environ: dict[str, str], image: str, recorder: str
+) -> None:
+    assert read_settings({**environ, "PROXY_IMAGE": image}).recorder_image == recorder
+
+
 PROXY_IMAGE = "tailscale/tailscale:latest"
 CONTROL_URL = "https://controlplane.tailscale.com"
 PATHS = f"/nonexistent:{__file__}"
@@ -37,6 +51,10 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("OPERATOR_LOGIN_SERVER", "control_url"): {f"{HEADSCALE}/": HEADSCALE, "": CONTROL_URL},
     ("OPERATOR_LOGIN_SERVER", "login_server"): {" https://a\n": "https://a"},
     ("PROXY_IMAGE", "proxy_image"): {"example.org/tailscale:v1": "example.org/tailscale:v1", " \n": PROXY_IMAGE},
+    ("RECORDER_IMAGE", "recorder_image"): {
+        "example.org/rec:v1": "example.org/rec:v1",
+        "": "tailscale/tsrecorder:latest",
+    },
     ("PROXY_TAGS", "proxy_tags"): {"tag:a, tag:b": ("tag:a", "tag:b"), "tag:a,": ("tag:a",)},
     ("PROXY_PRIORITY_CLASS_NAME", "proxy_priority_class"): {"high": "high"},
     ("PROXY_DEFAULT_CLASS", "proxy_class"): {"prod": "prod"},

@@ -32,13 +32,13 @@ UNUSED: dict[Right, str] = {
         for namespace, group, plural in (
             ("", "tailscale.com", "dnsconfigs"),
             ("", "tailscale.com", "proxygroups"),
+            ("", "tailscale.com", "recorders"),
             (_OWN, "", "services"),
         )
     },
     **{
         Right(_OWN, group, plural, "delete"): _ENFORCED
         for group, plural in (
-            ("", "serviceaccounts"),
             ("apps", "deployments"),
             (_RBAC, "roles"),
             (_RBAC, "rolebindings"),
@@ -54,7 +54,7 @@ UNUSED: dict[Right, str] = {
         ): "it reads one that came while it was about to create it"
         for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
     },
-    Right(_OWN, "", "secrets", "update"): "it grants this to the proxies of ProxyGroups, and patches itself",
+    Right(_OWN, "", "secrets", "update"): "it grants this to the Pods of ProxyGroups and Recorders, and patches itself",
 }
 """The rights of the chart that no loop test uses, and the reasons for granting them."""
 

@@ -12,6 +12,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     PROXYGROUP,
     PROXYGROUPPOLICY,
+    RECORDER,
     SECRET,
     SERVICE,
     TAILNET,
@@ -55,6 +56,11 @@ def group_policy(name: str = "mine", namespace: str = "default", **spec: Any) ->
     """Return a ProxyGroupPolicy, which allows nothing unless *spec* says otherwise."""
     obj = _object(PROXYGROUPPOLICY, name, spec)
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def recorder(name: str = "rec", **spec: Any) -> Object:
+    """Return a Recorder with one replica that serves its recordings, unless *spec* says otherwise."""
+    return _object(RECORDER, name, {"enableUI": True, **spec})
 
 
 def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:

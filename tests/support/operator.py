@@ -26,11 +26,12 @@ from clustersim.store import Store
 from clustersim.tailnet import Device, NewKey, Tailnets
 from clustersim.traffic import MUTATING, Request
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
-from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE
+from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE, PARENT_RECORDER
 from tsoperator.api.objects import (
     CONFIGMAP,
     EVENT,
     POD,
+    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -50,6 +51,7 @@ from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 from tests.support.chartrights import USED
@@ -216,6 +218,11 @@ class World:
 
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
         """Return the children of *parent* of one kind."""
+        if parent["kind"] == RECORDER.kind:
+            wanted = Owner(PARENT_RECORDER, key_of(parent)).labels
+            return (
+                await self.api.list(resource, NAMESPACE, ",".join(f"{name}={value}" for name, value in wanted.items()))
+            ).items
         kind = {
             "Service": "svc",
             "Ingress": "ingress",

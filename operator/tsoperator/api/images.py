@@ -53,3 +53,8 @@ def image_name(image: str) -> str:
     """Return the last part of the repository of *image*, such as ``tailscale``, without registry, tag and digest."""
     last = image.partition("@")[0].rpartition("/")[2]
     return last.partition(":")[0]
+
+
+def image_tag(image: str) -> str:
+    """Return the tag of *image*, such as ``stable``; empty if it has none."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]

@@ -17,6 +17,8 @@ LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
 """On the objects that a ProxyGroup's reconcilers make for a Service."""
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
+LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
+LABEL_APP_MANAGER: Final = "app.kubernetes.io/managed-by"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
 LABEL_METRICS_TARGET: Final = "tailscale.com/metrics-target"
 LABEL_PROXY_TYPE: Final = "ts_proxy_type"
@@ -45,6 +47,11 @@ PARENT_CONNECTOR: Final = "connector"
 PARENT_PROXYGROUP: Final = "proxygroup"
 PARENT_PEERRELAY: Final = "peerrelay"
 
+# The children of a Recorder have none of these labels. These are the values of LABEL_APP_NAME and LABEL_APP_MANAGER on
+# them; LABEL_APP_INSTANCE names the Recorder.
+PARENT_RECORDER: Final = "recorder"
+MANAGER: Final = "tailscale-operator"
+
 # Values of LABEL_SECRET_TYPE.
 SECRET_TYPE_CONFIG: Final = "config"  # noqa: S105
 SECRET_TYPE_STATE: Final = "state"  # noqa: S105
@@ -64,6 +71,7 @@ TYPE_INGRESS_SERVICE: Final = "ingress_service"
 TYPE_INGRESS_RESOURCE: Final = "ingress_resource"
 TYPE_CONNECTOR: Final = "connector"
 TYPE_PROXYGROUP: Final = "proxygroup"
+TYPE_RECORDER: Final = "recorder"
 
 # Keys of both labels and annotations. A parent names its class in the label or, without one, in the annotation. The
 # group is an annotation on the parent, and a label on its children.
@@ -166,6 +174,10 @@ GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The config in a config Secret of a ProxyGroup."""
 CONFIG_SUFFIX: Final = "-config"
 """The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
+AUTH_KEY_FILE: Final = "authkey"
+"""The key of a Recorder's auth Secret, which has nothing but the auth key of a replica."""
+AUTH_INFIX: Final = "-auth"
+"""Stands before the ordinal in the name of a Recorder's auth Secret."""
 EGRESS_SERVICES: Final = "egress-services"
 """The key of the egress ConfigMap with the entries for the proxies. In a state Secret, it is the key under which a
 proxy reports the Services that it forwards."""

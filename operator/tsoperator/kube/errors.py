@@ -9,6 +9,7 @@ KubeError
     │   └── AlreadyExists 409 on create
     ├── Gone              410: the version to watch from is too old
     ├── Rejected          400, 422: the object is not acceptable as it is
+    │   └── NameTaken     no answer: somebody else's object has the name of one of ours
     └── Denied            401, 403: credentials or RBAC
 """
 
@@ -62,6 +63,10 @@ class Gone(StatusError):
 
 class Rejected(StatusError):
     """The API server does not accept the object."""
+
+
+class NameTaken(Rejected):
+    """Somebody else's object has the name of one of ours."""
 
 
 class Denied(StatusError):

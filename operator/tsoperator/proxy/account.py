@@ -1,18 +1,25 @@
 """The account that the Pods of a workload run under, if it has one of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tsoperator.api.objects import ROLE, ROLEBINDING, SERVICEACCOUNT, Object
 from tsoperator.proxy.proxy import Proxy
+from tsoperator.runtime.given import with_given
 
 
-def account(proxy: Proxy, rules: Sequence[Object]) -> list[Object]:
-    """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*."""
+def account(
+    proxy: Proxy, rules: Sequence[Object], account_name: str = "", annotations: Mapping[str, str] | None = None
+) -> list[Object]:
+    """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*.
+
+    The ServiceAccount has the name of the proxy unless *account_name* is given, and the *annotations* of the parent.
+    """
     name = proxy.key.name
-    subject = {"kind": SERVICEACCOUNT.kind, "name": name, "namespace": proxy.key.namespace}
+    account_name = account_name or name
+    subject = {"kind": SERVICEACCOUNT.kind, "name": account_name, "namespace": proxy.key.namespace}
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [
-        proxy.child(SERVICEACCOUNT, name),
+        with_given(proxy.child(SERVICEACCOUNT, account_name), {}, annotations or {}),
         proxy.child(ROLE, name, {"rules": rules}),
         proxy.child(ROLEBINDING, name, {"roleRef": role, "subjects": [subject]}),
     ]

@@ -68,7 +68,7 @@ class TailnetView:
     `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet can't
     be used. *holders* are the devices with the names that *devices* asked for, by the ID of the device that asked.
     Until the operator has tried the tailnet's credentials, nothing is known, and *pending* is the exception that a
-    reconcile raises to wait for that.
+    reconcile raises to wait for that. *is_listed* says whether the list of devices has been read.
     """
 
     name: str = ""
@@ -80,6 +80,7 @@ class TailnetView:
     refusal: Refusal | None = None
     holders: Mapping[str, Holder] = field(default_factory=dict)
     pending: Exception | None = None
+    is_listed: bool = True
 
 
 def untried_message(removal: Plan, view: TailnetView) -> str:

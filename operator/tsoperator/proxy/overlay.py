@@ -175,20 +175,18 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
         made["imagePullPolicy"] = given.image_pull_policy
     if given.security_context is not None:
         made["securityContext"] = given.security_context
-    if amounts := _amounts(given.resources or {}):
-        made["resources"] = {**container.get("resources", {}), **amounts}
+    if wanted := amounts(given.resources or {}):
+        made["resources"] = {**container.get("resources", {}), **wanted}
     if given.env:
         added = [_variable(variable.name, variable.value or "") for variable in given.env]
         made["env"] = _unique([*container.get("env", ()), *added])
     return made
 
 
-def _amounts(resources: Object) -> Object:
+def amounts(resources: Object) -> Object:
     """Return requests and limits as text, as the API server keeps them; claims are left out, as they can't be met."""
     named = {field: resources.get(field) or {} for field in ("requests", "limits")}
-    return {
-        field: {name: str(amount) for name, amount in amounts.items()} for field, amounts in named.items() if amounts
-    }
+    return {field: {name: str(amount) for name, amount in each.items()} for field, each in named.items() if each}
 
 
 def _unique(env: Sequence[Object]) -> list[Object]:

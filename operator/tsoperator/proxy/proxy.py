@@ -53,9 +53,10 @@ class Proxy:
 
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
     a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores. With a
-    *config_suffix* each replica has two Secrets, and the name of its config Secret ends with the suffix. Otherwise one
-    Secret holds both config and state. The children of one replica carry its ordinal under the label *replica_label*,
-    if there is one. Other devices may reach the replicas at their *static_endpoints*, by ordinal,
+    *config_infix* or a *config_suffix* each replica has two Secrets: the name of its config Secret has the infix before
+    the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. The children of one replica
+    carry its ordinal under the label *replica_label*, if there is one. Other devices may reach the replicas at their
+    *static_endpoints*, by ordinal,
     with the help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
     the children name the parent; otherwise only their labels name it.
     """
@@ -73,6 +74,7 @@ class Proxy:
     proxy_class: ProxyClassSpec | None = None
     notes: Sequence[Note] = ()
     config_suffix: str = ""
+    config_infix: str = ""
     static_endpoints: Sequence[tuple[str, ...]] = ()
     services: Sequence[Object] = ()
     controller: Resource | None = None
@@ -94,16 +96,16 @@ class Proxy:
     @property
     def replicas(self) -> list[Replica]:
         """The replicas, by ordinal."""
-        names = [f"{self.key.name}-{ordinal}" for ordinal in range(self.replica_count)]
+        namespace, name = self.key
         return [
             Replica(
                 ordinal,
-                Key(self.key.namespace, name + self.config_suffix),
-                Key(self.key.namespace, name),
+                Key(namespace, f"{name}{self.config_infix}-{ordinal}{self.config_suffix}"),
+                Key(namespace, f"{name}-{ordinal}"),
                 self._hostname(ordinal),
                 self.tags,
             )
-            for ordinal, name in enumerate(names)
+            for ordinal in range(self.replica_count)
         ]
 
     @property
@@ -114,7 +116,8 @@ class Proxy:
     def ordinal_of(self, secret: Object) -> int | None:
         """Return the ordinal of the replica to which *secret* belongs by its name; None if it belongs to none."""
         stem, _, ordinal = key_of(secret).name.removesuffix(self.config_suffix).rpartition("-")
-        return int(ordinal) if stem == self.key.name and ordinal.isdecimal() else None
+        stems = (self.key.name, self.key.name + self.config_infix)
+        return int(ordinal) if stem in stems and ordinal.isdecimal() else None
 
     def _hostname(self, ordinal: int) -> str:
         return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname

@@ -22,6 +22,7 @@ from tsoperator.api.names import (
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
     TYPE_PROXYGROUP,
+    TYPE_RECORDER,
 )
 
 EGRESS_CONFIGS: Final = "/etc/proxies"
@@ -116,6 +117,11 @@ def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
 def connected_networks() -> ProxyPod:
     """Return the Pods that connect networks to the tailnet as their config says."""
     return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)
+
+
+def recording() -> ProxyPod:
+    """Return the Pods that record sessions; their image isn't that of the other proxies."""
+    return ProxyPod("", TYPE_RECORDER, userspace=True, measurable=False)
 
 
 def egress_group(port: int = 0) -> ProxyPod:

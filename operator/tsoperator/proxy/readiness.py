@@ -18,6 +18,14 @@ def ready_replicas(statefulset: Object) -> int:
     return count
 
 
+def is_rolled_out(statefulset: Object, replicas: int) -> bool:
+    """Tell whether a StatefulSet has exactly *replicas* Pods, all of its present template."""
+    status = statefulset.get("status") or {}
+    seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
+    counts = {wanted_replicas(statefulset), status.get("replicas") or 0, status.get("updatedReplicas") or 0}
+    return seen and counts == {replicas}
+
+
 def secret_keys(statefulset: Object) -> list[Key]:
     """Return the keys of the Secrets in which the replicas of a proxy keep their state, by ordinal."""
     namespace, name = key_of(statefulset)

@@ -14,9 +14,11 @@ from pydantic_core import from_json
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
+    AUTH_KEY_FILE,
     EGRESS_SERVICES,
     GROUP_CONFIG_KEY,
     NO_HTTPS,
+    PARENT_RECORDER,
     RELAY_CONFIG_KEY,
     SECRET_CAPABILITY_VERSION,
     SECRET_CURRENT_PROFILE,
@@ -35,6 +37,7 @@ from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity, validity
 from tsoperator.runtime.diff import digest_of
+from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.plan import Patch
 
 BY_DEVICE = "device"
@@ -60,6 +63,7 @@ _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
+_STATE_FQDN = "stateFqdn"
 _HOSTNAME = "hostname"
 _HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
@@ -109,11 +113,13 @@ def slim(secret: Object) -> Object:
     in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
     versions; the names of the keys in which tailscaled stored its last serve config; the validity of the certificates;
     the static endpoints of a relay or of a proxy of a ProxyGroup; and, for such a proxy, its report of the entries that
-    it forwards. For a Connector it also says whether an app connector would have to lose routes first.
+    it forwards. For a Connector it also says whether an app connector would have to lose routes first. A Recorder
+    reports nothing but the state of its tailscaled, which has the URL and the name of its device, too.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = _newest_config(data), _profile(data)
-    auth_key = _text_in(config, "AuthKey")
+    auth_key, owner = auth_key_of(secret), owner_of(secret)
+    reports_by_state = owner is not None and owner.type == PARENT_RECORDER
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
     return {
         "apiVersion": secret["apiVersion"],
@@ -122,11 +128,12 @@ def slim(secret: Object) -> Object:
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
         _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in data if _is_config(name)}),
         _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
-        _LOGIN_URL: _text_in(config, "ServerURL"),
+        _LOGIN_URL: _text_in(profile, "ControlURL") if reports_by_state else _text_in(config, "ServerURL"),
         _HOSTNAME: _text_in(config, "Hostname"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in(profile),
+        _STATE_FQDN: _fqdn_in(profile) if reports_by_state else "",
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
@@ -137,8 +144,9 @@ def slim(secret: Object) -> Object:
 
 
 def auth_key_of(secret: Object) -> str:
-    """Return the auth key in the newest config of a whole Secret; empty if there is none."""
-    return _text_in(_newest_config(secret.get("data") or {}), "AuthKey")
+    """Return the auth key in the newest config of a whole Secret, or of a Recorder; empty if there is none."""
+    data: Mapping[str, str] = secret.get("data") or {}
+    return _text_in(_newest_config(data), "AuthKey") or _text(data, AUTH_KEY_FILE)
 
 
 def login_url_of(secret: Object) -> str:
@@ -220,7 +228,7 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """
     data = secret["data"]
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
-    fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".") or secret[_STATE_FQDN]
     ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
     version = capability_version_of(secret)
     reported = reporting_pod_of(secret)
@@ -347,7 +355,7 @@ def _has_logged_in(secrets: ReplicaSecrets) -> bool:
 
 def _is_config(name: str) -> bool:
     """Tell whether *name* is the key of a config file in a proxy's Secret."""
-    return name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name) is not None
+    return name in (SERVE_CONFIG_KEY, AUTH_KEY_FILE) or _CONFIG_KEY.fullmatch(name) is not None
 
 
 def _digest_of_files(files: Mapping[str, str]) -> str:
@@ -374,6 +382,17 @@ def _device_in(profile: Object) -> str:
     """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
     config = profile.get("Config")
     return _text_in(config, "NodeID") if isinstance(config, dict) else ""
+
+
+def _fqdn_in(profile: Object) -> str:
+    """Return the MagicDNS name of the device in tailscaled's login *profile*; empty if there is none.
+
+    A tagged device has its own name as its login name. Control servers are free to show another login name.
+    """
+    config = profile.get("Config")
+    user = config.get("UserProfile") if isinstance(config, dict) else None
+    name = _text_in(user, "LoginName") if isinstance(user, dict) else ""
+    return name.removesuffix(".") if "." in name and "@" not in name else ""
 
 
 def _profile(data: Mapping[str, str]) -> Object:

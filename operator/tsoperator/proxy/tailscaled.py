@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
+    AUTH_KEY_FILE,
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     GROUP_CONFIG_KEY,
@@ -20,7 +21,8 @@ class ProxyConfig:
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
     proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
-    traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*.
+    traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*. A proxy of which *only_key*
+    is true has no file but one with the auth key.
     """
 
     hostname: str
@@ -32,6 +34,7 @@ class ProxyConfig:
     in_group: bool = False
     relay: bool = False
     static_endpoints: tuple[str, ...] = ()
+    only_key: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -40,6 +43,8 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
     have one file, because images that are too old to read this file can't be one.
     """
+    if config.only_key:
+        return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key

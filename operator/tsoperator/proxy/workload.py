@@ -37,6 +37,7 @@ from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_prob
 from tsoperator.proxy.metrics import metrics_objects
 from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
+from tsoperator.proxy.readiness import is_rolled_out
 from tsoperator.proxy.replica import Replica, ReplicaSecrets
 from tsoperator.proxy.secret import (
     Reissue,
@@ -160,12 +161,16 @@ def plan_proxy(
     """
     service, live = children.service(proxy.key), children.statefulset(proxy.key)
     if live is not None and not selects(live, proxy.parent_uid):
-        # The parent was recreated. The selector can't be changed, so the StatefulSet is deleted and made again.
-        return Plan(hold=FINALIZER, steps=_in_foreground(live), requeue_after=_STILL_THERE)
+        return plan_renewal(live)  # the parent was recreated
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     made = with_class(standalone_statefulset(proxy, settings, live), proxy, children.pods, live, service)
     workload = Workload([Child(_headless_service(proxy)), *leaving], made)
     return plan_workload(proxy, workload, children, keys, devices)
+
+
+def plan_renewal(statefulset: Object) -> Plan:
+    """Return the plan that deletes a *statefulset*, to make it again with another selector, which can't be changed."""
+    return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
 
 
 def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
@@ -382,10 +387,7 @@ def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
     statefulset = children.statefulset(proxy.key)
     if statefulset is None or any(key_of(pod) == own for pod in children.pods):
         return False
-    status = statefulset.get("status") or {}
-    seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
-    counts = {statefulset["spec"].get("replicas"), status.get("replicas") or 0, status.get("updatedReplicas") or 0}
-    return seen and counts == {proxy.replica_count}
+    return is_rolled_out(statefulset, proxy.replica_count)
 
 
 def _device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Gauges of the proxies, ProxyGroups, PeerRelays and Tailnets, computed from the cache for each scrape."""
+"""Gauges of the proxies, ProxyGroups, PeerRelays, Tailnets and Recorders, computed from the cache for each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,27 +11,31 @@ from prometheus_client.registry import Collector
 from tsoperator.api.names import (
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYGROUP_READY,
+    CONDITION_RECORDER_READY,
     CONDITION_TAILNET_READY,
-    LABEL_PARENT_TYPE,
 )
 from tsoperator.api.objects import (
     CONFIGMAP,
     PEERRELAY,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     STATEFULSET,
     TAILNET,
     Key,
     Object,
+    Resource,
     key_of,
-    labels,
 )
 from tsoperator.group.proxygroup import config_name
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import owner_of
 
 _EGRESS: Final = "egress"
+_COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
+"""The kinds whose objects are counted by the reason of this condition."""
 
 
 class ProxyGauges(Collector):
@@ -50,7 +54,8 @@ class ProxyGauges(Collector):
         parents = Counter[str]()
         ready = Counter[str]()
         for each in self._cache.all(STATEFULSET):
-            parent = labels(each).get(LABEL_PARENT_TYPE, "")
+            owner = owner_of(each)
+            parent = owner.type if owner else ""
             parents[parent] += 1
             ready[parent] += is_serving(each, lambda key: self._cache.get(SECRET, key))
         for parent, count in parents.items():
@@ -60,7 +65,7 @@ class ProxyGauges(Collector):
 
 
 class GroupGauges(Collector):
-    """Counts the ProxyGroups, the entries of those of type egress, and the Tailnets."""
+    """Counts the ProxyGroups, the entries of those of type egress, and the objects of `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
         """The ConfigMaps of ProxyGroups are in the operator's *namespace*."""
@@ -85,11 +90,15 @@ class GroupGauges(Collector):
         for name in (key_of(each).name for each in found if _type(each) == _EGRESS):
             config = self._cache.get(CONFIGMAP, Key(self._namespace, config_name(name)))
             entries.add_metric([name], len(entries_of(config)))
-        tailnets = GaugeMetricFamily("tsoperator_tailnets", "Tailnets by why they are ready or not.", labels=["reason"])
-        reasons = (_reason(each, CONDITION_TAILNET_READY) for each in self._cache.all(TAILNET))
-        for reason, count in Counter(reasons).items():
-            tailnets.add_metric([reason], count)
-        yield from (groups, entries, tailnets)
+        yield from (groups, entries, *(self._by_reason(*each) for each in _COUNTED.items()))
+
+    def _by_reason(self, resource: Resource, type_: str) -> Metric:
+        """Return the counts of the objects of *resource* by the reason of their condition *type_*."""
+        words = f"{resource.kind}s by why they are ready or not."
+        family = GaugeMetricFamily(f"tsoperator_{resource.plural}", words, labels=["reason"])
+        for reason, count in Counter(_reason(each, type_) for each in self._cache.all(resource)).items():
+            family.add_metric([reason], count)
+        return family
 
 
 class RelayGauges(Collector):

@@ -16,6 +16,7 @@ from tsoperator.api.names import (
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
@@ -25,6 +26,7 @@ from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -35,6 +37,7 @@ from tsoperator.api.objects import (
     has_finalizer,
     is_deleting,
     key_of,
+    spec_text,
     uid,
 )
 from tsoperator.proxy.devices import TailnetView
@@ -66,7 +69,7 @@ _PARENTS = {
 }
 """The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
 
-_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP}
+_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP, RECORDER: PARENT_RECORDER}
 
 
 class HasChildren(Protocol):
@@ -116,6 +119,17 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
         ...
 
 
+@dataclass(slots=True)
+class _Vanished:
+    """A parent that is gone, *since* when we first missed it; -inf if its proxy needn't stay for a while.
+
+    *name* is its name in the log once its proxy is being removed.
+    """
+
+    since: float
+    name: str = ""
+
+
 class Proxies:
     """Collects the facts about proxies, mints their auth keys, and removes orphans, for the reconcilers of parents."""
 
@@ -135,8 +149,7 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._orphaned: dict[Owner, float] = {}  # when we first missed the parent; -inf: don't wait
-        self._left_behind: dict[Owner, str] = {}  # the orphans that are being removed, with their names in the log
+        self._vanished: dict[Owner, _Vanished] = {}  # parents that left a proxy behind, and so have no UID any more
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
         for resource, owner_type in _PARENTS.items():
             cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
@@ -252,7 +265,7 @@ class Proxies:
         async def seen(key: Key, obj: Object) -> Seen[Ask, Observed] | Plan:
             if not obj:
                 return (left or orphan)(Owner(type_, key))
-            self.found(Owner(type_, key))
+            self._vanished.pop(Owner(type_, key), None)
             ask = parse(obj, self.settings)
             looked = look(ask)
             return Seen(ask, await looked if isawaitable(looked) else looked)
@@ -277,22 +290,21 @@ class Proxies:
 
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
-    def found(self, owner: Owner) -> None:
-        """Note that *owner* exists, so its proxy is no orphan."""
-        self._orphaned.pop(owner, None)
-        self._left_behind.pop(owner, None)
-
     def reported(self, owner: Owner, plan: Plan) -> None:
         """Note that the parent's status is reported, and forget its *owner* if *plan* releases it."""
         self._tailnets.news_told(owner)
         if plan.release:
             self.forget(owner)
 
+    def collected(self, owner: Owner) -> Plan:
+        """Return the plan for an *owner* that is gone, and whose children the garbage collector removes."""
+        self.forget(owner)
+        return Plan()
+
     def forget(self, owner: Owner) -> None:
         """Forget the *owner*, which has no proxy any more."""
-        self._orphaned.pop(owner, None)
-        if name := self._left_behind.pop(owner, ""):
-            log.info("%s: removed the proxy that it left behind", name)
+        if (vanished := self._vanished.pop(owner, None)) and vanished.name:
+            log.info("%s: removed the proxy that it left behind", vanished.name)
         self._tailnets.forget(owner)
 
     def _note_deletion(self, owner_type: str, parent: Object) -> None:
@@ -301,7 +313,7 @@ class Proxies:
         The API server looks for finalizers when a deletion begins. It ignores one that is added a moment later.
         """
         if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
-            self._orphaned[Owner(owner_type, key_of(parent))] = -math.inf
+            self._vanished[Owner(owner_type, key_of(parent))] = _Vanished(-math.inf)
 
     def orphan(self, resource: Resource, owner: Owner) -> Orphan:
         """Return the orphan of *owner*, an object of *resource* that vanished without waiting for our finalizer.
@@ -314,21 +326,29 @@ class Proxies:
             self.forget(owner)
             return found
         if not self.cache.sees(resource, owner.key.namespace):
-            self._orphaned.pop(owner, None)
+            self._vanished.pop(owner, None)
             self._warn_unseen(owner.key.namespace)
             return replace(found, due=ORPHANED_FOR)
         now = self._clock()
-        left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
-        if left <= 0:
+        vanished = self._vanished.setdefault(owner, _Vanished(now))
+        left = vanished.since + ORPHANED_FOR - now
+        if left <= 0 and not vanished.name:  # the removal takes several steps
+            vanished.name = f"{resource.kind} {owner.key}"
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
-            self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
+            log.warning("%s: %s, and its proxy was left behind: removing it", vanished.name, why)
         return replace(found, due=left)
 
-    def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
-        """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""
-        if owner not in self._left_behind:
-            log.warning("%s: %s, and its proxy was left behind: removing it", name, why)
-        self._left_behind[owner] = name
+    def naming(self, resource: Resource, field: str, default: str = "") -> Callable[[Object], list[Key]]:
+        """Return the mapper from an object to those of *resource* whose specs have its name in a *field*.
+
+        An object without that field has the *default*.
+        """
+
+        def keys(named: Object) -> list[Key]:
+            name = key_of(named).name
+            return [key_of(each) for each in self.cache.all(resource) if (spec_text(each, field) or default) == name]
+
+        return keys
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:
         """Return the parents of *owner_type* whose proxies have this device of a tailnet."""

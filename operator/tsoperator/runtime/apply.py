@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Rejected
+from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
@@ -74,7 +74,7 @@ class Applier:
         """
         begun: list[Step] = []
         try:
-            parent, waiting = await self._apply(parent, plan, begun)
+            parent, waiting = await self._carry_out(parent, plan, begun)
         except Exception as error:
             refusal = self._explain(error)
             if refusal is None:
@@ -87,7 +87,7 @@ class Applier:
             if parent:  # the finalizer may have been put on it just now
                 parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
-            parent, _ = await self._apply(parent, refused, [])
+            parent, _ = await self._carry_out(parent, refused, [])
             await self.report(parent, refused, failed)
             self.journal.failed(error, refused)
             raise
@@ -133,17 +133,10 @@ class Applier:
                 await self._set_finalizers(parent, left)
                 self.journal.released(parent)
 
-    async def apply(self, parent: Object, plan: Plan) -> Object:
-        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
-        parent, waiting = await self._apply(parent, plan, [])
-        if waiting is not None:
-            raise waiting
-        return parent
+    async def _carry_out(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
+        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now.
 
-    async def _apply(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
-        """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it.
-
-        Add each step to *begun* when it begins.
+        Add each step to *begun* when it begins. If the deletion of a device takes time, return its Pending, too.
         """
         waiting: Pending | None = None
         self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)
@@ -200,8 +193,8 @@ class Applier:
     async def _create(self, desired: Object) -> Write:
         """Create *desired*, and return the Write.
 
-        Raises AlreadyExists, or Rejected if somebody else's object has its name. If an object of ours has the name, but
-        has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
+        Raises AlreadyExists, or NameTaken if somebody else's object has its name. If an object of ours has the name,
+        but has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -273,6 +266,6 @@ def _behind() -> Iterator[None]:
         raise Conflict(error.status, error.reason, str(error)) from error
 
 
-def _in_the_way(stranger: Object) -> Rejected:
+def _in_the_way(stranger: Object) -> NameTaken:
     """Return the error for somebody else's object that has the name of one of ours."""
-    return Rejected(409, "AlreadyExists", in_the_way(stranger))
+    return NameTaken(409, "AlreadyExists", in_the_way(stranger))

@@ -43,14 +43,16 @@ Mapper = Callable[[Object], Iterable[Key]]
 class Comparison:
     """A mapper that gets the old and the new object at once, so that a change that doesn't matter concerns no key.
 
-    An object that was not there, or is no longer there, is None.
+    An object that was not there, or is no longer there, is None. When everything is enqueued, each object counts as
+    new if *at_start* is true, otherwise as unchanged.
     """
 
     keys: Callable[[Object | None, Object | None], Iterable[Key]]
+    at_start: bool = True
 
     def __call__(self, obj: Object) -> Iterable[Key]:
-        """Return the keys that *obj* concerns when it is seen for the first time."""
-        return self.keys(None, obj)
+        """Return the keys that *obj* concerns when everything is enqueued."""
+        return self.keys(None, obj) if self.at_start else ()
 
 
 Program = Callable[[], Coroutine[None, None, None]]

@@ -1,6 +1,6 @@
 """Facts about objects that the operator remembers beside the cache, and that end with their objects."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from tsoperator.api.objects import Object, Resource, key_of, resource_of, uid
@@ -16,10 +16,8 @@ class Memory(Generic[Fact]):
     another UID, so it has none of the earlier one's facts.
     """
 
-    def __init__(self, cache: Cache, ended: Callable[[Fact], None] = lambda _fact: None) -> None:
-        """*ended* is called with each fact that ends with its object."""
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._ended = ended
         self._facts: dict[str, Fact] = {}
         self._followed: set[Resource] = set()
 
@@ -49,7 +47,5 @@ class Memory(Generic[Fact]):
             self._cache.listen(resource, self._changed)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
-        if old is None or (new is not None and uid(new) == uid(old)):
-            return
-        if (fact := self._facts.pop(uid(old), None)) is not None:
-            self._ended(fact)
+        if old is not None and (new is None or uid(new) != uid(old)):
+            self._facts.pop(uid(old), None)

@@ -9,6 +9,9 @@ from tsoperator.api.names import (
     ADMISSION_INGRESS,
     ANNOTATION_DIGEST,
     ANNOTATION_MAGIC_DNSNAME,
+    LABEL_APP_INSTANCE,
+    LABEL_APP_MANAGER,
+    LABEL_APP_NAME,
     LABEL_MANAGED,
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
@@ -17,10 +20,12 @@ from tsoperator.api.names import (
     LABEL_PROXY_PARENT_NAMESPACE,
     LABEL_PROXY_TYPE,
     MANAGED,
+    MANAGER,
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_PEERRELAY,
     PARENT_PROXYGROUP,
+    PARENT_RECORDER,
     PARENT_SERVICE,
     PROXY_GROUP,
     SECRET_CAPABILITY_VERSION,
@@ -69,9 +74,13 @@ _TITLES = {
     PARENT_INGRESS: "Ingress",
     PARENT_CONNECTOR: "Connector",
     PARENT_PROXYGROUP: "ProxyGroup",
+    PARENT_RECORDER: "Recorder",
     PARENT_PEERRELAY: "PeerRelay",
 }
 
+_RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}  # on all children of Recorders
+OF_RECORDERS = ",".join(f"{name}={value}" for name, value in _RECORDERS.items())
+"""The selector of the children of Recorders, which have no label `LABEL_MANAGED`."""
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _WITHOUT_NAMESPACE = (PARENT_PROXYGROUP, PARENT_PEERRELAY)
 """The types of owners whose children have no label for a namespace, because these owners have none."""
@@ -92,7 +101,9 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels on each of its children. Some kinds have no label for the namespace."""
+        """The labels on each of its children. Some kinds have none for the namespace; a Recorder has other labels."""
+        if self.type == PARENT_RECORDER:
+            return {**_RECORDERS, LABEL_APP_INSTANCE: self.key.name}
         found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
@@ -179,6 +190,8 @@ def is_marked(obj: Object) -> bool:
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
+    if _recorder_of(obj) is not None:
+        return True
     if obj["kind"] in (ADMISSIONPOLICY.kind, ADMISSIONBINDING.kind):
         name = key_of(obj).name
         return name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS)) and obj["spec"].get("policyName", name) == name
@@ -252,8 +265,15 @@ def _labelled_owner(child: Object) -> Owner | None:
     found = labels(child)
     name = found.get(LABEL_PARENT_NAME)
     if found.get(LABEL_MANAGED) != MANAGED or not name:
-        return None
+        return _recorder_of(child)
     type_ = found.get(LABEL_PARENT_TYPE, "")
     # These children don't have the label, so it means nothing if somebody has put it there.
     namespace = "" if type_ in _WITHOUT_NAMESPACE else found.get(LABEL_PARENT_NAMESPACE, "")
     return Owner(type_, Key(namespace, name))
+
+
+def _recorder_of(child: Object) -> Owner | None:
+    """Return the Recorder that the labels of *child* name; None if they name none."""
+    found = labels(child)
+    name = found.get(LABEL_APP_INSTANCE)
+    return Owner(PARENT_RECORDER, Key("", name)) if name and _RECORDERS.items() <= found.items() else None

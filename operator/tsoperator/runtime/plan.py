@@ -144,7 +144,8 @@ class Refusal:
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
     condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The next
     look is after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end without anybody's help.
-    *step* is the refused step of a plan; the steps before it have been carried out.
+    *step* is the refused step of a plan; the steps before it have been carried out. *is_taken* tells that the name of a
+    child is that of somebody else's object.
     """
 
     message: str
@@ -153,6 +154,7 @@ class Refusal:
     requeue_after: float | None = None
     is_passing: bool = False
     step: Step | None = None
+    is_taken: bool = False
 
     def note(self, usual: str) -> Note:
         """Return the Event that reports the refusal. Its reason is *usual*, unless the refusal has a reason."""

@@ -13,10 +13,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
-from tsoperator.api.names import LABEL_PARENT_TYPE
-from tsoperator.api.objects import SECRET, labels
+from tsoperator.api.objects import SECRET
 from tsoperator.proxy.secret import device_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, Forbidden
@@ -65,10 +65,8 @@ class DeviceGauges(Collector):
         family = GaugeMetricFamily(
             "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
         )
-        parents = (
-            labels(each).get(LABEL_PARENT_TYPE, "") for each in self._cache.all(SECRET) if device_of(each, None).id
-        )
-        for parent, count in Counter(parents).items():
+        owners = (owner_of(each) for each in self._cache.all(SECRET) if device_of(each, None).id)
+        for parent, count in Counter(owner.type if owner else "" for owner in owners).items():
             family.add_metric([parent], count)
         yield family
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tsoperator.api.policy import OPERATOR_TAG, UNSUPPORTED, clients_place, is_tailscales, policy_place, tag_owners
-from tsoperator.kube.errors import Denied, Rejected
+from tsoperator.kube.errors import Denied, NameTaken, Rejected
 from tsoperator.runtime.plan import Refusal
 from tsoperator.tsclient.errors import (
     BadRequest,
@@ -42,7 +42,8 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 def explain(error: Exception) -> Refusal:
     """Return the refusal that *error* means for the affected object, with the fault and its cure in words."""
-    return Refusal(_in_words(error), UNSUPPORTED if isinstance(error, NotSupported) else "", error)
+    reason = UNSUPPORTED if isinstance(error, NotSupported) else ""
+    return Refusal(_in_words(error), reason, error, is_taken=isinstance(error, NameTaken))
 
 
 def _in_words(error: Exception) -> str:

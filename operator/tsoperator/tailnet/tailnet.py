@@ -80,6 +80,7 @@ class KnownTailnet:
             self._upkeep.news(owner),
             self._destination(destination) if destination else None,
             holders=self._holders(found),
+            is_listed=self.devices.names() is not None,
         )
 
     async def auth_keys(self, login: Login) -> Keys:

@@ -5,11 +5,13 @@ import pytest
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import NotYet, Reached
 from clustersim.demo_devices import Shown, devices_of
-from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object
+from clustersim.objects import CONNECTOR, PEERRELAY, SECRET, SERVICE, Object
 from clustersim.sim import ClusterSim
 
 ORDERS = Shown(SERVICE, "default", "orders")
 NET = Shown(CONNECTOR, "", "net")
+EDGE = Shown(PEERRELAY, "", "edge")
+READY = {ORDERS: "TailscaleProxyReady", NET: "ConnectorReady", EDGE: "PeerRelayReady"}
 PORTS: Object = {
     "type": "LoadBalancer",
     "ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}],
@@ -42,7 +44,7 @@ async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
     """Return the devices that the demo shows for an object with the spec and status of *case* and two Secrets."""
     target = case.target
     metadata = {"name": target.name, **({"namespace": target.namespace} if target.namespace else {})}
-    condition = {"type": "TailscaleProxyReady" if target is ORDERS else "ConnectorReady", "status": case.ready}
+    condition = {"type": READY[target], "status": case.ready}
     sim.store.create(target.resource, {"metadata": metadata, "spec": case.spec})
     status = {"status": {**(case.status or {}), "conditions": [condition]}}
     sim.store.merge(target.resource, target.namespace, target.name, status, "status")
@@ -62,6 +64,7 @@ async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
         (Case(NET, {}, {"devices": [STATED]}, routed("192.0.2.0/24")), ["route 192.0.2.0/24"]),
         (Case(NET, {}, {"devices": [STATED]}, routed("0.0.0.0/0", "::/0")), ["exit node"]),
         (Case(NET, {"replicas": 2}), ["app connector"] * 2),
+        (Case(EDGE, {"replicas": 2}), ["relay"] * 2),
     ],
 )
 async def test_the_demo_shows_the_purpose_of_each_device(sim: ClusterSim, case: Case, offers: list[str]) -> None:

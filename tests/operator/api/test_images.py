@@ -1,7 +1,7 @@
 """The image references that container runtimes accept."""
 
 import pytest
-from tsoperator.api.images import image_error, image_name
+from tsoperator.api.images import image_error, image_name, image_tag
 
 DIGEST = "sha256:" + "0a" * 32
 NO_IMAGES = [
@@ -48,3 +48,16 @@ NAMED = ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"
 @pytest.mark.parametrize("image", NAMED)
 def test_the_name_of_an_image_is_found_in_its_reference(image: str) -> None:
     assert image_name(image) == "k8s-proxy"
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("tailscale/tailscale:v1.102.5", "v1.102.5"),
+        (f"example.org:5000/a/tailscale:v1@{DIGEST}", "v1"),
+        ("example.org:5000/tailscale", ""),
+        (f"tailscale@{DIGEST}", ""),
+    ],
+)
+def test_the_tag_of_an_image_is_found_in_its_reference(image: str, tag: str) -> None:
+    assert image_tag(image) == tag

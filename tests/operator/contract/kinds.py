@@ -44,6 +44,7 @@ from tests.support.manifests import (
     peer_relay,
     proxy_class,
     proxy_group,
+    recorder,
 )
 
 
@@ -135,6 +136,11 @@ def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
     return holds
 
 
+def is_recorded(obj: Object) -> bool:
+    devices = (obj.get("status") or {}).get("devices") or ()
+    return has_reason("RecorderReady", "RecorderCreated")(obj) and len(devices) == obj["spec"]["replicas"]
+
+
 def is_balanced(obj: Object) -> bool:
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
@@ -164,6 +170,10 @@ def group_child(obj: Object, resource: Resource) -> str:
     return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
 
 
+def recorder_child(obj: Object, resource: Resource) -> str:
+    return key_of(obj).name + ("-auth-0" if resource == SECRET else "")
+
+
 def shared_child(obj: Object, resource: Resource) -> str:
     """Return the name of the ClusterIP Service or EndpointSlice that the egress Service *obj* has at its ProxyGroup."""
     name = child_name(key_of(obj).name, f"{uid(obj)}/several")
@@ -183,6 +193,9 @@ def nameserver_child(_: Object, resource: Resource) -> str:
 
 
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+_OTHER_IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "recorder", "image": "example.org/other:1"}]}}}}
+_BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
+_KEYS = {"env": [{"name": "AWS_ACCESS_KEY_ID", "value": "id"}, {"name": "AWS_SECRET_ACCESS_KEY", "value": "secret"}]}
 _RELAY_IMAGE = {
     "spec": {"template": {"spec": {"containers": [{"name": "tailscaled", "image": "example.org/other:1"}]}}}
 }
@@ -378,6 +391,38 @@ KINDS: Sequence[Kind] = [
         | _TOUCH
         | {"create services", "patch secrets", "update pods", "update proxygroups"},
         ending=_ENDING | {"delete pods", "update proxygroups"},
+    ),
+    Kind(
+        recorder("kind-recorder", replicas=2, storage={"s3": _BUCKET}, statefulSet={"pod": {"container": _KEYS}}),
+        is_recorded,
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"authkey": None}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _OTHER_IMAGE],
+        },
+        child_name=recorder_child,
+        devices=2,
+        edits={
+            "bucket": Edit(spec(storage={"s3": {"bucket": "kind-others"}}), '"kind-others"', restarts=True),
+            "tags": Edit(spec(tags=["tag:kind-recorder"]), "('tag:kind-recorder',)"),
+        },
+        bad={
+            "no storage": Bad(
+                spec(storage=None), "RecorderInvalid", "storage.s3", "RecorderInvalid", is_simulated=True
+            ),
+            "annotation": Bad(
+                spec(statefulSet={"pod": {"annotations": {"a b": "x"}}}), "RecorderInvalid", "a b", "RecorderInvalid"
+            ),
+            "replicas": _crd(spec(replicas="many"), "RecorderInvalid", "replicas"),
+        },
+        is_collected=True,
+        keeps_others_labels=True,
+        failed="RecorderCreationFailed",
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "secrets", "statefulsets")
+        | {"update statefulsets", "update recorders"},
+        ending=writes("delete", "secrets", "statefulsets") | {"update recorders"},
     ),
     Kind(
         group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),

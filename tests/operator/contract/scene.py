@@ -287,7 +287,7 @@ def _opened(obj: Object) -> Object:
     state = Proxy({}, {}, obj, {}).state
     config = {name: json.loads(text) for name, text in state.items() if name.endswith("hujson")}
     kept = {name: state.get(name) for name in ("serve-config", "device_fqdn")}
-    return {**obj, "data": {**config, **kept}}
+    return {**obj, "data": {**config, **kept, "authkey": "authkey" in state}}
 
 
 def _without_own(value: Any) -> Any:

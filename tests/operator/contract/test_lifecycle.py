@@ -136,7 +136,7 @@ async def test_an_object_that_is_recreated_while_no_operator_runs_keeps_its_chil
 @each_joining
 async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) -> None:
     before, devices = await scene.make(), set(scene.node_ids)
-    pods = (await scene.world.api.list(POD, NAMESPACE, f"tailscale.com/parent-resource={kind.name}")).items
+    pods = await scene.world.children(POD, kind.manifest)
     await scene.world.delete(*pods)
     await scene.world.eventually(lambda: scene.is_another(pods[-1]))
     await scene.becomes(before)

@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Key, Object, key_of
-from tsoperator.proxy.readiness import is_serving, ready_replicas, secret_keys, wanted_replicas
+from tsoperator.proxy.readiness import is_rolled_out, is_serving, ready_replicas, secret_keys, wanted_replicas
 
 from tests.support.objects import obj, slim_secret
 
@@ -36,6 +36,18 @@ def test_a_proxy_serves_if_each_of_its_pods_is_ready_and_has_a_device(
     named = [slim_secret(f"{KEY.name}-{number}", {"device_id": device}) for number, device in enumerate(devices)]
     secrets = {key_of(each): each for each in named}
     assert is_serving(statefulset(replicas, ready), secrets.get) is serves
+
+
+@pytest.mark.parametrize(
+    ("replicas", "updated", "observed", "rolled_out"),
+    [(2, 2, 3, True), (2, 1, 3, False), (2, 2, 2, False), (3, 3, 3, False)],
+)
+def test_a_statefulset_is_rolled_out_once_it_has_just_the_pods_of_its_template(
+    replicas: int, updated: int, observed: int, *, rolled_out: bool
+) -> None:
+    live = obj(STATEFULSET, KEY, generation=3)
+    status = {"observedGeneration": observed, "replicas": replicas, "updatedReplicas": updated}
+    assert is_rolled_out({**live, "spec": {"replicas": replicas}, "status": status}, 2) is rolled_out
 
 
 def test_a_statefulset_without_a_number_has_one_replica() -> None:

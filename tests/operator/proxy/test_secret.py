@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.proxy.entries import ProxyReport
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import (
@@ -21,6 +21,7 @@ from tsoperator.proxy.secret import (
     device_id_of,
     device_of,
     egress_report_of,
+    login_url_of,
     must_keep_auth_key,
     needs_auth_key,
     reissue_of,
@@ -28,6 +29,7 @@ from tsoperator.proxy.secret import (
 )
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch
 
 from tests.support.certificates import certificate, moment
@@ -91,6 +93,7 @@ def test_a_slim_secret_has_neither_keys_nor_configs() -> None:
         ({"cap-107.hujson": "[]"}, ""),
         ({"cap-107.hujson": {"AuthKey": 7}}, ""),
         ({"tailscaled": {"AuthKey": "legacy"}}, ""),
+        ({"authkey": "of-a-recorder"}, "of-a-recorder"),
         ({}, ""),
     ],
 )
@@ -328,6 +331,26 @@ def test_a_proxy_that_was_stopped_before_it_reported_is_known_by_its_state(
     state = {"_current-profile": "profile-1", profile: content}
     assert device_of(slim_secret(NAME, state), None).id == device
     assert device_of(slim_secret(NAME, {**state, **LOGGED_IN}), None).id == "n1"
+
+
+RECORDER = Owner("recorder", Key("", "rec")).labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "login_name", "fqdn", "url"),
+    [
+        (RECORDER, "rec-0.tail1234.ts.net", "rec-0.tail1234.ts.net", "https://control.example.org"),
+        (RECORDER, "tagged-devices", "", "https://control.example.org"),
+        (RECORDER, "alice@example.org", "", "https://control.example.org"),
+        ({}, "rec-0.tail1234.ts.net", "", ""),
+    ],
+)
+def test_the_state_of_a_recorder_tells_the_name_of_its_device_and_where_it_logs_in(
+    labels: dict[str, str], login_name: str, fqdn: str, url: str
+) -> None:
+    profile = {"ControlURL": "https://control.example.org/", "Config": {"UserProfile": {"LoginName": login_name}}}
+    found = slim_secret(NAME, {"_current-profile": "profile-1", "profile-1": profile}, labels)
+    assert (device_of(found, None).fqdn, login_url_of(found)) == (fqdn, url)
 
 
 def test_a_device_is_empty_before_its_proxy_reports_and_its_version_is_ignored_without_a_pod() -> None:

@@ -44,6 +44,11 @@ def test_the_routes_of_others_are_accepted_where_that_is_asked_for() -> None:
     assert [json.loads(text)["acceptRoutes"] for text in files] == [True, True]
 
 
+@pytest.mark.parametrize("auth_key", ["tskey-auth-x", ""])
+def test_a_recorder_has_a_file_with_nothing_but_its_key(auth_key: str) -> None:
+    assert config_files(ProxyConfig("rec-0", URL, only_key=True), auth_key) == {"authkey": auth_key}
+
+
 @pytest.mark.parametrize(("auth_key", "field"), [("tskey-auth-x", '"AuthKey":"tskey-auth-x",'), ("", "")])
 def test_a_proxy_of_a_group_has_one_file(auth_key: str, field: str) -> None:
     files = config_files(ProxyConfig("foo-0", URL, in_group=True), auth_key)

@@ -52,6 +52,8 @@ THERE = [
     proxy("up", "svc", 0),
     *(proxy(f"new-{number}", "svc", 1) for number in range(2)),
     proxy("router", "connector", 0),
+    proxy("rec", "recorder", 0),
+    told(manifests.recorder("rec"), "RecorderReady", "RecorderCreated"),
 ]
 GAUGES = [
     ("tsoperator_egress_entries", {"group": "good-0"}, 3),
@@ -65,12 +67,15 @@ GAUGES = [
     ("tsoperator_peerrelays", {"reason": "PeerRelayReady"}, 1),
     ("tsoperator_proxies", {"parent": "connector", "ready": "false"}, 0),
     ("tsoperator_proxies", {"parent": "connector", "ready": "true"}, 1),
+    ("tsoperator_proxies", {"parent": "recorder", "ready": "false"}, 0),
+    ("tsoperator_proxies", {"parent": "recorder", "ready": "true"}, 1),
     ("tsoperator_proxies", {"parent": "svc", "ready": "false"}, 2),
     ("tsoperator_proxies", {"parent": "svc", "ready": "true"}, 1),
     ("tsoperator_proxygroups", {"reason": "", "type": "ingress"}, 1),
     ("tsoperator_proxygroups", {"reason": "NotSupportedYet", "type": "ingress"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupCreating", "type": "egress"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupReady", "type": "egress"}, 2),
+    ("tsoperator_recorders", {"reason": "RecorderCreated"}, 1),
     ("tsoperator_tailnets", {"reason": "InvalidOAuth"}, 1),
     ("tsoperator_tailnets", {"reason": "TailnetValid"}, 2),
 ]

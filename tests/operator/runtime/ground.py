@@ -95,10 +95,6 @@ class Ground:
         live = self.sim.store.list(KINDS[resource], "tailscale")
         return live == sorted(self.cache.all(resource), key=key_of)
 
-    async def apply(self, *steps: Step, **plan: Any) -> Object:
-        await self.caught_up()
-        return await self.applier.apply(self.parent, Plan(steps=steps, **plan))
-
     async def act(self, *steps: Step, **plan: Any) -> Object:
         await self.caught_up()
         return await self.applier.act(self.parent, Plan(steps=steps, **plan), failed)

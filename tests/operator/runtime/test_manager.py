@@ -133,14 +133,19 @@ async def test_a_comparison_gets_the_old_and_the_new_object_at_once(sim: Cluster
     def team(obj: Object | None) -> str:
         return labels(obj)["team"] if obj else "none"
 
+    def teams(old: Object | None, new: Object | None) -> Iterable[Key]:
+        return (Key(team(old), team(new)),)
+
     create(sim, "a")
-    reconciler = Noting(Comparison(lambda old, new: [Key(team(old), team(new))]))
-    async with managing(client, reconciler):
+    reconciler, late = Noting(Comparison(teams)), Noting(Comparison(teams, at_start=False))
+    late.name = "late"
+    async with managing(client, reconciler, late):
         await until(lambda: reconciler.keys == [Key("none", "x")])
         await client.patch(CONFIGMAP, Key("default", "a"), {"metadata": {"labels": {"team": "y"}}})
         await until(lambda: reconciler.keys[1:] == [Key("x", "y")])
         await client.delete(CONFIGMAP, Key("default", "a"))
         await until(lambda: reconciler.keys[2:] == [Key("y", "none")])
+        await until(lambda: late.keys == reconciler.keys[1:])
 
 
 async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler_of_their_kind(

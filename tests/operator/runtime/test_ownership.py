@@ -31,6 +31,7 @@ LABELS = {
 OWNER = Owner("svc", Key("default", "db"))
 WITHOUT_NAMESPACE = [Owner(kind, Key("", "db")) for kind in ("proxygroup", "peerrelay")]
 GROUP = WITHOUT_NAMESPACE[0]
+RECORDER = Owner("recorder", Key("", "rec"))
 
 
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
@@ -38,6 +39,11 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
     assert OWNER.labels == LABELS
     for owner in WITHOUT_NAMESPACE:
         assert owner.labels == without | {"tailscale.com/parent-resource-type": owner.type}
+    assert RECORDER.labels == {
+        "app.kubernetes.io/name": "recorder",
+        "app.kubernetes.io/instance": "rec",
+        "app.kubernetes.io/managed-by": "tailscale-operator",
+    }
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,10 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         ({**LABELS, "app": "x"}, OWNER),
         ({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
         ({**LABELS, "tailscale.com/parent-resource-type": "proxygroup"}, Owner("proxygroup", Key("", "db"))),
+        (RECORDER.labels, RECORDER),
+        ({**RECORDER.labels, **LABELS}, OWNER),
+        ({**RECORDER.labels, "app.kubernetes.io/managed-by": "Helm"}, None),
+        ({**RECORDER.labels, "app.kubernetes.io/instance": ""}, None),
         ({**LABELS, "tailscale.com/managed": "True"}, None),
         ({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
         ({**LABELS, "tailscale.com/parent-resource": ""}, None),
@@ -98,6 +108,7 @@ def test_the_first_child_is_the_oldest_that_is_not_being_deleted_and_by_name_at_
         ({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}, {}),
         ({"labels": {"tailscale.com/managed": "true"}}, {}),
         ({"labels": {"tailscale.com/parent-resource": "other"}}, {}),
+        ({"labels": RECORDER.labels}, {}),
         ({}, {"device_id": "bg=="}),
         ({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
     ],
@@ -183,7 +194,7 @@ def test_an_object_in_the_way_is_named() -> None:
         (Owner("ingress", Key("default", "web")), "Ingress default/web"),
         (Owner("connector", Key("", "router")), "Connector router"),
         (Owner("proxygroup", Key("", "pg")), "ProxyGroup pg"),
-        (Owner("recorder", Key("", "r")), "recorder r"),
+        (Owner("recorder", Key("", "r")), "Recorder r"),
     ],
 )
 def test_a_child_is_called_after_its_parent_in_messages(owner: Owner, named: str) -> None:

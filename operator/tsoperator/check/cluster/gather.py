@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     PEERRELAY,
     POD,
     PROXYGROUP,
+    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -45,7 +46,7 @@ from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.secret import slim
 from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
-from tsoperator.runtime.ownership import owner_of
+from tsoperator.runtime.ownership import OF_RECORDERS, owner_of
 from tsoperator.runtime.plan import Refusal
 from tsoperator.tailnet.credentials import credentials, login_url, secret_name, violation
 from tsoperator.tailnet.preflight import Findings, Preflight
@@ -60,7 +61,8 @@ _WEBHOOKS: Final = tuple(
     Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, namespaced=False)
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
-_MANAGED: Final = f"{LABEL_MANAGED}={MANAGED}"
+_MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
+"""The selectors of the objects that the operator makes; those of Recorders have other labels."""
 _DNS_NAMESPACE: Final = "kube-system"
 _AT_ONCE: Final = 16  # requests
 _CALL: Final = 10.0  # s that a call of the control server may take
@@ -142,7 +144,7 @@ class ClusterReader:
 
     async def statefulsets(self) -> list[Object]:
         """Return the StatefulSets of the proxies."""
-        found = (await self._client.list(STATEFULSET, self._namespace, _MANAGED)).items
+        found = await self._managed(STATEFULSET)
         return [each for each in found if (owner := owner_of(each)) and owner.type != PARENT_NAMESERVER]
 
     async def names(self) -> NameResolution:
@@ -158,12 +160,11 @@ class ClusterReader:
 
     async def proxies(self) -> ProxyObjects:
         """Return the proxies, with the facts about their devices from their Secrets."""
-        pods = (await self._client.list(POD, self._namespace, _MANAGED)).items
-        secrets = (await self._client.list(SECRET, self._namespace, _MANAGED, slim=slim)).items
+        pods, secrets = await self._managed(POD), await self._managed(SECRET, slim)
         refused = "involvedObject.kind=StatefulSet,reason=FailedCreate"
         events = (await self._client.list(EVENT, self._namespace, field_selector=refused)).items
         events.sort(key=lambda each: each.get("lastTimestamp") or "")
-        parents = [each for kind in (CONNECTOR, PEERRELAY, PROXYGROUP) for each in await self._listed(kind)]
+        parents = [each for kind in (CONNECTOR, PEERRELAY, PROXYGROUP, RECORDER) for each in await self._listed(kind)]
         return ProxyObjects(
             await self.statefulsets(),
             {key_of(each): each for each in pods},
@@ -171,6 +172,11 @@ class ClusterReader:
             refusals_of(events),
             {f"{each['kind']} {key_of(each)}": name for each in parents if (name := each["spec"].get("tailnet"))},
         )
+
+    async def _managed(self, resource: Resource, slim: Callable[[Object], Object] = lambda obj: obj) -> list[Object]:
+        """Return the objects of *resource* that the operator has made for proxies, each *slim*."""
+        found = [await self._client.list(resource, self._namespace, each, slim=slim) for each in _MANAGED]
+        return [obj for each in found for obj in each.items]
 
     async def objects(self) -> list[Object]:
         """Return the objects of users that may have conditions of the operator."""

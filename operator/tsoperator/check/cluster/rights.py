@@ -41,14 +41,13 @@ USERS: Final = (
 EVENTS: Final = (Right("", "events", "create get patch"),)
 
 _ADMISSION: Final = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-_OURS: Final = ("connectors", "dnsconfigs", "peerrelays", "proxyclasses", "proxygroups", "tailnets")
+_OURS: Final = ("connectors", "dnsconfigs", "peerrelays", "proxyclasses", "proxygroups", "recorders", "tailnets")
 
 CLUSTER: Final = (
     Right("networking.k8s.io", "ingressclasses", "list watch"),
     *(Right(_TAILSCALE, plural, "list watch update") for plural in _OURS),
-    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in (*_OURS, "recorders")),
-    *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups")),
-    Right(_TAILSCALE, "recorders", "list watch"),
+    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in _OURS),
+    *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups", "recorders")),
     *(Right("admissionregistration.k8s.io", plural, "get list watch create update delete") for plural in _ADMISSION),
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),

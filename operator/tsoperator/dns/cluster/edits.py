@@ -27,16 +27,16 @@ from tsoperator.dns.cluster.platforms import (
     place,
     restart_of,
 )
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
-from tsoperator.dns.cluster.serverblock import corefile_obstacle, plugin_obstacle, with_block, without_block
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, StubDomain
+from tsoperator.dns.cluster.serverblock import corefile_refusal, plugin_refusal, with_block, without_block
 from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, without_zones
-from tsoperator.runtime.plan import Creation, Deletion, Patch
+from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 _MAX_SIZE: Final = 1 << 20
 """Bytes that the values of a ConfigMap may have together."""
 _ABOUT: Final = "the stub domain"
 
-Result = Change | Nothing | Obstacle
+Result = Change | Nothing | Refusal
 
 
 def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
@@ -51,17 +51,17 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
         case PlatformKind.KUBE_DNS:
             found = configmap(objects, KUBE_DNS)
             if found is None:
-                return _gone_obstacle(platform)
+                return _gone_refusal(platform)
             return _stub_domains(found, with_zones(*_stub_domains_of(found), platform.where, stub, owner))
         case PlatformKind.OPENSHIFT:
             if objects.openshift is None:
-                return _gone_obstacle(platform)
+                return _gone_refusal(platform)
             servers = servers_of(objects.openshift)
             wanted = with_server(servers, platform.where, stub, owner)
-            return wanted if isinstance(wanted, Obstacle) else _openshift(servers, wanted)
+            return wanted if isinstance(wanted, Refusal) else _openshift(servers, wanted)
 
 
-def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Obstacle]:
+def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
     """Return the writes that take our stub domain out of *objects*, except for the place of *keep*.
 
     An object to which we haven't written needs no write, whether it can be read or not. *owner* is our namespace.
@@ -88,26 +88,26 @@ def _removals(objects: DNSObjects, owner: str) -> Iterator[tuple[tuple[Key, str]
 
 def _restart(objects: DNSObjects) -> str:
     found = corefile_of(objects)
-    return "" if isinstance(found, Obstacle) else restart_of(objects, *found)
+    return "" if isinstance(found, Refusal) else restart_of(objects, *found)
 
 
-def _gone_obstacle(platform: Platform) -> Obstacle:
-    return Obstacle("PlatformMissing", f"{platform.where}, isn't there any more: set spec.clusterDNS.platform")
+def _gone_refusal(platform: Platform) -> Refusal:
+    return Refusal(f"{platform.where}, isn't there any more: set spec.clusterDNS.platform", "PlatformMissing")
 
 
 def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
     found = configmap(objects, platform.key.name)
     if platform.kind is PlatformKind.CORE_DNS and COREFILE not in data_of(found):
-        return _gone_obstacle(platform)
+        return _gone_refusal(platform)
     for where, text in corefiles(objects):
-        if taken := corefile_obstacle(text, where, stub, platform.at, owner):
+        if taken := corefile_refusal(text, where, stub, platform.at, owner):
             return taken
     for where, plugins in overrides(objects):
-        if taken := plugin_obstacle(plugins, where, stub.zones):
+        if taken := plugin_refusal(plugins, where, stub.zones):
             return taken
     edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at, owner)
-    if found is not None or isinstance(edited, Obstacle):
+    if found is not None or isinstance(edited, Refusal):
         return _data(found or {}, platform.entry, edited, platform.restart)
     namespace, name = platform.key
     metadata = {"namespace": namespace, "name": name, "labels": {LABEL_MANAGED: MANAGED}}
@@ -119,7 +119,7 @@ def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
     """Take our key away, and the ConfigMap too if it is ours and has nothing else."""
     data = data_of(found)
     text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
-    if isinstance(text, Obstacle) or text == data.get(CUSTOM_KEY, ""):
+    if isinstance(text, Refusal) or text == data.get(CUSTOM_KEY, ""):
         return _data(found, CUSTOM_KEY, text, restart)
     if not text and labels(found).get(LABEL_MANAGED) == MANAGED and data.keys() == {CUSTOM_KEY}:
         return Change(Deletion(CONFIGMAP, found, unchanged=True), restart)
@@ -130,8 +130,8 @@ def _stub_domains_of(found: Object) -> tuple[str | None, str | None]:
     return data_of(found).get(STUB_DOMAINS), annotations(found).get(ANNOTATION)
 
 
-def _stub_domains(found: Object, edited: Edited | Obstacle) -> Result:
-    if isinstance(edited, Obstacle):
+def _stub_domains(found: Object, edited: Edited | Refusal) -> Result:
+    if isinstance(edited, Refusal):
         return edited
     if edited == _stub_domains_of(found):
         return Nothing()
@@ -147,9 +147,9 @@ def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
     return Change(Patch(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), {"spec": {"servers": [*wanted] or None}}, _ABOUT))
 
 
-def _data(found: Object, key: str, text: str | Obstacle, restart: str) -> Result:
+def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
     """Return the write of *text* under *key*."""
-    if isinstance(text, Obstacle):
+    if isinstance(text, Refusal):
         return text
     if text == data_of(found).get(key, ""):
         return Nothing(restart)
@@ -160,7 +160,7 @@ def _patch(found: Object, body: Mapping[str, object], restart: str) -> Change:
     return Change(Patch(CONFIGMAP, key_of(found), {**body}, _ABOUT), restart)
 
 
-def _too_large(found: Object, key: str, text: str) -> Obstacle | None:
+def _too_large(found: Object, key: str, text: str) -> Refusal | None:
     """Return why the API server would refuse *text*, if it is more than a ConfigMap may hold."""
     texts = {**data_of(found), key: text}
     size = sum(len(each.encode(errors="surrogatepass")) for each in texts.values())
@@ -171,4 +171,4 @@ def _too_large(found: Object, key: str, text: str) -> Obstacle | None:
         f"ConfigMap {key_of(found)} has no room for the stub domain: with it there would be {size} bytes, and a "
         f"ConfigMap holds {_MAX_SIZE}: take something out of it"
     )
-    return Obstacle("ConfigMapFull", message)
+    return Refusal(message, "ConfigMapFull")

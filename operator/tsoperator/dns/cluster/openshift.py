@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tsoperator.api.objects import Object
-from tsoperator.dns.cluster.results import Obstacle, StubDomain
+from tsoperator.dns.cluster.results import StubDomain
+from tsoperator.runtime.plan import Refusal
 
 _EARLIER: Final = "tailnet-managed"
 """The name of the server that earlier versions of any operator wrote. We treat it as ours."""
@@ -25,7 +26,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
     return servers
 
 
-def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Obstacle:
+def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
     """Return *servers* with ours; fields of ours that others have set stay."""
     others = without_server(servers, owner)
     for server in others:
@@ -34,7 +35,7 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: 
                 f"server {server.get('name')!r} in {where} answers for {taken[0]}, and it isn't the operator's: "
                 "remove that server, or set spec.clusterDNS.mode to Manual"
             )
-            return Obstacle("ZoneTaken", message)
+            return Refusal(message, "ZoneTaken")
     wanted = {"name": server_name(owner), "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
     live = next((server for server in servers if server not in others), None)
     if live is None:

@@ -12,8 +12,9 @@ from typing import Final
 from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.dns.cluster.corefile import Corefile, CorefileError, Directive, parse_plugins
 from tsoperator.dns.cluster.nodecache import bypass
-from tsoperator.dns.cluster.results import DNSObjects, Obstacle
+from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.cluster.serverblock import EVERYWHERE, Listening, listening, read_corefile
+from tsoperator.runtime.plan import Refusal
 
 NAMESPACE: Final = "kube-system"
 COREDNS: Final = "coredns"
@@ -87,28 +88,28 @@ def find_platform(
     zones: Sequence[str] = (),
     addresses: Sequence[str] = (),
     cluster_domain: str = "",
-) -> Platform | Obstacle:
+) -> Platform | Refusal:
     """Return the platform in spec.clusterDNS.platform, *wanted*, if it is there; without it, the one of *objects*.
 
     *zones* and *addresses* are those of the stub domain. With them and *cluster_domain* this finds out whether
     NodeLocal DNSCache bypasses the stub domain.
     """
     kind = PlatformKind(wanted) if wanted else _kind(objects)
-    if isinstance(kind, Obstacle):
+    if isinstance(kind, Refusal):
         return kind
     match kind:
         case PlatformKind.OPENSHIFT:
             if objects.openshift is None:
-                return _missing_obstacle(
+                return _missing_refusal(
                     kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there"
                 )
             return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
         case PlatformKind.KUBE_DNS:
             if configmap(objects, KUBE_DNS) is None:
-                return _missing_obstacle(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
+                return _missing_refusal(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
             return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
     found = _coredns(objects, kind)
-    if isinstance(found, Obstacle):
+    if isinstance(found, Refusal):
         return found
     return replace(found, node_cache=_node_cache(objects, zones, addresses, cluster_domain))
 
@@ -160,26 +161,26 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
     return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart {coredns}"
 
 
-def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Obstacle:
+def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
     """Return the name of CoreDNS's ConfigMap, and the contents of the Corefile in it."""
     told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
     if found is None and not told:
-        return Obstacle("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(names)}")
+        return Refusal(f"{NAMESPACE} has no ConfigMap {' or '.join(names)}", "PlatformMissing")
     if found is None and told not in configmap_names(objects.corefile):
         return _unseen(told)
     where = place(CONFIGMAP, key_of(found) if found else Key(NAMESPACE, told), COREFILE)
     if found is None or COREFILE not in data_of(found):
-        return Obstacle("CorefileMissing", f"{where}, isn't there: put it back")
+        return Refusal(f"{where}, isn't there: put it back", "CorefileMissing")
     corefile = read_corefile(data_of(found)[COREFILE], where)
-    return corefile if isinstance(corefile, Obstacle) else (key_of(found).name, corefile)
+    return corefile if isinstance(corefile, Refusal) else (key_of(found).name, corefile)
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
     """Yield place and text of each file from which CoreDNS reads server blocks: the Corefile, and its imports."""
     main = corefile_of(objects)
-    if isinstance(main, Obstacle):
+    if isinstance(main, Refusal):
         return
     name, corefile = main
     yield place(CONFIGMAP, Key(NAMESPACE, name), COREFILE), data_of(configmap(objects, name))[COREFILE]
@@ -197,12 +198,12 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
 
-def _kind(objects: DNSObjects) -> PlatformKind | Obstacle:
+def _kind(objects: DNSObjects) -> PlatformKind | Refusal:
     """Return the kind of the cluster's DNS, as far as the objects show it."""
     if objects.openshift is not None:
         return PlatformKind.OPENSHIFT
     found = corefile_of(objects)
-    if not isinstance(found, Obstacle):
+    if not isinstance(found, Refusal):
         return PlatformKind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else PlatformKind.CORE_DNS
     if found.reason != "PlatformMissing":
         return found
@@ -213,31 +214,31 @@ def _kind(objects: DNSObjects) -> PlatformKind | Obstacle:
         f"in {NAMESPACE}. If CoreDNS reads its Corefile from another ConfigMap there, set {_VALUE} of the chart to its "
         "name. Otherwise write the stub domain into your DNS yourself, and set spec.clusterDNS.mode to Manual"
     )
-    return Obstacle("PlatformUnknown", message)
+    return Refusal(message, "PlatformUnknown")
 
 
-def _unseen(name: str) -> Obstacle:
+def _unseen(name: str) -> Refusal:
     message = (
         f"CoreDNS reads its Corefile from ConfigMap {NAMESPACE}/{name}, which the operator may not read: set {_VALUE} "
         f"of the chart to {name}. Without Helm, do what docs/dns.md says"
     )
-    return Obstacle("NotPermitted", message)
+    return Refusal(message, "NotPermitted")
 
 
-def _missing_obstacle(kind: PlatformKind, problem: str) -> Obstacle:
+def _missing_refusal(kind: PlatformKind, problem: str) -> Refusal:
     message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
-    return Obstacle("PlatformMissing", message)
+    return Refusal(message, "PlatformMissing")
 
 
-def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Obstacle:
+def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Refusal:
     found = corefile_of(objects)
-    if isinstance(found, Obstacle):
-        return _missing_obstacle(kind, found.message) if found.reason == "PlatformMissing" else found
+    if isinstance(found, Refusal):
+        return _missing_refusal(kind, found.message) if found.reason == "PlatformMissing" else found
     name, corefile = found
     key, entry = Key(NAMESPACE, name), COREFILE
     if kind is PlatformKind.CORE_DNS_CUSTOM:
         if not _imports(objects, corefile):
-            return _missing_obstacle(
+            return _missing_refusal(
                 kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
             )
         key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY

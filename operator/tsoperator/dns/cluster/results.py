@@ -8,7 +8,7 @@ from typing import Final
 
 from tsoperator.api.objects import Object
 from tsoperator.api.rules import takes_from_cluster
-from tsoperator.runtime.plan import Creation, Deletion, Patch
+from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 _ZONE: Final = re.compile(
     r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
@@ -47,8 +47,8 @@ class StubDomain:
     addresses: tuple[str, ...]
 
     @classmethod
-    def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Obstacle":
-        """Return the stub domain, the same for any order of *zones*, or the obstacle to writing it anywhere.
+    def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
+        """Return the stub domain, the same for any order of *zones*, or why it can't be written anywhere.
 
         A zone may come from a control server, and goes into the configuration of a program, so it has to be a domain
         name. If *cluster_domain* is given, a zone must not take names in that domain away from the cluster.
@@ -56,22 +56,22 @@ class StubDomain:
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
         if not names:
-            return Obstacle("NoZone", "no zone of the tailnet is known yet: wait until a device of it is there")
+            return Refusal("no zone of the tailnet is known yet: wait until a device of it is there", "NoZone")
         for name in names:
             if not _ZONE.fullmatch(name):
-                return Obstacle("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
+                return Refusal(f"{name!r} isn't a domain name: correct operatorConfig.zones", "InvalidZone")
             if own and takes_from_cluster(name, own):
                 message = (
                     f"a stub domain for {name} would take names from the cluster, whose domain is {own}: "
                     "give the tailnet another domain, or correct operatorConfig.zones"
                 )
-                return Obstacle("InvalidZone", message)
+                return Refusal(message, "InvalidZone")
         try:
             hosts = tuple(dict.fromkeys(str(ipaddress.ip_address(address)) for address in addresses))
         except ValueError as error:
-            return Obstacle("InvalidAddress", f"the nameserver's address can't be used: {error}")
+            return Refusal(f"the nameserver's address can't be used: {error}", "InvalidAddress")
         if not hosts:
-            return Obstacle("NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP")
+            return Refusal("the nameserver has no address yet: wait until its Service has a cluster IP", "NoAddress")
         return cls(names, hosts)
 
 
@@ -94,11 +94,3 @@ class Nothing:
 
     restart: str = ""
     """The restart by hand, as in a Change: the objects don't show whether it has happened."""
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """The result that nothing can be changed. *reason* is for a condition; *message* says why, and how to fix it."""
-
-    reason: str
-    message: str

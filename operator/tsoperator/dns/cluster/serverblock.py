@@ -21,7 +21,8 @@ from tsoperator.dns.cluster.corefile import (
     has_variable,
     parse,
 )
-from tsoperator.dns.cluster.results import Obstacle, StubDomain, covers
+from tsoperator.dns.cluster.results import StubDomain, covers
+from tsoperator.runtime.plan import Refusal
 
 BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
 END: Final = "# END tailnet stub domain"
@@ -96,10 +97,10 @@ def listening(corefile: Corefile) -> Listening:
     return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
 
 
-def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Obstacle:
+def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
     """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
     place = _ours(text, where, read_corefile(text, where), owner)
-    if isinstance(place, Obstacle):
+    if isinstance(place, Refusal):
         return place
     block = marked_block(stub, at, owner)
     if place is not None:
@@ -109,29 +110,29 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: st
     return text + block + newline if not text or text.endswith("\n") else text + newline + block
 
 
-def without_block(text: str, where: str, owner: str) -> str | Obstacle:
+def without_block(text: str, where: str, owner: str) -> str | Refusal:
     """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
     if not any(marker in text for marker in _MARKERS):
         return text  # it need not be readable for that
     place = _ours(text, where, read_corefile(text, where), owner)
-    if place is None or isinstance(place, Obstacle):
+    if place is None or isinstance(place, Refusal):
         return place or text
     before, after = text[: place.start], text[place.end :]
     return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
 
 
-def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Obstacle | None:
-    """Return the obstacle that the Corefile *text* in *where* is to our block, here or in another file, if it is one.
+def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
+    """Return why the Corefile *text* in *where* rules out our block, here or in another file; None if it doesn't.
 
-    CoreDNS doesn't accept two blocks for the same zone and port. A block for a zone above or below ours is no obstacle,
-    unless the block above has a plugin for our zone: with our block, that plugin would get no queries for our zone any
-    more. *owner* is our namespace.
+    CoreDNS doesn't accept two blocks for the same zone and port. A block for a zone above or below ours rules out
+    nothing, unless the block above has a plugin for our zone: with our block, that plugin would get no queries for our
+    zone any more. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
-    if isinstance(corefile, Obstacle):
+    if isinstance(corefile, Refusal):
         return corefile
-    if isinstance(place, Obstacle):
+    if isinstance(place, Refusal):
         return place
     ports = None if any(map(has_variable, at.ports)) else {port or "53" for port in at.ports}
     for block in corefile.blocks:
@@ -149,16 +150,16 @@ def corefile_obstacle(text: str, where: str, stub: StubDomain, at: Listening, ow
                     f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
                     f"variable, and {whose}, or set spec.clusterDNS.mode to Manual"
                 )
-                return Obstacle("ZoneTaken", message)
+                return Refusal(message, "ZoneTaken")
         origins = [each.zone for each in block.addresses if each.scheme == "dns"]
         below = [zone for zone in stub.zones if any(covers(origin, zone) for origin in origins)]
-        if taken := plugin_obstacle(block.directives, where, below):
+        if taken := plugin_refusal(block.directives, where, below):
             return taken
     return None
 
 
-def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Obstacle | None:
-    """Return the obstacle that *plugins* in *where* are to a block of ours for *zones*, if they are one.
+def plugin_refusal(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
+    """Return why *plugins* in *where* rule out a block of ours for *zones*; None if they don't.
 
     The plugins are in a block for a zone above *zones*. CoreDNS asks only the block with the longest zone.
     """
@@ -171,21 +172,21 @@ def plugin_obstacle(plugins: Iterable[Directive], where: str, zones: Collection[
                     f"line {plugin.line} of {where}, has plugin {plugin.name} for {taken}, which a server block of the "
                     "operator would end: remove it, or set spec.clusterDNS.mode to Manual"
                 )
-                return Obstacle("ZoneTaken", message)
+                return Refusal(message, "ZoneTaken")
     return None
 
 
-def read_corefile(text: str, where: str) -> Corefile | Obstacle:
-    """Return the contents of the Corefile *text* in *where*, or the obstacle to reading it."""
+def read_corefile(text: str, where: str) -> Corefile | Refusal:
+    """Return the contents of the Corefile *text* in *where*, or why it can't be read."""
     try:
         return parse(text)
     except CorefileError as error:
-        return Obstacle("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
+        return Refusal(f"{where} can't be read, so it stays as it is: {error}", "CorefileUnreadable")
 
 
-def _ours(text: str, where: str, corefile: Corefile | Obstacle, owner: str) -> _Place | Obstacle | None:
-    """Return the place of our lines, None if there are none, or an obstacle if somebody has damaged them."""
-    if isinstance(corefile, Obstacle):
+def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
+    """Return the place of our lines, None if there are none, or a refusal if somebody has damaged them."""
+    if isinstance(corefile, Refusal):
         return corefile
     places = _places(text, corefile)
     ours = [each for each in places or () if each.owner in ("", owner)]
@@ -198,7 +199,7 @@ def _ours(text: str, where: str, corefile: Corefile | Obstacle, owner: str) -> _
         f"somebody has changed the lines that the operator wrote into {where}, at line {line}: remove them "
         f"all, from {BEGIN!r} to {END!r}, and the operator writes them anew"
     )
-    return Obstacle("BlockDamaged", message)
+    return Refusal(message, "BlockDamaged")
 
 
 def _places(text: str, corefile: Corefile) -> list[_Place] | None:

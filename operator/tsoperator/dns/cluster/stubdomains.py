@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from tsoperator.dns.cluster.results import Obstacle, StubDomain
+from tsoperator.dns.cluster.results import StubDomain
+from tsoperator.runtime.plan import Refusal
 
 ANNOTATION: Final = "tailscale.com/stub-domains"
 """The annotation of ConfigMap kube-dns. It has, by namespace, each operator's entries and whether it made the key.
@@ -73,13 +74,13 @@ class _Member(NamedTuple):
     end: int
 
 
-def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Obstacle:
+def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
     """Return the stub domains *text*, None without the key, with our entries for *stub*, and no other entries of ours.
 
     *owner* is our namespace.
     """
     before = without_zones(text, annotation, where, owner)
-    if isinstance(before, Obstacle):
+    if isinstance(before, Refusal):
         return before
     plain = "{}" if before.text is None else before.text
     try:
@@ -88,13 +89,13 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
         return _unreadable(where, error)
     if wrong := next((each.key for each in members if not _is_servers(each.value)), None):
         message = f"{where}: the value of {wrong!r} isn't a list of addresses, so kube-dns takes no entry; correct it"
-        return Obstacle("StubDomainsUnreadable", message)
+        return Refusal(message, "StubDomainsUnreadable")
     if taken := next((each.key for each in members if each.key.lower().removesuffix(".") in stub.zones), None):
         message = (
             f"{where} has an entry for {taken}, and it isn't the operator's: remove that entry, or set "
             "spec.clusterDNS.mode to Manual"
         )
-        return Obstacle("ZoneTaken", message)
+        return Refusal(message, "ZoneTaken")
     zones = {zone: [*stub.addresses] for zone in stub.zones}
     ours = json.dumps(zones)[1:-1] + (", " if members else "")
     at = members[0].start if members else plain.index("{") + 1
@@ -102,7 +103,7 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
     return Edited(plain[:at] + ours + plain[at:], _Ours(zones, before.text is None, others).annotation(owner))
 
 
-def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Obstacle:
+def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
     """Return the stub domains *text* without our entries; entries that somebody has changed aren't ours any more.
 
     *owner* is our namespace.
@@ -131,9 +132,9 @@ def without_zones(text: str | None, annotation: str | None, where: str, owner: s
     return Edited(None if gone else text, left)
 
 
-def _unreadable(where: str, error: Exception) -> Obstacle:
+def _unreadable(where: str, error: Exception) -> Refusal:
     message = f"{where} isn't a JSON object, so it stays as it is: {error}; correct it"
-    return Obstacle("StubDomainsUnreadable", message)
+    return Refusal(message, "StubDomainsUnreadable")
 
 
 def _is_servers(value: Any) -> bool:

@@ -51,7 +51,7 @@ class Ask:
 
 def parse(obj: Object, settings: Settings) -> Ask:
     """Return the requests in the Connector *obj*, which need not be valid."""
-    connector, class_, tailnet = Connector.parse(obj), class_name(obj), tailnet_name(obj)
+    connector, class_, tailnet = Connector.parse(obj), spec_text(obj, "proxyClass"), spec_text(obj, "tailnet")
     if isinstance(connector, Invalid):
         return Ask(obj, class_, tailnet, connector.message)
     spec = connector.spec
@@ -69,16 +69,6 @@ def parse(obj: Object, settings: Settings) -> Ask:
         is_exit_node=spec.exit_node,
         is_app_connector=spec.app_connector is not None,
     )
-
-
-def class_name(obj: Object) -> str:
-    """Return the ProxyClass that a Connector names; there is no default for Connectors."""
-    return spec_text(obj, "proxyClass")
-
-
-def tailnet_name(obj: Object) -> str:
-    """Return the Tailnet that a Connector names; empty for the operator's own."""
-    return spec_text(obj, "tailnet")
 
 
 def _violations(connector: Connector) -> list[str]:

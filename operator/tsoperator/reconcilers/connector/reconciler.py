@@ -18,7 +18,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.reconcilers.connector import plan as plans
-from tsoperator.reconcilers.connector.ask import Ask, class_name, parse, tailnet_name
+from tsoperator.reconcilers.connector.ask import Ask, parse
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import owned_keys
@@ -27,7 +27,6 @@ from tsoperator.runtime.plan import Plan
 
 def connectors(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Connectors, whose reconciler also makes their proxies."""
-    cache = proxies.cache
 
     def look(ask: Ask) -> plans.Observed:
         children = proxies.children(ask.owner)
@@ -35,22 +34,14 @@ def connectors(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
             children, proxies.proxy_class(ask.class_name), proxies.tailnet(ask.tailnet, ask.owner, children)
         )
 
-    def keys_of_class(proxy_class: Object) -> Iterable[Key]:
-        name = key_of(proxy_class).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if class_name(obj) == name]
-
-    def keys_of_tailnet(tailnet: Object) -> Iterable[Key]:
-        name = key_of(tailnet).name
-        return [key_of(obj) for obj in cache.all(CONNECTOR) if tailnet_name(obj) == name]
-
     def parent_keys(child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, proxies.settings.namespace)
 
     watches = {
         CONNECTOR: lambda connector: (key_of(connector),),
         **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), parent_keys),
-        PROXYCLASS: keys_of_class,
-        TAILNET: keys_of_tailnet,
+        PROXYCLASS: proxies.naming(CONNECTOR, "proxyClass"),
+        TAILNET: proxies.naming(CONNECTOR, "tailnet"),
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
     }
     return proxies.kind(CONNECTOR, watches, parse, look, plans)

@@ -14,9 +14,9 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.dns.cluster.edits import plan_edit, plan_removal
 from tsoperator.dns.cluster.platforms import CUSTOM_KEY, Platform, find_platform
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle, StubDomain
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, StubDomain
 from tsoperator.dns.cluster.snippets import snippet
-from tsoperator.runtime.plan import Creation, Deletion, Patch, earliest
+from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import zones_status
@@ -31,20 +31,20 @@ REMOVED: Final = "removed"
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
-_UNSEEN: Final = Obstacle(
-    "NotPermitted",
+_UNSEEN: Final = Refusal(
     "the operator may not read the configuration of the cluster's DNS: upgrade the operator's chart, or without Helm "
     "apply its newest charts/manifests/operator.yaml",
-)
-_MAY_NOT_WRITE: Final = Obstacle(
     "NotPermitted",
+)
+_MAY_NOT_WRITE: Final = Refusal(
     f"the operator may not write into the configuration of the cluster's DNS: {_VALUE}. Or write "
     "status.clusterDNS.snippet there yourself, and set spec.clusterDNS.mode to Manual",
-)
-_MAY_NOT_REMOVE: Final = Obstacle(
     "NotPermitted",
+)
+_MAY_NOT_REMOVE: Final = Refusal(
     f"the operator may not take its stub domain out of the configuration of the cluster's DNS: {_VALUE}, or take the "
     "stub domain out yourself",
+    "NotPermitted",
 )
 _LOOK_AGAIN: Final = 10.0  # s
 
@@ -67,7 +67,7 @@ class ClusterDNSPlan:
     """
 
     steps: Sequence[Write] = ()
-    result: Obstacle | Nothing | None = None
+    result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
     """The seconds until the next look, if the operator may not see an object. No event says when it may."""
@@ -109,7 +109,7 @@ def plan(
     managed = _installation(platform, stub, objects, settings)
     if managed.steps and nameserver.problem:
         message = f"the operator writes the stub domain as soon as the nameserver works: {nameserver.problem}"
-        managed = ClusterDNSPlan(result=Obstacle(PENDING, message))
+        managed = ClusterDNSPlan(result=Refusal(message, PENDING))
     return replace(managed, status=status)
 
 
@@ -117,7 +117,7 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
     """Return the plan that removes our stub domain from the cluster's DNS, except from the object of *keep*."""
     found = plan_removal(objects, settings.namespace, keep)
     for each in found:
-        if isinstance(each, Obstacle):
+        if isinstance(each, Refusal):
             return ClusterDNSPlan(result=each)
     if found and not settings.manage_cluster_dns:
         return ClusterDNSPlan(result=_MAY_NOT_REMOVE)
@@ -127,21 +127,21 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
 
 
 def _installation(
-    platform: Platform | Obstacle, stub: StubDomain | Obstacle, objects: DNSObjects, settings: Settings
+    platform: Platform | Refusal, stub: StubDomain | Refusal, objects: DNSObjects, settings: Settings
 ) -> ClusterDNSPlan:
     """Return the plan that writes our stub domain into the cluster's DNS, and removes it from any other place."""
-    if isinstance(platform, Obstacle):
+    if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
-    if isinstance(stub, Obstacle):
+    if isinstance(stub, Refusal):
         return ClusterDNSPlan(result=stub)
     found = plan_edit(platform, objects, stub, settings.namespace)
-    if isinstance(found, Obstacle):
+    if isinstance(found, Refusal):
         return ClusterDNSPlan(result=found)
     if isinstance(found, Change) and not settings.manage_cluster_dns:
         return ClusterDNSPlan(result=_MAY_NOT_WRITE)
     elsewhere = removal(objects, settings, platform)
     steps = [] if isinstance(found, Nothing) else [_versioned_step(found, objects)]
-    cache = Obstacle("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
+    cache = Refusal(platform.node_cache, "NodeCacheInFront") if platform.node_cache else None
     result = elsewhere.result or cache or Nothing(found.restart)
     return ClusterDNSPlan([*steps, *elsewhere.steps], result, goal=str(stub))
 
@@ -159,7 +159,7 @@ def without_reverted_writes(wanted: ClusterDNSPlan, reverts: Mapping[Key, Revert
         return wanted
     message = _overwritten(loud, wanted.goal == REMOVED)
     is_lost = any(each.settles for each in loud)
-    return replace(wanted, overwritten=message, result=Obstacle(OVERWRITTEN, message) if is_lost else wanted.result)
+    return replace(wanted, overwritten=message, result=Refusal(message, OVERWRITTEN) if is_lost else wanted.result)
 
 
 def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
@@ -226,10 +226,10 @@ def unseen_removal(obj: Object) -> ClusterDNSPlan:
     return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()
 
 
-def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
+def condition_of(result: Refusal | Nothing, generation: int) -> Object:
     """Return the condition that shows *result*."""
     match result:
-        case Obstacle(reason, message):
+        case Refusal(message, reason):
             is_written = False
         case Nothing(""):
             is_written, reason, message = True, "StubDomainWritten", _WRITTEN
@@ -238,8 +238,8 @@ def condition_of(result: Obstacle | Nothing, generation: int) -> Object:
     return condition(CONDITION_CLUSTER_DNS_CONFIGURED, is_written, reason, message, generation)
 
 
-def refusal_obstacle(message: str, *, is_denied: bool) -> Obstacle:
-    """Return the obstacle to report when the API server has refused a write."""
+def write_refusal(message: str, *, is_denied: bool) -> Refusal:
+    """Return the refusal to report when the API server has refused a write."""
     if is_denied:
-        return Obstacle("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")
-    return Obstacle("NotWritten", message)
+        return Refusal(f"{message}. If the operator lacks a right, {_VALUE}", "NotPermitted")
+    return Refusal(message, "NotWritten")

@@ -21,7 +21,7 @@ from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deletin
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns import children
 from tsoperator.dns.cluster.address import NO_ADDRESSES, Addresses, address_of
-from tsoperator.dns.cluster.results import DNSObjects, Obstacle
+from tsoperator.dns.cluster.results import DNSObjects
 from tsoperator.dns.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -194,9 +194,9 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
     if isinstance(refusal.step, Child | None):
         reason, asked = refusal.reason or "NameserverCreationFailed", _answer_conditions(obj, observed, settings)
         return _refusal_plan(obj, reason, refusal.message, asked)
-    obstacle = clusterdns.refusal_obstacle(refusal.message, is_denied=is_denied)
+    shown = clusterdns.write_refusal(refusal.message, is_denied=is_denied)
     status = cluster_dns(obj, observed, settings).status
-    return plan(obj, ClusterDNSPlan(result=obstacle, status=status), observed, settings, {})
+    return plan(obj, ClusterDNSPlan(result=shown, status=status), observed, settings, {})
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
@@ -293,7 +293,7 @@ def _status(obj: Object, conditions: Sequence[Object], dns: ClusterDNSPlan) -> O
 
 def _notes(dns: ClusterDNSPlan) -> list[Note]:
     """Return the Events that say what is wrong with the configuration of the cluster's DNS, and what to restart."""
-    wrong = dns.result if isinstance(dns.result, Obstacle) else None
+    wrong = dns.result if isinstance(dns.result, Refusal) else None
     notes = [Note("Warning", wrong.reason, wrong.message)] if wrong and wrong.reason != clusterdns.PENDING else []
     if dns.overwritten and (wrong is None or wrong.message != dns.overwritten):
         notes.append(Note("Warning", clusterdns.OVERWRITTEN, dns.overwritten))

@@ -123,7 +123,7 @@ class _View:
             verdicts=found.cluster if found else None,
             nameserver=found.nameserver if found else None,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
-            suffixes=self._suffixes(),
+            suffixes=self._suffixes() if self._cache.all(DNSCONFIG) else Suffixes(),  # they need the list of devices
         )
 
     def _question(self, service: Object | None, dns: DNSObjects | None) -> CanaryQuestion | None:

@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.egresspod.desired import Check, GateQuestion, HealthAnswer
+from tsoperator.reconcilers.egresspod.plan import Check, GateQuestion, HealthAnswer
 from tsoperator.runtime.workqueue import Backoff
 
 log = logging.getLogger(__name__)
@@ -97,18 +97,21 @@ class GateProber:
                     if self._watches.get(watch.pod) is watch:
                         watch.task = tasks.create_task(self._watch(watch))
         finally:
-            for pod in [*self._watches]:
-                self.forget(pod)
+            for watch in [*self._watches.values()]:
+                self._end(watch)
 
-    def follow(self, pod: Key, question: GateQuestion) -> "asyncio.Future[None] | None":
-        """Make the checks of *question* about *pod*, instead of those of its previous question.
+    def follow(self, pod: Key, question: GateQuestion | None) -> "asyncio.Future[None] | None":
+        """Make the checks of *question* about *pod*, instead of those of its previous question; None ends all checks.
 
         Return a future that is done when all checks have passed; None if they have passed already.
         """
         watch = self._watches.get(pod)
-        if watch is None or watch.question.pod != question.pod:
-            self.forget(pod)
-            watch = self._begin(pod, question)
+        if watch is not None and (question is None or watch.question.pod != question.pod):
+            self._end(watch)
+            watch = None
+        if question is None:
+            return None
+        watch = watch or self._begin(pod, question)
         watch.question = question
         watch.passed &= question.checks
         for check in watch.asking.keys() - question.checks:
@@ -123,11 +126,9 @@ class GateProber:
             watch.ended = asyncio.get_running_loop().create_future()
         return watch.ended
 
-    def forget(self, pod: Key) -> None:
-        """Stop the checks of *pod*."""
-        watch = self._watches.pop(pod, None)
-        if watch is None:
-            return
+    def _end(self, watch: _Watch) -> None:
+        """Stop the checks of a Pod."""
+        del self._watches[watch.pod]
         if watch.warning is not None:
             watch.warning.cancel()
         if watch.task is not None:

@@ -1,7 +1,7 @@
-"""Looks, decides, acts and reports for one egress Pod at a time."""
+"""Collects the facts about egress Pods for `plan`."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from typing import Final
 
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -21,79 +21,77 @@ from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of
-from tsoperator.reconcilers.egresspod import desired
+from tsoperator.reconcilers.egresspod import plan as plans
 from tsoperator.reconcilers.egresspod.probes import GateProber
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_OWNER
-from tsoperator.runtime.result import DONE, Pending, Result
+from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 
+NAME: Final = "egresspod"
+"""The name of the kind."""
 
-class EgressPodReconciler:
-    """Opens the readiness gate of a Pod when each egress Service of its ProxyGroup leads to it.
+
+def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> Kind[plans.Observed]:
+    """Return the kind of egress Pods. The gate of one opens when each egress Service of its ProxyGroup leads to it.
 
     The prober asks the Services in the background. When all of them have been found to lead to the Pod, the key of the
     Pod is queued again. A change of another object queues only Pods whose gate is closed.
     """
+    view = _View(cache, client, prober, settings)
+    watches: Mapping[Resource, Mapper] = {
+        POD: lambda pod: (key_of(pod),) if plans.group_of(pod) else (),
+        PROXYGROUP: lambda group: view.waiting_pods(key_of(group).name),
+        CONFIGMAP: lambda config: view.waiting_pods(plans.group_of(config)),
+        **dict.fromkeys((SERVICE, ENDPOINTSLICE), view.pods_waiting_behind),
+    }
+    return Kind(POD, watches, view.look, plans.plan, plans.failed, name=NAME)
 
-    name = "egresspod"
 
-    def __init__(
-        self, cache: Cache, applier: Applier, client: KubeClient, prober: GateProber, settings: Settings
-    ) -> None:
+class _View:
+    """Looks at egress Pods, and finds those that a change concerns."""
+
+    def __init__(self, cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> None:
         self._cache = cache
-        self._applier = applier
         self._client = client
         self._prober = prober
         self._settings = settings
-        self.watches: Mapping[Resource, Mapper] = {
-            POD: lambda pod: (key_of(pod),) if desired.group_of(pod) else (),
-            PROXYGROUP: lambda group: self._waiting_pods(key_of(group).name),
-            CONFIGMAP: lambda config: self._waiting_pods(desired.group_of(config)),
-            SERVICE: self._pods_waiting_behind,
-            ENDPOINTSLICE: self._pods_waiting_behind,
-        }
 
-    async def reconcile(self, key: Key) -> Result:
-        """Open the gate of the Pod named *key* if all checks pass. Raises Pending while its Services are asked."""
-        pod = self._cache.get(POD, key)
-        question = self._question(pod) if pod is not None and desired.is_waiting(pod) else None  # look, decide
-        if question is None:
-            self._prober.forget(key)
-            return DONE
+    async def look(self, key: Key, pod: Object) -> plans.Observed:
+        """Have the Services asked about *pod* if it waits. If all of them lead to it, read it live.
+
+        The cache keeps only a part of the status of a Pod, to which the condition is added.
+        """
+        question = self._question(pod) if pod and plans.is_waiting(pod) else None
         if (asking := self._prober.follow(key, question)) is not None:
-            raise Pending(asking)
-        if question.unserved:
-            return DONE  # a change of an EndpointSlice enqueues the Pod
-        return await self._open(key, question)  # report
+            return plans.Observed(pending=Pending(asking))
+        if question is None or question.unserved:  # a change of an EndpointSlice enqueues the Pod
+            return plans.Observed()
+        try:
+            live = await self._client.get(POD, key)
+        except NotFound:
+            return plans.Observed()
+        is_same = uid(live) == question.pod and not is_deleting(live)
+        return plans.Observed(live if is_same else None, len(question.checks))
 
-    def _question(self, pod: Object) -> desired.GateQuestion | None:
-        group = desired.group_of(pod)
+    def _question(self, pod: Object) -> plans.GateQuestion | None:
+        group = plans.group_of(pod)
         config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
-        observed = desired.Observed(
+        served = plans.ServedGroup(
             self._cache.get(PROXYGROUP, Key("", group)),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, group),
             self._cache.indexed(ENDPOINTSLICE, BY_SERVING_GROUP, group),
             entries_of(config),
         )
-        return desired.question(pod, observed, self._settings.cluster_domain)
+        return plans.question(pod, served, self._settings.cluster_domain)
 
-    async def _open(self, key: Key, question: desired.GateQuestion) -> Result:
-        """Write the condition on the live Pod, because the cache keeps only a part of its status."""
-        with suppress(NotFound):  # the Pod has gone
-            pod = await self._client.get(POD, key)
-            if uid(pod) == question.pod and not is_deleting(pod):
-                plan = desired.opening_plan(pod, len(question.checks))
-                return await self._applier.report(pod, plan, desired.failed)
-        return DONE
-
-    def _waiting_pods(self, group: str) -> Iterable[Key]:
+    def waiting_pods(self, group: str) -> Iterable[Key]:
         """Return the Pods of *group* whose gate is closed."""
         pods = self._cache.indexed(POD, BY_OWNER, str(group_owner(group)))
-        return [key_of(pod) for pod in pods if desired.is_waiting(pod)]
+        return [key_of(pod) for pod in pods if plans.is_waiting(pod)]
 
-    def _pods_waiting_behind(self, child: Object) -> Iterable[Key]:
+    def pods_waiting_behind(self, child: Object) -> Iterable[Key]:
         """Map a ClusterIP Service or an EndpointSlice of an egress Service to the Pods that wait for it."""
-        return [pod for group in by_serving_group(child) for pod in self._waiting_pods(group)]
+        return [pod for group in by_serving_group(child) for pod in self.waiting_pods(group)]

@@ -1,102 +1,83 @@
-"""Makes the kubelet mount a changed Secret or ConfigMap at once, for one Pod of a proxy at a time."""
+"""Collects the facts about Pods of proxies for `plan`, and finds the Pods that have to read a changed configuration."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Final
 
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, uid
-from tsoperator.reconcilers.mounts import desired
-from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache, Listener
-from tsoperator.runtime.manager import Mapper
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, uid
+from tsoperator.reconcilers.mounts import plan as plans
+from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
-from tsoperator.runtime.result import DONE, Result
 
-CONFIG: Final = Resource("", "", "configs", "Config")
-"""The resource of changes of Pods' configurations. It isn't in the API: each of its events has a Pod that has to read a
-change."""
+NAME: Final = "mounts"
+"""The name of the kind."""
 
 DELAY: Final = 0.1
 """Seconds from a change to the touch. More changes may come, and the kubelet's own watch has to see the object first.
 """
 
-INTERVAL: Final = 2.0
-"""The shortest time between two touches of a Pod, in seconds."""
-
 KUBELET: Final = 90.0
 """The seconds within which the kubelet mounts a change even without a touch."""
 
 
-class MountsReconciler:
-    """Touches an annotation of each Pod whose mounted Secret or ConfigMap has changed.
+def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Observed]:
+    """Return the kind of Pods that are touched, so that the kubelet mounts a changed Secret or ConfigMap at once.
 
-    It listens to the cache, which has each write of ours as soon as the API server has stored it, and announces the
-    Pods that read the object to the manager. The cache may not have a Pod yet whose kubelet has mounted the state from
-    before the write. So each new Pod whose configuration has just changed is announced, too.
+    The cache has each write of ours as soon as the API server has stored it, but perhaps not yet a Pod whose kubelet
+    has mounted the state from before the write. So a new Pod whose configuration has just changed is touched, too.
 
-    Nothing is announced in a steady state, at a start, or at a resync. If the operator ends between a write and its
+    Nothing is touched in a steady state, at a start, or at a resync. If the operator ends between a write and its
     touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
     """
+    view = _View(cache, now)
+    readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
+    watches: Mapping[Resource, Mapper] = {SECRET: readers, CONFIGMAP: readers, POD: new_pods}
+    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name=NAME)
 
-    name = "mounts"
 
-    def __init__(self, cache: Cache, applier: Applier) -> None:
+class _View:
+    """Looks at Pods, and finds those that a change concerns. All times are by the clock of the loop."""
+
+    def __init__(self, cache: Cache, now: Callable[[], datetime]) -> None:
         self._cache = cache
-        self._applier = applier
-        self._touched = Memory[float](cache)  # when each Pod was last touched, by the clock of the loop
+        self._now = now
+        self._touched = Memory[float](cache)  # when each Pod was last touched
         self._changed = Memory[float](cache)  # when each Secret and ConfigMap last changed
-        self._listeners: list[Listener] = []
-        self.watches: Mapping[Resource, Mapper] = {CONFIG: lambda pod: (key_of(pod),)}
         for resource in (SECRET, CONFIGMAP):
-            cache.listen(resource, self._announce_readers)
-        cache.listen(POD, self._announce_new)
+            cache.listen(resource, self._note_change)
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* with each Pod that has to read its configuration again, if *resource* is `CONFIG`."""
-        if resource == CONFIG:
-            self._listeners.append(listener)
+    def look(self, _key: Key, pod: Object) -> plans.Observed:
+        """Return when *pod* was last touched, and the time."""
+        return plans.Observed(self._touched.get(pod) if pod else None, asyncio.get_running_loop().time(), self._now())
 
-    def all(self, resource: Resource) -> list[Object]:
-        """Return nothing: only a change needs a touch."""
-        del resource
-        return []
+    def touched(self, pod: Object, observed: plans.Observed, plan: Plan) -> None:
+        """Remember that *pod* has been touched, if *plan* does so."""
+        if plan.steps:
+            self._touched.note(pod, observed.at)
 
-    async def reconcile(self, key: Key) -> Result:
-        """Touch the Pod named *key*, unless it was touched a moment ago. Raises KubeError."""
-        pod = self._cache.get(POD, key)
-        if pod is None or is_deleting(pod):
-            return DONE
-        now = asyncio.get_running_loop().time()
-        last = self._touched.get(pod)
-        left = 0.0 if last is None else round(last + INTERVAL - now, 3)  # a timer may be a nanosecond early
-        if left > 0:
-            return Result(left)
-        await self._applier.apply(pod, Plan(steps=[desired.touch(pod, self._applier.now())]))
-        self._touched.note(pod, now)
-        return DONE
-
-    def _announce_readers(self, old: Object | None, new: Object | None) -> None:
-        """Announce the Pods that have to read *new*, if it differs from *old* for them."""
-        owner = owner_of(new) if new is not None else None
-        if new is None or owner is None or not desired.is_news(old, new):
-            return
-        if old is not None:
+    def _note_change(self, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is not None and owner_of(new) is not None and plans.is_news(old, new):
             self._changed.note(new, asyncio.get_running_loop().time())
-        for pod in desired.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))):
-            self._announce(pod)
 
-    def _announce_new(self, old: Object | None, new: Object | None) -> None:
-        """Announce a new Pod if its configuration has changed since its kubelet may have mounted it."""
+    def readers(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a Secret or ConfigMap to the Pods that have to read it, if it differs from *old* for them."""
+        owner = owner_of(new) if new is not None else None
+        if new is None or owner is None or not plans.is_news(old, new):
+            return ()
+        return map(key_of, plans.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))))
+
+    def new_pods(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a new Pod to itself if its configuration has changed since its kubelet may have mounted it."""
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or (old is not None and uid(old) == uid(new)):
-            return
+            return ()
         since = asyncio.get_running_loop().time() - KUBELET
-        read = (self._cache.get(resource, key) for resource, key in desired.read_by(new, owner))
-        if any(owner_of(each) == owner and (self._changed.get(each) or since) > since for each in read if each):
-            self._announce(new)
-
-    def _announce(self, pod: Object) -> None:
-        for listener in self._listeners:
-            listener(None, pod)
+        read = (self._cache.get(resource, key) for resource, key in plans.read_by(new, owner))
+        times = (self._changed.get(each) for each in read if each and owner_of(each) == owner)
+        return (key_of(new),) if any(at is not None and at > since for at in times) else ()

@@ -63,7 +63,7 @@ class Ask:
 def parse(group: Object, settings: Settings) -> Ask:
     """Return the requests in a ProxyGroup *group*, which need not be valid."""
     without = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
-    type_, class_, tailnet = str(spec_of(group).get("type")), class_name(group, settings), tailnet_name(group)
+    type_, class_, tailnet = str(spec_of(group).get("type")), class_name(group, settings), spec_text(group, "tailnet")
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
         return Ask(group, type_, class_, without, tailnet, unreadable=parsed.message)
@@ -84,11 +84,6 @@ def parse(group: Object, settings: Settings) -> Ask:
 def class_name(group: Object, settings: Settings) -> str:
     """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
     return spec_text(group, "proxyClass") or settings.proxy_class
-
-
-def tailnet_name(group: Object) -> str:
-    """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
-    return spec_text(group, "tailnet")
 
 
 def _violations(group: ProxyGroup) -> list[str]:

@@ -28,11 +28,11 @@ from tsoperator.group.proxygroup import config_name, group_owner, replica_count
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.proxygroup import plan as plans
-from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse, tailnet_name
+from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse
 from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_anothers, owned_keys
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
 
@@ -44,12 +44,12 @@ def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
         PROXYGROUP: lambda group: (key_of(group),),
         **dict.fromkeys(owned, view.parent_keys),
         SERVICE: view.keys_of_service,
-        PROXYCLASS: view.keys_of_class,
-        TAILNET: view.keys_of_tailnet,
+        PROXYCLASS: proxies.naming(PROXYGROUP, "proxyClass", proxies.settings.proxy_class),
+        TAILNET: proxies.naming(PROXYGROUP, "tailnet"),
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=view.left)
+    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=proxies.collected)
 
 
 class _View:
@@ -59,11 +59,6 @@ class _View:
         self._proxies = proxies
         self._cache = proxies.cache
         self._settings = proxies.settings
-
-    def left(self, owner: Owner) -> Plan:
-        """Forget a group that is gone. It leaves nothing behind: the garbage collector removes what it owned."""
-        self._proxies.forget(owner)
-        return Plan()
 
     def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a ProxyGroup."""
@@ -121,15 +116,6 @@ class _View:
     def keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""
         return [*self.parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
-
-    def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
-        name = key_of(proxy_class).name
-        groups = self._cache.all(PROXYGROUP)
-        return [key_of(each) for each in groups if class_name(each, self._settings) == name]
-
-    def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
-        name = key_of(tailnet).name
-        return [key_of(each) for each in self._cache.all(PROXYGROUP) if tailnet_name(each) == name]
 
     def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""

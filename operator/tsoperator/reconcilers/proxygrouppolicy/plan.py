@@ -21,7 +21,7 @@ INVALID: Final = "ProxyGroupPolicyInvalid"
 NO_GROUP: Final = "ProxyGroupNotFound"
 UNSUPPORTED: Final = "AdmissionPoliciesUnsupported"
 
-_LOOK_AGAIN: Final = 60.0  # s: no watch tells when the API server serves a kind, or lets us see it
+_LOOK_AGAIN: Final = 60.0  # s: no change of an object tells that the API server serves a kind now, or lets us see it
 _TOO_OLD: Final = (
     "nothing is enforced, because this API server has no ValidatingAdmissionPolicies: update the cluster to Kubernetes "
     f"{ADMISSIONPOLICY.since} or newer"
@@ -54,11 +54,11 @@ class Observed:
 def plan(observed: Observed, settings: Settings) -> Plan:
     """Return the plan for a namespace.
 
-    If the operator can't see all ProxyGroupPolicies of the namespace, what is enforced stays as it is. So it does while
-    one of them is invalid.
+    What is enforced stays as it is while the operator can't see all ProxyGroupPolicies of the namespace, or one of them
+    is invalid.
     """
     if not observed.sees_policies:
-        return Plan()
+        return Plan(requeue_after=_LOOK_AGAIN)
     if not observed.policies:
         return Plan(steps=[Deletion(resource_of(obj), obj) for obj in observed.admission if is_marked(obj)])
     if not observed.serves_admission:
@@ -99,7 +99,8 @@ def _invalid_reports(observed: Observed, invalid: Mapping[str, Invalid]) -> Iter
         if name in invalid:
             message = f"this ProxyGroupPolicy is invalid, so what is enforced stays as it is: {invalid[name].message}"
         else:
-            message = f"what is enforced stays as it is, until {' and '.join(invalid)} in this namespace is valid"
+            others = " and ".join(invalid)
+            message = f"what is enforced stays as it is until you have mended the invalid ProxyGroupPolicy {others}"
         yield _warning(obj, INVALID, message)
 
 

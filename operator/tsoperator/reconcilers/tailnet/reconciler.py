@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP, PARENT_RECORDER
 from tsoperator.api.objects import (
     CONNECTOR,
     PEERRELAY,
@@ -46,6 +46,7 @@ USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 _OWNERS: Final = {
     CONNECTOR.kind: PARENT_CONNECTOR,
     PROXYGROUP.kind: PARENT_PROXYGROUP,
+    RECORDER.kind: PARENT_RECORDER,
     PEERRELAY.kind: PARENT_PEERRELAY,
 }
 

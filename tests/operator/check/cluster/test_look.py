@@ -268,8 +268,9 @@ async def test_a_check_compares_the_nameserver_with_the_clusters_dns(front: Fron
     assert missing.cure.startswith(f"forward tail1234.ts.net to {service['spec']['clusterIP']}: ")
 
 
-async def test_the_finding_for_pods_that_the_api_server_refuses_has_the_reason(tmp_path: Path) -> None:
-    labels = Owner("svc", Key("default", "db")).labels
+@pytest.mark.parametrize("owner", [Owner("svc", Key("default", "db")), Owner("recorder", Key("", "db"))], ids=str)
+async def test_the_finding_for_pods_that_the_api_server_refuses_has_the_reason(tmp_path: Path, owner: Owner) -> None:
+    labels = owner.labels
     async with new_world(SimOptions(controllers=False)) as world, running_front(world, tmp_path) as front:
         await world.apply(statefulset("ts-db-1a2b3", labels))
         about = {"kind": STATEFULSET.kind, "namespace": NAMESPACE, "name": "ts-db-1a2b3"}

@@ -9,19 +9,19 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, Key
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
-from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing, Obstacle
+from tsoperator.dns.cluster.results import Change, DNSObjects, Nothing
 from tsoperator.reconcilers.dnsconfig.clusterdns import (
     ClusterDNSPlan,
     NameserverHealth,
     condition_of,
     plan,
-    refusal_obstacle,
     removal,
     unseen_removal,
     without_reverted_writes,
+    write_refusal,
     written_by,
 )
-from tsoperator.runtime.plan import Creation, Deletion, Patch
+from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 from tsoperator.runtime.reverts import Reverts
 
 from tests.operator.dns.cluster.objects import applied
@@ -60,7 +60,7 @@ def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
 
 
 def reason_of(found: ClusterDNSPlan) -> str | None:
-    return found.result.reason if isinstance(found.result, Obstacle) else None
+    return found.result.reason if isinstance(found.result, Refusal) else None
 
 
 class Told(NamedTuple):
@@ -230,18 +230,18 @@ def test_a_dnsconfig_is_held_if_the_operator_may_not_read_what_it_wrote_any_more
     [
         (Nothing(), "True", "StubDomainWritten", "is in the configuration of the cluster's DNS"),
         (Nothing("restart it"), "True", "RestartNeeded", "DNS. restart it"),
-        (Obstacle("ZoneTaken", "it is taken"), "False", "ZoneTaken", "it is taken"),
+        (Refusal("it is taken", "ZoneTaken"), "False", "ZoneTaken", "it is taken"),
         (
-            refusal_obstacle("no", is_denied=True),
+            write_refusal("no", is_denied=True),
             "False",
             "NotPermitted",
             "If the operator lacks a right, set operatorCon",
         ),
-        (refusal_obstacle("no", is_denied=False), "False", "NotWritten", "no"),
+        (write_refusal("no", is_denied=False), "False", "NotWritten", "no"),
     ],
 )
 def test_the_condition_has_the_status_the_reason_and_the_words_of_the_result(
-    result: Nothing | Obstacle, status: str, reason: str, words: str
+    result: Nothing | Refusal, status: str, reason: str, words: str
 ) -> None:
     told = condition_of(result, 3)
     assert words in told["message"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from tsoperator.api.objects import Key
-from tsoperator.reconcilers.egresspod.desired import Check, GateQuestion, HealthAnswer
+from tsoperator.reconcilers.egresspod.plan import Check, GateQuestion, HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GatePace, GateProber, ask_by_http, health_session
 
 from tests.support.cluster import Handler, running, serving
@@ -182,7 +182,7 @@ async def test_the_requests_end_when_the_pod_or_the_service_is_gone(
         prober.follow(POD, question("db"))
         await asyncio.sleep(5)
         services.asked.clear()
-        prober.follow(POD, then) if then else prober.forget(POD)
+        prober.follow(POD, then)
         await asyncio.sleep(10)
     assert [name for _, name in services.asked] == asked
 
@@ -234,7 +234,7 @@ def test_the_log_names_only_a_pod_that_has_waited_for_a_minute(
             prober.follow(READY, question("web"))
             prober.follow(GOING, question("db"))
             await asyncio.sleep(59.9)
-            prober.forget(GOING)
+            prober.follow(GOING, None)
             assert not caplog.records
             await asyncio.sleep(1000)
 

@@ -18,11 +18,12 @@ from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.egresspod.desired import Check
+from tsoperator.reconcilers.egresspod.plan import Check, Observed
 from tsoperator.reconcilers.egresspod.probes import GatePace, GateProber, ask_by_http, health_session
-from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
+from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.result import DONE, Pending
 from tsoperator.sources import sources
@@ -76,9 +77,9 @@ class Scene:
         return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}
 
 
-def by_hand(client: KubeClient, cache: Cache, prober: GateProber) -> EgressPodReconciler:
-    chosen = settings(cluster_domain="k8s.example.org")
-    return EgressPodReconciler(cache, applier(client, cache, Tailnets([])), client, prober, chosen)
+def by_hand(client: KubeClient, cache: Cache, prober: GateProber) -> KindReconciler[Observed]:
+    kind = egresspods(cache, client, prober, settings(cluster_domain="k8s.example.org"))
+    return KindReconciler(kind, cache, applier(client, cache, Tailnets([])))
 
 
 @asynccontextmanager
@@ -164,12 +165,16 @@ async def is_replaced(scene: Scene) -> None:
     await scene.make(WAITING)
 
 
+async def is_gone(scene: Scene) -> None:
+    await scene.delete(WAITING)
+
+
 async def is_leaving(scene: Scene) -> None:
     await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), HOLD)
     await scene.delete(WAITING)
 
 
-@pytest.mark.parametrize("then", [is_replaced, is_leaving])
+@pytest.mark.parametrize("then", [is_replaced, is_leaving, is_gone])
 async def test_the_gate_of_a_pod_that_was_replaced_or_deleted_meanwhile_stays_closed(
     scene: Scene, then: Change
 ) -> None:

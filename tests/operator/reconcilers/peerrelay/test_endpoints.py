@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object, key_of
-from tsoperator.reconcilers.peerrelay.endpoints import Balancers, Resolved, by_relay_address, endpoints
+from tsoperator.reconcilers.peerrelay.endpoints import Balancers, Resolved, by_relay_address, endpoints, hostnames
 
 from tests.operator.reconcilers.peerrelay.relays import balancer, host, ip
 from tests.support.objects import deleting
@@ -83,6 +83,11 @@ def test_a_load_balancer_gives_its_relay_endpoints(case: Case) -> None:
 def test_the_configuration_lists_endpoints_with_the_port_of_relays() -> None:
     found = endpoints(balancer(0, ip(A), ip("2001:db8::1")), KEY, Balancers(), ())
     assert found.static == ("[2001:db8::1]:41641", "203.0.113.4:41641")
+
+
+def test_the_hostnames_of_a_load_balancer_are_looked_up_only_if_it_has_no_address() -> None:
+    assert hostnames(balancer(0, host(LB), host("other.example.org"))) == [LB, "other.example.org"]
+    assert hostnames(balancer(0, host(LB), ip(A))) == []
 
 
 def test_only_load_balancers_with_the_port_of_relays_are_indexed_by_address() -> None:

@@ -11,7 +11,8 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations, key_of, labels
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import Keys
-from tsoperator.proxy.proxy import Children
+from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.reconcilers.peerrelay import plan as plans
 from tsoperator.reconcilers.peerrelay.ask import parse
 from tsoperator.reconcilers.peerrelay.endpoints import Resolved
 from tsoperator.reconcilers.peerrelay.plan import DEVICE_REASONS, Observed, failed
@@ -294,15 +295,19 @@ def test_a_config_of_another_operator_for_newer_images_goes() -> None:
 def test_the_devices_have_the_prefix_of_the_spec_and_its_tags_in_its_tailnet() -> None:
     relay = live_relay({"hostnamePrefix": "gate", "tags": ["tag:relay"], "tailnet": "other"})
     tailnet = TailnetView("other", login_url="https://headscale.example.org")
+    wanted = plans.wanted(parse(relay, SETTINGS), Observed(Children(), tailnet=tailnet), SETTINGS)
+    assert isinstance(wanted, Proxy)
+    assert (wanted.tags, wanted.tailnet) == (["tag:relay"], "other")
     found = config(plan_of(relay, keys=KEYS, tailnet=tailnet))
     assert (found["Hostname"], found["ServerURL"]) == ("gate-0", "https://headscale.example.org")
 
 
-def test_a_secret_that_has_lost_the_label_of_its_replica_gets_it_again() -> None:
-    state, live = joined(0, f"{A}:41641")
-    del state["metadata"]["labels"][OF_REPLICA]
-    (patch,) = patches_of(plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, live])))
-    assert patch == Patch(SECRET, key_of(state), {"metadata": {"labels": {OF_REPLICA: "0"}}})
+@pytest.mark.parametrize("number", [0, 1], ids=["state", "config"])
+def test_a_secret_that_has_lost_the_label_of_its_replica_gets_it_again(number: int) -> None:
+    found = joined(0, f"{A}:41641")
+    del found[number]["metadata"]["labels"][OF_REPLICA]
+    (patch,) = patches_of(plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=found)))
+    assert patch == Patch(SECRET, key_of(found[number]), {"metadata": {"labels": {OF_REPLICA: "0"}}})
 
 
 # Status
@@ -571,7 +576,7 @@ def test_a_deleted_peerrelay_says_that_its_tailnet_has_not_been_tried() -> None:
     children = replace(running(balancer(0, ip(A))), statefulsets=[], pods=[])
     waiting = TailnetView("other", pending=RuntimeError())
     made = plan_of(deleting(held(live_relay())), children, tailnet=waiting)
-    assert ready(made)[1] == "TailnetUnavailable"
+    assert (ready(made)[1], listed(made)) == ("TailnetUnavailable", [])
     assert "delete Secret tailscale/peerrelay-edge-0 by hand" in ready(made)[2]
 
 

@@ -1,21 +1,48 @@
 """PeerRelays on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
+import base64
 import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import Any, cast
 
 import pytest
 from clustersim.loadbalancers import Shown
-from tsoperator.api.objects import POD, SECRET, SERVICE, Object, key_of, uid
+from clustersim.tailnet import NewKey
+from tsoperator.api.objects import (
+    POD,
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    key_of,
+    uid,
+)
 from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
+from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, peer_relay
-from tests.support.objects import texts
-from tests.support.operator import World, running_operator
+from tests.support.objects import obj, settings, texts
+from tests.support.operator import NAMESPACE, World, running_operator
 from tests.support.othertailnet import NAME, other_tailnet
 
 READY = "PeerRelayReady"
+IMAGE = "tailscale/tailscale:stable"
+NAMES = ("edge", "gate")
+LABELS = {
+    "tailscale.com/managed": "true",
+    "tailscale.com/parent-resource-type": "peerrelay",
+    "tailscale.com/parent-resource": "relay",
+}
 
 
 async def endpoints(world: World, relay: Object) -> list[tuple[int, str]]:
@@ -218,9 +245,26 @@ async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_whe
     assert condition is not None
     assert "is taken by Service tailscale/peerrelay-edge-0" in condition.message
     assert await world.reason(first, READY) == READY
+    await world.settled()
     await world.delete(first)
     await ready(world, second)
     assert await endpoints(world, second) == [(0, address)]
+
+
+async def test_what_a_peerrelay_names_and_what_belongs_to_it_concerns_it(cluster: World) -> None:
+    cache = Cache(sources(NAMESPACE))
+    proxies = Proxies(cache, cast("Any", None), cast("Any", None), settings())
+    watches = peerrelays(proxies, HostAddresses()).watches
+    await cluster.apply(*(peer_relay(name, tailnet=f"{name}-net", proxyClass=f"{name}-class") for name in NAMES))
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+    edge = [Key("", "edge")]
+    for resource, named in ((TAILNET, "edge-net"), (PROXYCLASS, "edge-class"), (ADDRESSES, "edge")):
+        assert list(watches[resource](obj(resource, Key("", named)))) == edge
+    labelled = LABELS | {"tailscale.com/parent-resource": "edge"}
+    for resource in (POD, SECRET, STATEFULSET, SERVICE):
+        child = obj(resource, Key(NAMESPACE, "peerrelay-edge-0"), {"spec": {}}, labels=labelled)
+        assert list(watches[resource](child)) == edge
 
 
 async def test_a_relay_joins_its_tailnet_which_stays_as_long_as_the_relay(world: World) -> None:
@@ -231,8 +275,79 @@ async def test_a_relay_joins_its_tailnet_which_stays_as_long_as_the_relay(world:
         await world.apply(other.tailnet())
         await ready(world, relay)
         assert (other.device_names(), await world.device_names()) == (["relay-0.tail5678.ts.net"], [])
+        await world.change(relay, {"spec": {"tailnet": None}})
+        await world.becomes(lambda: world.reason(relay, READY), "TailnetUnavailable")
         await world.delete(other.tailnet())
         await world.becomes(lambda: world.reason(other.tailnet(), "TailnetReady"), "TailnetInUse")
         await world.delete(relay)
         await world.eventually(lambda: world.gone(other.tailnet()))
         assert (await world.leftovers(relay), other.device_names()) == ([], [])
+
+
+def by_go(auth_key: str, server: str) -> list[Object]:
+    """Return the children that the Go operator 1.102.5 makes for the PeerRelay ``relay``, with one replica."""
+    name, owned = "peerrelay-relay-0", LABELS
+    of_replica = {**owned, "tailscale.com/peer-relay-replica": "0"}
+    config = {"Version": "alpha0", "Locked": False, "ServerURL": server, "AuthKey": auth_key, "Hostname": "relay-0"}
+    config |= {"acceptDNS": False, "acceptRoutes": False, "RelayServerPort": 41641}
+    service = {
+        "type": "LoadBalancer",
+        "selector": {"statefulset.kubernetes.io/pod-name": name},
+        "ports": [{"name": "peerrelay", "protocol": "UDP", "port": 41641, "targetPort": 41641}],
+    }
+    container = {
+        "name": "tailscaled",
+        "image": IMAGE,
+        "ports": [{"name": "healthz", "containerPort": 9002, "protocol": "TCP"}],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", "value": "/etc/tsconfig/$(POD_NAME)"},
+            {"name": "TS_KUBE_SECRET", "value": "$(POD_NAME)"},
+            {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"},
+        ],
+        "volumeMounts": [{"name": "tailscaledconfig-0", "mountPath": f"/etc/tsconfig/{name}", "readOnly": True}],
+    }
+    volumes = [{"name": "tailscaledconfig-0", "secret": {"secretName": f"{name}-config"}}]
+    template = {
+        "metadata": {"labels": owned},
+        "spec": {"serviceAccountName": "proxies", "containers": [container], "volumes": volumes},
+    }
+    workload = {
+        "replicas": 1,
+        "serviceName": "peerrelay-relay",
+        "selector": {"matchLabels": owned},
+        "template": template,
+    }
+    files = {"cap-142.hujson": base64.b64encode(json.dumps(config).encode()).decode()}
+    types = {kind: {**of_replica, "tailscale.com/secret-type": kind} for kind in ("state", "config")}
+    return [
+        obj(SERVICE, Key(NAMESPACE, name), {"spec": service}, labels=of_replica),
+        obj(SECRET, Key(NAMESPACE, name), {"data": {}}, labels=types["state"]),
+        obj(SECRET, Key(NAMESPACE, f"{name}-config"), {"data": files}, labels=types["config"]),
+        obj(STATEFULSET, Key(NAMESPACE, "peerrelay-relay"), {"spec": workload}, labels=owned),
+    ]
+
+
+@pytest.mark.simulated
+async def test_relays_of_the_go_operator_stay_unchanged_and_go_with_their_peerrelay(cluster: World) -> None:
+    world, relay = cluster, peer_relay()
+    key = world.control.create_key(NewKey(("tag:k8s",))).key
+    await world.apply(relay)
+    await world.change(relay, {"metadata": {"finalizers": ["tailscale.com/finalizer"]}})
+    for child in by_go(key, world.control_url):
+        made = {name: value for name, value in child["metadata"].items() if name not in ("uid", "resourceVersion")}
+        await world.apply({**child, "metadata": made})
+    await world.becomes(world.device_names, [f"relay-0.{DOMAIN}"])
+    before = [*world.control.devices], await world.children(POD, relay), await balanced(world, relay)
+    (workload,) = await world.children(STATEFULSET, relay)
+    async with running_operator(world, proxy_image=IMAGE):
+        await ready(world, relay)
+        (after,) = await world.children(STATEFULSET, relay)
+        assert after["spec"] == workload["spec"]
+        assert [uid(pod) for pod in await world.children(POD, relay)] == [uid(pod) for pod in before[1]]
+        assert ([*world.control.devices], await balanced(world, relay)) == (before[0], before[2])
+        assert await told(world, relay) == [[f"{address}:41641" for address in before[2]]]
+        assert not await world.writes_when_left_alone()
+        await world.delete(relay)
+        await world.becomes(lambda: world.leftovers(relay), [])
+        assert not world.control.devices

@@ -102,7 +102,7 @@ def test_an_invalid_policy_holds_up_the_others_and_they_name_it() -> None:
     made = plan(policy("bad", egress="a"), policy("good", egress=["a"]))
     assert not made.steps
     assert told(made)["good"][:2] == ("False", "ProxyGroupPolicyInvalid")
-    assert "until bad in this namespace is valid" in told(made)["good"][2]
+    assert "until you have mended the invalid ProxyGroupPolicy bad" in told(made)["good"][2]
 
 
 def test_the_admission_policies_go_with_the_last_policy() -> None:
@@ -113,7 +113,7 @@ def test_the_admission_policies_go_with_the_last_policy() -> None:
 def test_nothing_changes_in_a_namespace_whose_policies_the_operator_cannot_see() -> None:
     for policies in ([], [policy(egress=["a"])]):
         observed = Observed("team", policies, sees_policies=False, admission=LEFT)
-        assert decisions.plan(observed, settings()) == Plan()
+        assert decisions.plan(observed, settings()) == Plan(requeue_after=60)
 
 
 def test_a_binding_of_somebody_else_stays_when_the_last_policy_goes() -> None:

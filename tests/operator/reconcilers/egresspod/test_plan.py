@@ -9,12 +9,11 @@ from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Key, Object
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import slim
-from tsoperator.reconcilers.egresspod import desired
-from tsoperator.reconcilers.egresspod.desired import Check, HealthAnswer, Observed
-from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.reconcilers.egresspod import plan as plans
+from tsoperator.reconcilers.egresspod.plan import Check, HealthAnswer, Observed, ServedGroup
+from tsoperator.runtime.plan import Note, Plan, Refusal, Report
 
 from tests.operator.reconcilers.egresspod.objects import HEALTH, POD_IP, USER, endpoints, gate, group, pod, service
-from tests.support.objects import status_of
 
 GOING = "2030-01-01T00:00:00Z"
 POD_IP6 = "2001:db8::7"
@@ -39,7 +38,7 @@ WAITS = {
 @pytest.mark.parametrize(("found", "waits"), WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("kept", [slim, lambda obj: obj], ids=["slim", "whole"])
 def test_a_pod_waits_while_its_gate_is_closed(found: Object, waits: bool, kept: Callable[[Object], Object]) -> None:
-    assert desired.is_waiting(kept(found)) == waits
+    assert plans.is_waiting(kept(found)) == waits
 
 
 class Asked(NamedTuple):
@@ -95,8 +94,8 @@ def entries(served: Sequence[Key]) -> dict[str, Entry]:
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
 def test_the_question_has_a_health_check_for_each_service_that_the_group_serves(case: Asked) -> None:
-    observed = Observed(group(), case.services, case.slices, entries(case.served))
-    made = desired.question(slim(case.waiting), observed, "cluster.local")
+    served = ServedGroup(group(), case.services, case.slices, entries(case.served))
+    made = plans.question(slim(case.waiting), served, "cluster.local")
     assert made is not None
     told = ("foo-0-uid", frozenset(case.checks), frozenset(case.unserved))
     assert (made.pod, made.checks, made.unserved) == told
@@ -104,8 +103,8 @@ def test_the_question_has_a_health_check_for_each_service_that_the_group_serves(
 
 @pytest.mark.parametrize(("replicas", "requests"), [(None, 6), (0, 3), (1, 3), (3, 9)])
 def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, requests: int) -> None:
-    observed = Observed(group(replicas), [service()], [endpoints(POD_IP)], entries([USER]))
-    made = desired.question(pod(POD_IP), observed, "cluster.local")
+    served = ServedGroup(group(replicas), [service()], [endpoints(POD_IP)], entries([USER]))
+    made = plans.question(pod(POD_IP), served, "cluster.local")
     assert made is not None
     assert made.requests == requests
 
@@ -117,13 +116,13 @@ def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, request
 def test_there_is_no_question_about_a_pod_without_a_group_or_an_address(
     found: Object | None, ips: Sequence[str]
 ) -> None:
-    observed = Observed(found, [service()], [endpoints(POD_IP)], entries([USER]))
-    assert desired.question(slim(pod(*ips)), observed, "cluster.local") is None
+    served = ServedGroup(found, [service()], [endpoints(POD_IP)], entries([USER]))
+    assert plans.question(slim(pod(*ips)), served, "cluster.local") is None
 
 
 def test_a_bad_address_of_the_pod_is_an_error() -> None:
     with pytest.raises(ValueError, match="nonsense"):
-        desired.question(pod("nonsense"), Observed(group(), [service()], [], entries([USER])), "cluster.local")
+        plans.question(pod("nonsense"), ServedGroup(group(), [service()], [], entries([USER])), "cluster.local")
 
 
 @pytest.mark.parametrize(
@@ -153,10 +152,12 @@ def test_the_header_and_the_status_of_an_answer_tell_which_pod_gave_it(
 def test_the_opened_gate_is_one_more_condition_and_the_other_conditions_stay(
     before: Object, services: int, words: str
 ) -> None:
-    plan = desired.opening_plan(pod(POD_IP, status=before), services)
-    status = status_of(plan)
+    live = pod(POD_IP, status=before)
+    plan = plans.plan(slim(live), Observed(live, services))
+    (report,) = plan.reports
+    status = report.status or {}
     conditions = {each["type"]: each for each in status["conditions"]}
-    assert plan == Plan(status=status)
+    assert plan == Plan(reports=[Report(live, status)])
     assert status["podIP"] == POD_IP
     assert conditions.keys() == {EGRESS_GATE, *(each["type"] for each in before.get("conditions", ()))}
     assert conditions[EGRESS_GATE]["status"] == "True"
@@ -166,4 +167,4 @@ def test_the_opened_gate_is_one_more_condition_and_the_other_conditions_stay(
 def test_a_refused_write_is_reported_by_an_event() -> None:
     refusal = Refusal("no status for you", error=ValueError("403"))
     wanted = Plan(notes=[Note("Warning", "EgressGateFailed", "no status for you")], error=refusal.error)
-    assert desired.failed(pod(POD_IP), refusal) == wanted
+    assert plans.failed(Observed(), pod(POD_IP), refusal) == wanted

@@ -1,14 +1,16 @@
-"""Which changes of a configuration concern a proxy, and which Pods read the changed object."""
+"""Which changes of a configuration concern a proxy, which Pods read the changed object, and when a Pod is touched."""
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.names import PARENT_SERVICE
-from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
+from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, PARENT_SERVICE
+from tsoperator.api.objects import CONFIGMAP, POD, Key, Object, key_of
 from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.entries import slim_configmap
-from tsoperator.reconcilers.mounts.desired import is_news, readers
+from tsoperator.reconcilers.mounts.plan import Observed, is_news, plan, readers
 from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import Patch, Plan
 
 from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj, pod, slim_secret
 
@@ -59,6 +61,7 @@ ELSEWHERE = obj(CONFIGMAP, Key("default", "foo-egress-config"))
     [
         (slim_secret("ts-db-0", {}), OWNER, ["ts-db-0", "ts-db-1"], ["ts-db-0"]),
         (slim_secret("foo-1-config", {}), group_owner("foo"), ["foo-0", "foo-1"], ["foo-1"]),
+        (slim_secret("rec-auth-1", {}), Owner("recorder", Key("", "rec")), ["rec-0", "rec-1"], ["rec-1"]),
         (slim_secret("ts-db-0", {}), OWNER, ["mine"], []),
         (entries("a"), group_owner("foo"), ["foo-0", "foo-1"], ["foo-0", "foo-1"]),
         (OTHER, group_owner("foo"), ["foo-0"], []),
@@ -71,3 +74,28 @@ def test_a_pod_reads_its_own_secret_and_the_configmap_of_its_group(
 ) -> None:
     pods = [pod(name, name) for name in names]
     assert [key_of(each).name for each in readers(changed, owner, pods)] == read
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+RUNNING, LEAVING = pod("ts-db-0", "1"), obj(POD, Key("default", "ts-db-0"), deletionTimestamp="2026-01-02T03:04:00Z")
+TOUCHED = Patch(
+    POD,
+    key_of(RUNNING),
+    {"metadata": {"uid": "1", "annotations": {ANNOTATION_CONFIG_CHANGED: "2026-01-02T03:04:05+00:00"}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "last", "wanted"),
+    [
+        (RUNNING, None, Plan(steps=[TOUCHED])),
+        (RUNNING, 99.5, Plan(requeue_after=1.5)),
+        (RUNNING, 98.001, Plan(requeue_after=0.001)),
+        (RUNNING, 98.0000001, Plan(steps=[TOUCHED])),
+        (LEAVING, None, Plan()),
+        (LEAVING, 99.5, Plan()),
+        ({}, None, Plan()),
+    ],
+)
+def test_a_pod_is_touched_once_in_two_seconds(found: Object, last: float | None, wanted: Plan) -> None:
+    assert plan(found, Observed(last, 100.0, NOW)) == wanted

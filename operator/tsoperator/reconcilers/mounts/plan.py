@@ -1,14 +1,41 @@
 """Decides which Pods have to read a changed Secret or ConfigMap again, and how their kubelets are made to mount it."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, resource_of, uid
+from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_SUFFIX, PARENT_RECORDER
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, resource_of, uid
 from tsoperator.group.proxygroup import config_name, group_owner
 from tsoperator.proxy.secret import has_other_config
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import Patch
+from tsoperator.runtime.plan import Patch, Plan
+
+INTERVAL: Final = 2.0
+"""The shortest time between two touches of a Pod, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The time *at* the look by the clock of the loop, and *now* by the wall clock.
+
+    *touched* is when the Pod was last touched, by the clock of the loop; None if it wasn't.
+    """
+
+    touched: float | None
+    at: float
+    now: datetime
+
+
+def plan(pod: Object, observed: Observed) -> Plan:
+    """Return the plan that touches *pod*, or that waits if it was touched a moment ago."""
+    if not pod or is_deleting(pod):
+        return Plan()
+    last = -math.inf if observed.touched is None else observed.touched
+    left = round(last + INTERVAL - observed.at, 3)  # a timer may be a nanosecond early
+    return Plan(requeue_after=left) if left > 0 else Plan(steps=[_touch(pod, observed.now)])
 
 
 def is_news(old: Object | None, new: Object) -> bool:
@@ -28,6 +55,9 @@ def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     """
     namespace, name = key_of(pod)
     found = [(SECRET, Key(namespace, name)), (SECRET, Key(namespace, name + CONFIG_SUFFIX))]
+    if owner.type == PARENT_RECORDER:
+        stem, _, ordinal = name.rpartition("-")
+        found.append((SECRET, Key(namespace, f"{stem}{AUTH_INFIX}-{ordinal}")))
     if owner == group_owner(owner.key.name):
         found.append((CONFIGMAP, Key(namespace, config_name(owner.key.name))))
     return found
@@ -38,7 +68,7 @@ def readers(changed: Object, owner: Owner, pods: Sequence[Object]) -> Sequence[O
     return [pod for pod in pods if (resource_of(changed), key_of(changed)) in read_by(pod, owner)]
 
 
-def touch(pod: Object, now: datetime) -> Patch:
+def _touch(pod: Object, now: datetime) -> Patch:
     """Return the step that sets an annotation on *pod* to the time *now*, when its configuration has changed.
 
     When the annotations of a Pod change, the kubelet syncs the Pod at once, and mounts the Secrets and ConfigMaps that

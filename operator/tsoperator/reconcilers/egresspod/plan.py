@@ -18,7 +18,7 @@ from tsoperator.group.proxygroup import is_egress, replica_count
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import answers_health_checks, has_gate, is_open
 from tsoperator.runtime.ownership import owner_of
-from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.runtime.plan import Note, Plan, Refusal, Report
 
 OPENED: Final = "ServicesLeadToPod"
 FAILED: Final = "EgressGateFailed"
@@ -79,13 +79,25 @@ class GateQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ServedGroup:
     """A Pod's ProxyGroup with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
 
     group: Object | None = None
     services: Sequence[Object] = ()
     slices: Sequence[Object] = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A complete *live* Pod whose gate is to open, because the *services* that were asked lead to it.
+
+    *live* is None if the gate stays as it is. *pending* is raised while Services are asked.
+    """
+
+    live: Object | None = None
+    services: int = 0
+    pending: Exception | None = None
 
 
 def group_of(child: Object) -> str:
@@ -99,20 +111,20 @@ def is_waiting(pod: Object) -> bool:
     return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 
-def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuestion | None:
+def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuestion | None:
     """Return the conditions under which the gate of *pod* opens; None if they aren't known before an object changes.
 
     They include each Service that has an entry in the ConfigMap, because the proxies serve it. A Service without a
     health port can't be asked. Raises ValueError if the Pod's address isn't valid.
     """
-    group = observed.group
+    group = served.group
     if group is None or not is_egress(group):
         return None
     urls = {
         key_of(each).name: (served_service(each), url)
-        for each in observed.services
+        for each in served.services
         if not is_deleting(each)
-        and entry_name(served_service(each)) in observed.entries
+        and entry_name(served_service(each)) in served.entries
         and (url := health_url(each, cluster_domain))
     }
     if not urls or not answers_health_checks(pod):
@@ -121,7 +133,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuesti
     if not addresses:
         return None
     header = _HEADERS[ip_address(addresses[0]).version]
-    serving = _names_with_address(observed.slices, frozenset(addresses))
+    serving = _names_with_address(served.slices, frozenset(addresses))
     return GateQuestion(
         uid(pod),
         frozenset(
@@ -132,15 +144,18 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> GateQuesti
     )
 
 
-def opening_plan(pod: Object, services: int) -> Plan:
-    """Return the plan that opens the gate of *pod*, a complete live Pod; *services* is the number of Services asked."""
+def plan(_pod: Object, observed: Observed) -> Plan:
+    """Return the plan that opens the gate of a Pod, if its Services lead to it."""
+    if observed.live is None:
+        return Plan(error=observed.pending)
+    services = observed.services
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
-    status = pod.get("status") or {}
-    made = condition(EGRESS_GATE, True, OPENED, message)
-    return Plan(status={**status, "conditions": set_condition(status.get("conditions") or [], [made], now="")})
+    status = observed.live.get("status") or {}
+    opened = set_condition(status.get("conditions") or [], [condition(EGRESS_GATE, True, OPENED, message)], now="")
+    return Plan(reports=[Report(observed.live, {**status, "conditions": opened})])
 
 
-def failed(_pod: Object, refusal: Refusal) -> Plan:
+def failed(_observed: Observed, _pod: Object, refusal: Refusal) -> Plan:
     """Return the plan that reports by an Event why the gate could not be opened."""
     return Plan(notes=[Note("Warning", FAILED, refusal.message)], error=refusal.error)
 

@@ -1,0 +1,1 @@
+"""Recorders: programs that keep recordings of sessions which go through the tailnet."""

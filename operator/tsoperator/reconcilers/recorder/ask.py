@@ -1,0 +1,146 @@
+"""Parses a Recorder into an `Ask` once, with the names that it gives to other objects, or with its faults."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.labels import annotation_errors, label_errors
+from tsoperator.api.names import AUTH_INFIX, PARENT_RECORDER
+from tsoperator.api.objects import Object, key_of, spec_of, spec_text
+from tsoperator.api.rules import DNS_LABEL_MAX
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.recorder import S3, Recorder, RecorderPod, RecorderServiceAccount, RecorderStatefulSet
+from tsoperator.proxy.replica import replicas_error
+from tsoperator.runtime.ownership import Owner
+from tsoperator.settings import Settings
+
+DEFAULT_TAGS: Final = ("tag:k8s",)
+"""The tags of devices if the spec names none. PROXY_TAGS doesn't change them: policies name this tag."""
+
+_SECRET = re.compile(rf"({AUTH_INFIX})?-(\d+)")
+_LAST: Final = "-99"  # the end of the longest name of a replica
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The requests in the Recorder *obj*. *wrong* says why it is invalid; it is empty for a valid one.
+
+    These are known even if the Recorder is invalid: *tailnet* is the Tailnet that it names, empty for the operator's
+    own; *credentials* is the Secret with the credentials for its storage, empty if it names none; and *account* is the
+    name of its ServiceAccount. A valid Recorder is *parsed*.
+    """
+
+    obj: Object
+    tailnet: str
+    credentials: str
+    account: str
+    wrong: str = ""
+    parsed: Recorder | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the Recorder's children."""
+        return Owner(PARENT_RECORDER, key_of(self.obj))
+
+    @property
+    def recorder(self) -> Recorder:
+        """The Recorder, which is valid."""
+        assert self.parsed is not None  # noqa: S101 (nothing is made for an invalid one)
+        return self.parsed
+
+
+def parse(obj: Object, _settings: Settings) -> Ask:
+    """Return the requests in the Recorder *obj*, which need not be valid."""
+    parsed, names = Recorder.parse(obj), (tailnet_name(obj), credentials_name(obj), account_name(obj))
+    if isinstance(parsed, Invalid):
+        return Ask(obj, *names, parsed.message)
+    return Ask(obj, *names, "; ".join(violations(parsed)), parsed)
+
+
+def tailnet_name(obj: Object) -> str:
+    """Return the Tailnet that a Recorder names; empty for the operator's own."""
+    return spec_text(obj, "tailnet")
+
+
+def credentials_name(obj: Object) -> str:
+    """Return the Secret with the credentials for the storage that a Recorder names; empty if it names none."""
+    return _text(spec_of(obj), "storage", "s3", "credentials", "secret", "name")
+
+
+def account_name(obj: Object) -> str:
+    """Return the name of the ServiceAccount of a Recorder."""
+    name: str = obj["metadata"]["name"]
+    return _text(spec_of(obj), "statefulSet", "pod", "serviceAccount", "name") or name
+
+
+def ordinal_in(name: str, secret: str) -> int | None:
+    """Return the ordinal of the replica of the Recorder called *name* whose *secret* this is; None if it isn't one."""
+    found = _SECRET.fullmatch(secret, len(name)) if secret.startswith(name) else None
+    return int(found[2]) if found else None
+
+
+def pod_of(recorder: Recorder) -> RecorderPod:
+    """Return the settings of the Pods of *recorder*; those by default if it has none."""
+    given = recorder.spec.stateful_set
+    return given.pod if given and given.pod else RecorderPod()
+
+
+def account_of(recorder: Recorder) -> RecorderServiceAccount:
+    """Return the settings of the ServiceAccount of *recorder*; those by default if it has none."""
+    return pod_of(recorder).service_account or RecorderServiceAccount()
+
+
+def s3_of(recorder: Recorder) -> S3 | None:
+    """Return the bucket in which *recorder* keeps its recordings; None if they are on the disk of the Pod."""
+    return recorder.spec.storage.s3 if recorder.spec.storage else None
+
+
+def violations(recorder: Recorder) -> Iterator[str]:
+    """Yield what is wrong with *recorder*; each violation says how to fix it."""
+    spec, name = recorder.spec, recorder.metadata.name
+    if not spec.enable_ui and s3_of(recorder) is None:
+        yield "nobody could get at its recordings: set enableUI, or storage.s3"
+    if spec.replicas > 1 and s3_of(recorder) is None:
+        yield "several replicas can't share a local disk: set storage.s3, or replicas to 1"
+    if error := replicas_error(spec.replicas):
+        yield f"{error}, or make another Recorder beside it"
+    if len(name) > (longest := DNS_LABEL_MAX - len(_LAST)):
+        yield f"its name must have at most {longest} characters, not {len(name)}: make it anew with another"
+    yield from _metadata_errors(recorder)
+
+
+def _metadata_errors(recorder: Recorder) -> Iterator[str]:
+    """Yield the faults of labels and annotations, each with the path of its field."""
+    given, pod = recorder.spec.stateful_set or RecorderStatefulSet(), pod_of(recorder)
+    found = {
+        "labels": label_errors(given.labels),
+        "annotations": annotation_errors(given.annotations),
+        "pod.labels": label_errors(pod.labels),
+        "pod.annotations": annotation_errors(pod.annotations),
+        "pod.serviceAccount.annotations": annotation_errors(account_of(recorder).annotations),
+    }
+    for field, errors in found.items():
+        yield from (f".spec.statefulSet.{field}: {error}" for error in errors)
+
+
+def missing_of_s3(recorder: Recorder) -> list[str]:
+    """Return the fields that the storage of *recorder* probably needs and that are empty.
+
+    The credentials may also come from the cloud: by the ServiceAccount, by the environment, or by the node.
+    """
+    s3 = s3_of(recorder)
+    if s3 is None:
+        return []
+    account, container = account_of(recorder), pod_of(recorder).container
+    named = s3.credentials is not None and s3.credentials.secret is not None and bool(s3.credentials.secret.name)
+    given = named or account.name or account.annotations or (container and container.env)
+    fields = {"endpoint": s3.endpoint, "bucket": s3.bucket, "credentials": given}
+    return [f"spec.storage.s3.{field}" for field, value in fields.items() if not value]
+
+
+def _text(found: object, *path: str) -> str:
+    """Return the text at the *path* in *found*, which need not be valid; empty if there is none."""
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else ""

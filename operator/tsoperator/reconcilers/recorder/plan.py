@@ -1,0 +1,251 @@
+"""Decides what a Recorder needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.device import Device
+from tsoperator.api.names import AUTH_INFIX, CONDITION_RECORDER_READY
+from tsoperator.api.objects import RECORDER, Key, Object, is_deleting, key_of, uid
+from tsoperator.api.v1alpha1.recorder import Recorder
+from tsoperator.proxy.account import account
+from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
+from tsoperator.proxy.findings import DeviceFinding, Effect, with_findings
+from tsoperator.proxy.login import NO_KEYS, Keys
+from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.proxypod import recording
+from tsoperator.proxy.readiness import is_rolled_out
+from tsoperator.proxy.secret import device_id_of
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.workload import (
+    Workload,
+    awaited_pods,
+    awaits_keys,
+    holds_nothing,
+    plan_removal,
+    plan_renewal,
+    plan_workload,
+    proxy_devices,
+    proxy_problem,
+    removal_message,
+    unwanted,
+)
+from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, missing_of_s3
+from tsoperator.reconcilers.recorder.statefulset import recorder_statefulset, selector
+from tsoperator.runtime.ownership import in_the_way, is_anothers
+from tsoperator.runtime.plan import Child, Plan, Refusal
+from tsoperator.settings import Settings
+
+CREATED: Final = "RecorderCreated"
+CREATING: Final = "RecorderCreating"
+FAILED: Final = "RecorderCreationFailed"
+INVALID: Final = "RecorderInvalid"
+NO_TAILNET: Final = "RecorderTailnetUnavailable"
+TERMINATING: Final = "RecorderTerminating"
+DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
+"""The reasons of the condition, by the effect of a finding."""
+
+VOCABULARY: Final = no_annotations("Recorder", "metadata.name", "spec.statefulSet")
+"""The operator reads no annotations and labels of Recorders."""
+
+FREED: Final = 60.0
+"""The seconds until another look at a name that another object has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts on which a Recorder's plan depends besides the Recorder.
+
+    The Secrets among its *children* are in the order of their ordinals. *accounts* are its ServiceAccounts. *named* are
+    all objects that have the name of a child, whoever made them. *lacks_credentials* tells that the Secret with the
+    credentials for the storage isn't there.
+    """
+
+    children: Children
+    accounts: Sequence[Object] = ()
+    named: Sequence[Object] = ()
+    lacks_credentials: bool = False
+    tailnet: TailnetView = OWN_TAILNET
+
+
+def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the replicas that a Recorder should have.
+
+    If the Recorder is being deleted, or if its replicas can't be made, return a plan instead. When they can't be made,
+    running ones stay as they are.
+    """
+    if is_deleting(ask.obj):
+        return plan_deletion(ask, observed)
+    if ask.wrong:
+        return _refused(ask, Refusal(f"this Recorder is invalid: {ask.wrong}", INVALID))
+    if observed.tailnet.pending:
+        return Plan(error=observed.tailnet.pending)
+    if observed.tailnet.refusal:
+        return _refused(ask, Refusal(observed.tailnet.refusal.message, NO_TAILNET))
+    if stranger := next((each for each in observed.named if is_anothers(each, ask.owner)), None):
+        return _refused(ask, Refusal(in_the_way(stranger), requeue_after=FREED, is_taken=True))
+    spec, name = ask.recorder.spec, ask.owner.key.name
+    return Proxy(
+        owner=ask.owner,
+        parent_uid=uid(ask.obj),
+        key=Key(settings.namespace, name),
+        pod=recording(),
+        config=ProxyConfig(name, observed.tailnet.login_url, only_key=True),
+        tags=spec.tags or DEFAULT_TAGS,
+        tailnet=observed.tailnet.name,
+        replica_count=spec.replicas,
+        hostname_prefix=name,
+        config_infix=AUTH_INFIX,
+        controller=RECORDER,
+    )
+
+
+def plan(
+    ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return the plan for a Recorder; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    made = _planned(ask, wanted, observed, settings, keys)
+    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
+    return replace(made, notes=[*made.notes, *told]) if told else made
+
+
+def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+    if isinstance(wanted, Plan):
+        return wanted
+    if isinstance(keys, Refusal):
+        return failed(ask, observed, keys)
+    if awaits_keys(keys, observed.children):
+        return Plan(error=keys.pending)
+    obj, live = ask.obj, observed.children.statefulset(wanted.key)
+    if live is not None and live["spec"]["selector"].get("matchLabels") != selector(ask.recorder, wanted):
+        return plan_renewal(live)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    made = plan_workload(wanted, _workload(ask.recorder, wanted, observed, settings), observed.children, keys, devices)
+    problem = proxy_problem(wanted, observed.children, keys)
+    condition = _conditions(obj, False, CREATING, problem) if problem else _conditions(obj, True, CREATED, CREATED)
+    status = {**_kept_status(obj), "devices": _devices(obj, wanted, observed), "conditions": condition}
+    findings = [*devices.findings, *_storage_findings(ask, observed)]
+    return with_findings(
+        replace(made, status=status), findings, condition=CONDITION_RECORDER_READY, reasons=DEVICE_REASONS
+    )
+
+
+def plan_deletion(ask: Ask, observed: Observed) -> Plan:
+    """Return the plan with the next step of removing a Recorder; the garbage collector removes the rest."""
+    obj = ask.obj
+    if holds_nothing(obj, observed.children):
+        return Plan()
+    step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
+    if untried := untried_message(step, observed.tailnet):
+        told = _refused(ask, Refusal(untried, NO_TAILNET))
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
+    if step.release:
+        return step
+    waits = _conditions(obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))
+    return replace(step, status={**(obj.get("status") or {}), "conditions": waits})
+
+
+def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports on a Recorder why a step failed, and tries again."""
+    is_of_tailnet = is_deleting(ask.obj) and observed.tailnet.refusal is not None
+    return _refused(ask, replace(refusal, reason=NO_TAILNET) if is_of_tailnet and not refusal.reason else refusal)
+
+
+def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
+    """Return the children of a Recorder. Its ServiceAccount comes first: if it is another's, nothing else is made."""
+    given = account_of(recorder)
+    made = account(proxy, _rules(proxy, observed.children), given.name or "", given.annotations)
+    statefulset = recorder_statefulset(recorder, proxy, settings)
+    live = observed.children.statefulset(proxy.key)
+    return Workload(
+        [Child(each) for each in made],
+        statefulset,
+        unwanted(observed.accounts, made) if live and _runs_under(made[0], live) else (),
+    )
+
+
+def _runs_under(account: Object, statefulset: Object) -> bool:
+    """Tell whether all Pods of a live *statefulset* run under *account*, so that no other one is needed any more."""
+    name = statefulset["spec"]["template"]["spec"].get("serviceAccountName")
+    replicas = statefulset["spec"].get("replicas", 1)
+    return bool(name == key_of(account).name) and is_rolled_out(statefulset, replicas)
+
+
+def _rules(proxy: Proxy, children: Children) -> list[Object]:
+    """Return the rules of the Role for the Secrets of all replicas, also for those that are about to end.
+
+    Without Secrets there is no rule for them, because a rule without names would allow access to all Secrets.
+    """
+    ending = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
+    name = proxy.key.name
+    ordinals = sorted(ending | {*range(proxy.replica_count)})
+    secrets = [f"{name}{infix}-{ordinal}" for ordinal in ordinals for infix in ("", AUTH_INFIX)]
+    own = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch", "update"], "resourceNames": secrets}
+    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "create", "patch"]}
+    return [*([own] if secrets else ()), events]
+
+
+def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
+    """Return the entries of the status for the devices, by ordinal.
+
+    The control server knows their names and addresses. Until its list has been read, as after a restart of the
+    operator, the entries stay as they are.
+    """
+    before = {each["hostname"]: each for each in (obj.get("status") or {}).get("devices") or ()}
+    found: dict[str, Object] = {}
+    for replica in proxy.replicas:
+        id_ = device_id_of(observed.children.secrets_of(replica))
+        device = observed.tailnet.devices.get(id_)
+        if device is not None:
+            found.setdefault(device.hostname, _entry(device))
+        elif id_ and not observed.tailnet.is_listed and replica.hostname in before:
+            found.setdefault(replica.hostname, before[replica.hostname])
+    return [*found.values()]
+
+
+def _entry(device: Device) -> Object:
+    """Return the entry of the status for *device*. The status can have only one entry for a hostname."""
+    addresses = {"tailnetIPs": [*device.addresses]} if device.addresses else {}
+    return {"hostname": device.hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}
+
+
+def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
+    """Return what may be wrong with the storage of a Recorder, so that it can't keep recordings."""
+    found = []
+    if observed.lacks_credentials:
+        words = (
+            f"Secret {ask.credentials} isn't there, from which the Pods get the credentials for their storage: "
+            "create it in the operator's namespace, or change spec.storage.s3.credentials"
+        )
+        found.append(DeviceFinding(Effect.PENDING, "NoCredentials", words))
+    if missing := missing_of_s3(ask.recorder):
+        words = (
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: set "
+            f"{'it' if len(missing) == 1 else 'them'}, unless the Pods get {'it' if len(missing) == 1 else 'them'} "
+            "otherwise, or no recording can be kept"
+        )
+        found.append(DeviceFinding(Effect.NOTICE, "StorageIncomplete", words))
+    return found
+
+
+def _refused(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that reports *refusal* on a Recorder, and does nothing else."""
+    if refusal.is_taken:
+        names_account = ask.account != ask.owner.key.name
+        more = "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name" if names_account else ""
+        refusal = replace(refusal, reason=INVALID, message=f"{refusal.message}{more}")
+    note = refusal.note(FAILED)
+    status = {**(ask.obj.get("status") or {}), "conditions": _conditions(ask.obj, False, note.reason, note.message)}
+    return Plan(status=status, notes=[note], error=refusal.error, requeue_after=refusal.requeue_after)
+
+
+def _kept_status(obj: Object) -> Mapping[str, object]:
+    return {name: value for name, value in (obj.get("status") or {}).items() if name != "devices"}
+
+
+def _conditions(obj: Object, ready: bool, reason: str, message: str) -> list[Object]:
+    generation = int(obj["metadata"].get("generation", 0))
+    wanted = condition(CONDITION_RECORDER_READY, ready, reason, message, generation)
+    return set_condition((obj.get("status") or {}).get("conditions") or [], [wanted], now="")

@@ -1,0 +1,110 @@
+"""Collects the facts about Recorders for `plan`."""
+
+from collections.abc import Iterable
+
+from tsoperator.api.names import AUTH_INFIX, PARENT_RECORDER
+from tsoperator.api.objects import (
+    DEVICE,
+    POD,
+    RECORDER,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SECRET_METADATA,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
+from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.proxies import Proxies, Seen
+from tsoperator.reconcilers.recorder import plan as plans
+from tsoperator.reconcilers.recorder.ask import Ask, credentials_name, ordinal_in, parse, tailnet_name
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
+from tsoperator.runtime.plan import Plan
+
+
+def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
+    """Return the kind of Recorders, whose reconciler also makes their replicas."""
+    view = _View(proxies)
+    watches = {
+        RECORDER: lambda recorder: (key_of(recorder),),
+        **dict.fromkeys((POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET), view.parent_keys),
+        SECRET_METADATA: view.keys_of_credentials,
+        TAILNET: view.keys_of_tailnet,
+        DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
+    }
+    return proxies.kind(RECORDER, watches, parse, view.look, plans, left=proxies.collected)
+
+
+class _View:
+    """Looks at Recorders, and finds those that a change concerns."""
+
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+        self._cache = proxies.cache
+        self._namespace = proxies.settings.namespace
+
+    def look(self, ask: Ask) -> plans.Observed:
+        """Gather the facts about a Recorder."""
+        named = self._named(ask)
+        children = self._children(ask.owner, named)
+        return plans.Observed(
+            children,
+            self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(ask.owner)),
+            named,
+            self._lacks(ask.credentials),
+            self._proxies.tailnet(ask.tailnet, ask.owner, children),
+        )
+
+    def _named(self, ask: Ask) -> list[Object]:
+        """Return the objects that have the names of children of a Recorder, whoever they belong to."""
+        name, ordinals = ask.owner.key.name, range(ask.parsed.spec.replicas if ask.parsed and not ask.wrong else 0)
+        wanted = [
+            (SERVICEACCOUNT, ask.account),
+            *((resource, name) for resource in (ROLE, ROLEBINDING, STATEFULSET)),
+            *((SECRET, f"{name}{infix}-{ordinal}") for ordinal in ordinals for infix in ("", AUTH_INFIX)),
+        ]
+        found = (self._cache.get(resource, Key(self._namespace, each)) for resource, each in wanted)
+        return [each for each in found if each is not None]
+
+    def _children(self, owner: Owner, named: Iterable[Object]) -> Children:
+        """Return the children of the Recorder *owner*: those that are *named* so, and those of other ordinals."""
+        name = owner.key.name
+
+        def ours(resource: Resource) -> list[Object]:
+            found = [*self._cache.indexed(resource, BY_OWNER, str(owner)), *named]
+            return [each for each in found if each["kind"] == resource.kind and not is_anothers(each, owner)]
+
+        numbered = {
+            (ordinal, key_of(each).name): each
+            for each in ours(SECRET)
+            if (ordinal := ordinal_in(name, key_of(each).name)) is not None
+        }
+        pods = [each for each in ours(POD) if ordinal_in(name, key_of(each).name) is not None]
+        return Children(
+            statefulsets=[each for each in ours(STATEFULSET) if key_of(each).name == name],
+            secrets=[secret for _, secret in sorted(numbered.items(), key=lambda item: item[0])],
+            pods=pods,
+            overdue=self._proxies.overdue(pods),
+        )
+
+    def _lacks(self, credentials: str) -> bool:
+        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one."""
+        key = Key(self._namespace, credentials)
+        return bool(credentials) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
+
+    def parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_RECORDER, self._namespace)
+
+    def keys_of_credentials(self, secret: Object) -> Iterable[Key]:
+        name = key_of(secret).name
+        return [key_of(each) for each in self._cache.all(RECORDER) if credentials_name(each) == name]
+
+    def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        name = key_of(tailnet).name
+        return [key_of(each) for each in self._cache.all(RECORDER) if tailnet_name(each) == name]

@@ -1,1 +1,0 @@
-"""Kinds whose CRDs are installed, but that this version doesn't support."""

@@ -1,0 +1,95 @@
+"""PeerRelays: devices that can't reach each other directly do so through a relay in the cluster."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import Cluster, condition
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.network import LOAD_BALANCERS
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.support.manifests import peer_relay
+
+RELAY = peer_relay("edge")
+
+
+def addresses(cluster: Cluster) -> list[str]:
+    """Return the addresses in the status of the PeerRelay, once it is ready; none before that."""
+    found = cluster.look(RELAY)
+    is_ready = condition(found, "PeerRelayReady").get("status") == "True"
+    return [each["address"] for each in found["status"]["endpoints"]] if is_ready else []
+
+
+@pytest.fixture
+def relayed(cluster: Cluster) -> Iterator[str]:
+    """The address of a relay."""
+    cluster.apply(RELAY)
+    (address,) = eventually(lambda: addresses(cluster), "the address of a relay")
+    assert address in LOAD_BALANCERS
+    yield address
+    cluster.remove(RELAY)
+
+
+def on_the_wire(device: Peer) -> str:
+    """Return the address of a device's machine outside of the tailnet."""
+    found = json.loads(device.machine.run(["ip", "-json", "-4", "address", "show", "eth0"]))
+    return str(found[0]["addr_info"][0]["local"])
+
+
+@pytest.fixture
+def blocked(outside: Peer, neighbour: Peer) -> Iterator[None]:
+    """The two devices outside can't send UDP packets to each other."""
+    rules = [
+        (device.machine, ["INPUT", "-p", "udp", "-s", on_the_wire(other), "-j", "DROP"])
+        for device, other in ((outside, neighbour), (neighbour, outside))
+    ]
+    for machine, rule in rules:
+        machine.run(["iptables", "-I", *rule])
+    yield
+    for machine, rule in rules:
+        machine.run(["iptables", "-D", *rule])
+
+
+def ping(device: Peer, other: Peer) -> str:
+    """Return how `tailscale ping` gets from *device* to *other*."""
+    return device.tailscale("ping", "--until-direct=false", "--c=2", "--timeout=3s", other.address)
+
+
+@pytest.mark.usefixtures("blocked")
+def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_was_replaced(
+    cluster: Cluster, relayed: str, outside: Peer, neighbour: Peer
+) -> None:
+    by_relay = f"via peer-relay({relayed}:41641"
+    eventually(lambda: by_relay in ping(outside, neighbour), f"a pong {by_relay}")
+    pod = cluster.proxy(RELAY)
+    cluster.delete("pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+    def replaced() -> bool:
+        return bool(cluster.proxy(RELAY)["metadata"]["uid"] != pod["metadata"]["uid"])
+
+    eventually(replaced, "another Pod of the relay")
+    eventually(lambda: by_relay in ping(outside, neighbour), f"a pong {by_relay} again")
+    assert addresses(cluster) == [relayed]
+
+
+def test_replicas_come_and_go_with_their_addresses_and_devices(cluster: Cluster, management: Management) -> None:
+    def devices() -> list[str]:
+        found = (each["name"].partition(".")[0] for each in management.devices())
+        return sorted(name for name in found if name.startswith("edge-"))
+
+    cluster.apply({**RELAY, "spec": {"replicas": 0}})
+    for replicas in (3, 1):
+        cluster.patch(RELAY, {"spec": {"replicas": replicas}})
+        eventually(lambda count=replicas: len(addresses(cluster)) == count, f"{replicas} addresses")  # type: ignore[misc]
+        names = [f"edge-{number}" for number in range(replicas)]
+        eventually(lambda wanted=names: devices() == wanted, f"the devices {names}")  # type: ignore[misc]
+        services = [f"peerrelay-{name}" for name in names]
+
+        def there() -> list[str]:
+            return sorted(each["metadata"]["name"] for each in cluster.children(RELAY, "services"))
+
+        eventually(lambda wanted=services: there() == wanted, f"the Services {services}")  # type: ignore[misc]
+    cluster.remove(RELAY)
+    eventually(lambda: devices() == [], "no device")

@@ -1,0 +1,48 @@
+"""The API server enforces a ProxyGroupPolicy, and lets the operator's own ServiceAccount write on older objects."""
+
+import json
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Object, condition
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import group_service
+
+OPERATOR = "--as=system:serviceaccount:tailscale:operator"
+BINDING = "validatingadmissionpolicybinding"
+
+
+def policy(namespace: str) -> Object:
+    head = {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyGroupPolicy"}
+    return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": ["allowed"]}}
+
+
+def test_a_namespace_may_use_only_allowed_groups_until_its_policy_is_deleted(cluster: Cluster, namespace: str) -> None:
+    old, new = (group_service(namespace, name, "forbidden", tailnet_ip="100.64.0.9") for name in ("old", "new"))
+    ours, rule = policy(namespace), f"ts-egress-{namespace}"
+    cluster.apply(old, ours)
+
+    def refused() -> str:
+        try:
+            cluster.bed.kubectl("create", "--dry-run=server", "--filename=-", stdin=json.dumps(new))
+        except BedError as error:
+            return str(error)
+        return ""
+
+    def actions() -> list[str]:
+        found = cluster.get(BINDING, rule)
+        return found["spec"]["validationActions"] if found else []
+
+    assert 'this egress Service must be "allowed", or not be set' in eventually(refused, "a refusal", 30)
+    eventually(
+        lambda: condition(cluster.look(ours), "ProxyGroupPolicyReady")["reason"] == "ProxyGroupNotFound", "why", 30
+    )
+    note = ["annotate", "service", "old", "--namespace", namespace, "--dry-run=server", "example.org/note=edited"]
+    with pytest.raises(BedError, match="must be"):
+        cluster.bed.kubectl(*note)
+    cluster.bed.kubectl(*note, OPERATOR)
+    cluster.bed.kubectl("patch", BINDING, rule, "--type=merge", "-p", '{"spec": {"validationActions": ["Audit"]}}')
+    eventually(lambda: actions() == ["Deny"], "the binding as it was", 30)
+    cluster.delete("proxygrouppolicy", "ours", namespace)
+    eventually(lambda: not actions() and not refused(), "no more refusals", 30)
