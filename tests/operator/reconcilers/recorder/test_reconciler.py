@@ -192,7 +192,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
-async def test_a_recorder_names_a_foreign_object_with_the_name_of_a_child_and_leaves_it_alone(
+async def test_a_recorder_names_a_foreign_object_with_the_name_of_a_child_and_keeps_it(
     world: World, stranger: Stranger
 ) -> None:
     await world.apply(S3_KEYS, stranger.obj)
