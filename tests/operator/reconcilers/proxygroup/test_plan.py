@@ -294,7 +294,7 @@ def test_an_event_says_that_a_class_prevents_the_draining_of_proxies() -> None:
 
 
 def statefulset(replicas: int, pods: int | None = None) -> Object:
-    """Return the StatefulSet with its status. All replicas have Pods, unless there are so many *pods*."""
+    """Return the StatefulSet with its status. All replicas have Pods, unless *pods* is another number."""
     counts = {"replicas": pods or replicas, "updatedReplicas": replicas}
     made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)
