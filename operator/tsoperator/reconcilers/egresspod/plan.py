@@ -112,10 +112,11 @@ def is_waiting(pod: Object) -> bool:
 
 
 def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuestion | None:
-    """Return the conditions under which the gate of *pod* opens; None if they aren't known before an object changes.
+    """Return the health checks that must succeed before the gate of *pod* opens.
 
-    They include each Service that has an entry in the ConfigMap, because the proxies serve it. A Service without a
-    health port can't be asked. Raises ValueError if the Pod's address isn't valid.
+    None if an object has to change first. There is a check for each Service with an entry in the ConfigMap, because
+    the proxies serve it. A Service without a health port can't be checked. Raises ValueError if the Pod's address
+    isn't valid.
     """
     group = served.group
     if group is None or not is_egress(group):

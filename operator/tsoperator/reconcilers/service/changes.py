@@ -54,9 +54,10 @@ class GroupChanges:
         return self.having(group, {*before, *after} if moved else _changed(before, after))
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return the Services whose entries in a ConfigMap have changed, if it is an egress ConfigMap.
+        """Return the Services whose entries changed between two versions of an egress ConfigMap.
 
-        A Service that leaves waits for the end of its entry, and may no longer name the ProxyGroup.
+        Return none for other ConfigMaps. A Service that leaves the ProxyGroup waits for the end of its entry.
+        It possibly doesn't name the group any more.
         """
         group = _group_of(new or old)
         if not group or config_name(group) not in (key_of(each).name for each in (old, new) if each):
