@@ -1,7 +1,6 @@
 """Collects the facts about egress Pods for `plan`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -31,9 +30,6 @@ from tsoperator.runtime.ownership import BY_OWNER
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 
-NAME: Final = "egresspod"
-"""The name of the kind."""
-
 
 def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> Kind[plans.Observed]:
     """Return the kind of egress Pods. The gate of one opens when each egress Service of its ProxyGroup leads to it.
@@ -48,7 +44,7 @@ def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: S
         CONFIGMAP: lambda config: view.waiting_pods(plans.group_of(config)),
         **dict.fromkeys((SERVICE, ENDPOINTSLICE), view.pods_waiting_behind),
     }
-    return Kind(POD, watches, view.look, plans.plan, plans.failed, name=NAME)
+    return Kind(POD, watches, view.look, plans.plan, plans.failed, name="egresspod")
 
 
 class _View:

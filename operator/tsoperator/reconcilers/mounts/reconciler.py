@@ -15,10 +15,7 @@ from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
 
-NAME: Final = "mounts"
-"""The name of the kind."""
-
-DELAY: Final = 0.1
+TOUCH_DELAY: Final = 0.1
 """Seconds from a change to the touch. More changes may come, and the kubelet's own watch has to see the object first.
 """
 
@@ -38,7 +35,7 @@ def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Ob
     view = _View(cache, now)
     readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
     watches: Mapping[Resource, Mapper] = {SECRET: readers, CONFIGMAP: readers, POD: new_pods}
-    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name=NAME)
+    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name="mounts")
 
 
 class _View:

@@ -143,9 +143,6 @@ class _View:
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
-        if ask.mode is not Mode.GROUP and not found.services:
-            self._timers.ages(ask.service, (), self._clock())
-            return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()

@@ -306,7 +306,7 @@ def test_a_type_that_does_not_drain_has_neither_a_gate_nor_that_event(group: Obj
 
 
 def statefulset(replicas: int, pods: int | None = None) -> Object:
-    """Return the StatefulSet with its status. All replicas have Pods, unless there are so many *pods*."""
+    """Return the StatefulSet with its status. All replicas have Pods, unless *pods* is another number."""
     counts = {"replicas": pods or replicas, "updatedReplicas": replicas}
     made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)

@@ -51,7 +51,7 @@ VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "C
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CLUSTER_DOMAIN = "k8s.example.org"
 GRACE = 0.3
-"""Seconds for which an old place stays, and a new Pod waits for connections, in these tests."""
+"""Seconds for which an old place stays, and for which a new Pod waits for connections, in these tests."""
 _SETTINGS = {"cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, "newcomer_wait": GRACE}
 
 
@@ -112,7 +112,7 @@ class PlayedGroup:
             await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
 
     async def stop(self) -> None:
-        """Delete all that `start` made."""
+        """Delete all objects that `start` made."""
         await self.world.api.delete(PROXYGROUP, Key("", self.name))
         await self.world.delete(self._child(CONFIGMAP.kind, EGRESS.config_name(self.name)))
         for ordinal in range(self.replicas):
@@ -153,13 +153,13 @@ class PlayedGroup:
         return {name: entry for name, entry in found.items() if entry}
 
     async def configure(self, entries: dict[str, Entry] | None = None) -> None:
-        """Write *entries* into the ConfigMap, or without any the entries that it should have."""
+        """Write *entries* into the ConfigMap. Without *entries*, write those that it should have."""
         found = await self.entries() if entries is None else entries
         configmap = self._child(CONFIGMAP.kind, EGRESS.config_name(self.name))
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let the proxies *ordinals*, or all, report that they serve *entries*, or the entries that there should be."""
+        """Let the proxies *ordinals*, or all, report *entries*, or the entries that there should be."""
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {
@@ -175,7 +175,7 @@ class PlayedGroup:
             await self.world.change(secret, {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}})
 
     async def play(self) -> None:
-        """Write and report the entries that there should be whenever they change, until cancelled."""
+        """Write and report the right entries whenever they change, until cancelled."""
         told: dict[str, Entry] = {}
         with self.world.store.subscribe() as changes:
             while True:
@@ -201,7 +201,7 @@ class PlayedGroup:
         }
 
     async def led(self) -> dict[str, list[str]]:
-        """Return the addresses to which the ports in the EndpointSlices at this group lead, by the port's name."""
+        """Return the addresses of each port in the EndpointSlices at this group, by the port's name."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
             port["name"]: sorted(ip for end in each["endpoints"] or () for ip in end["addresses"])
