@@ -14,7 +14,8 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, health_url, served_service
-from tsoperator.group.proxygroup import is_egress, replica_count
+from tsoperator.group.grouptype import type_of
+from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import answers_health_checks, has_gate, is_open
 from tsoperator.runtime.ownership import owner_of
@@ -119,7 +120,7 @@ def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuest
     isn't valid.
     """
     group = served.group
-    if group is None or not is_egress(group):
+    if group is None or type_of(group) is None:
         return None
     urls = {
         key_of(each).name: (served_service(each), url)
