@@ -103,7 +103,7 @@ class GroupUsers:
             yield [load, far_load]
 
     def inventory(self) -> Inventory:
-        """Return the present inventory."""
+        """Return the present inventory of the groups, devices and objects."""
         pods, sets = self._children("pods"), self.statefulsets()
         devices = [device for each in self._tailnets for device in each.devices()]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed("services", self._space)]

@@ -111,7 +111,7 @@ class Users:
             self.cluster.delete(obj["kind"], name_of(obj), obj["metadata"].get("namespace", ""))
 
     def inventory(self) -> Inventory:
-        """Return the inventory of now."""
+        """Return the present inventory of Pods, StatefulSets, devices, keys and objects."""
         marks = ({LABEL_MANAGED: MANAGED}, RECORDERS)
         proxies = [each for mark in marks for each in self.cluster.listed("statefulsets,pods", labels=mark)]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]

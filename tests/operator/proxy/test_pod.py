@@ -40,7 +40,7 @@ def test_a_slim_pod_has_only_the_fields_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("last", [{}, {"lastState": {}}, {"lastState": {"terminated": None}}], ids=str)
-def test_a_slim_pod_has_only_the_restarts_of_a_container_that_has_not_ended(last: Object) -> None:
+def test_a_slim_pod_stores_only_the_number_of_restarts_of_a_container_that_has_never_ended(last: Object) -> None:
     status = {"containerStatuses": [{"restartCount": 0, **last}]}
     assert slim({**WHOLE, "status": status})["status"]["containerStatuses"] == [{"restartCount": 0}]
 

@@ -98,7 +98,10 @@ def test_every_excused_field_really_differs() -> None:
 
 
 def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
-    """Return the kinds of the live children in *plan*. Check that only Secrets get more than the digest."""
+    """Return the kinds of the live children that *plan* writes.
+
+    Check that only Secrets get more changes than the digest.
+    """
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
     adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
     for desired in adopted:

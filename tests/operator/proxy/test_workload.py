@@ -110,7 +110,7 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-def test_the_live_secret_is_read_if_a_key_is_missing_or_could_be_lost() -> None:
+def test_the_live_secret_is_read_if_it_may_have_an_auth_key_that_the_cache_lacks_or_a_write_would_lose() -> None:
     refused = {"device_id": "n1", "reissue_authkey": "refused"}
     found = [
         secret(f"{NAME}-0"),

@@ -183,7 +183,7 @@ async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its
 
 
 @in_virtual_time
-async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_for_ended() -> None:
+async def test_a_note_of_the_earlier_container_does_not_prove_the_end_of_the_leader() -> None:
     """Use a kubelet that reports late, so that the process in the second container takes the first one for its own."""
     scene = Scene()
     place = OperatorPod(scene.server, "a", lag=10)
@@ -207,7 +207,7 @@ async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_fo
     ids=["killed", "runs on", "killed, with a token that stays", "runs on, with a token that stays"],
 )
 @in_virtual_time
-async def test_a_pod_that_is_gone_by_force_is_proof_after_ten_seconds_of_silence(
+async def test_a_pod_that_was_deleted_by_force_proves_the_end_of_its_leader_after_ten_seconds(
     bound: bool, goes_on: bool, taken: float | None
 ) -> None:
     """Assume the last renewal at second 6, or at 16 if the process runs on, whose token is accepted until 16.5."""

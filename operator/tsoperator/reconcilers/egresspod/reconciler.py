@@ -16,7 +16,8 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of
@@ -74,7 +75,7 @@ class _View:
 
     def _question(self, pod: Object) -> plans.GateQuestion | None:
         group = plans.group_of(pod)
-        config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
+        config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, EGRESS.config_name(group)))
         served = plans.ServedGroup(
             self._cache.get(PROXYGROUP, Key("", group)),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, group),

@@ -24,10 +24,10 @@ KUBELET: Final = 90.0
 
 
 def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Observed]:
-    """Return the kind of Pods that are touched, so that the kubelet mounts a changed Secret or ConfigMap at once.
+    """Return the kind whose reconciler touches Pods, so that the kubelet mounts a changed Secret or ConfigMap at once.
 
-    The cache has each write of ours as soon as the API server has stored it, but perhaps not yet a Pod whose kubelet
-    has mounted the state from before the write. So a new Pod whose configuration has just changed is touched, too.
+    A Pod may reach the cache after a write that concerns it, although its kubelet has mounted the state from before
+    the write. So a new Pod whose configuration has just changed is touched, too.
 
     Nothing is touched in a steady state, at a start, or at a resync. If the operator ends between a write and its
     touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
@@ -50,7 +50,7 @@ class _View:
             cache.listen(resource, self._note_change)
 
     def look(self, _key: Key, pod: Object) -> plans.Observed:
-        """Return when *pod* was last touched, and the time."""
+        """Return the time at which the operator last touched *pod*, and the present time by both clocks."""
         return plans.Observed(self._touched.get(pod) if pod else None, asyncio.get_running_loop().time(), self._now())
 
     def touched(self, pod: Object, observed: plans.Observed, plan: Plan) -> None:

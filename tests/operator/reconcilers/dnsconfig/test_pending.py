@@ -1,4 +1,4 @@
-"""DNSConfigs that wait until a Pod of their nameserver is ready and answers."""
+"""DNSConfigs whose nameserver isn't ready yet, or doesn't answer yet: the cluster's DNS is not changed."""
 
 import pytest
 from clustersim.furniture import COREFILE

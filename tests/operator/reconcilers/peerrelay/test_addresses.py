@@ -67,7 +67,7 @@ async def test_a_hostname_is_looked_up_in_the_background_and_its_addresses_are_a
 
 
 @in_virtual_time
-async def test_other_addresses_are_announced_to_each_peerrelay_that_has_the_hostname() -> None:
+async def test_changed_addresses_of_a_hostname_are_announced_to_each_peerrelay_that_has_the_hostname() -> None:
     dns = DNS(A)
     async with dns.following(LB) as kept:
         kept.follow(GATE, [LB])

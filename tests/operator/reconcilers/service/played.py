@@ -25,7 +25,8 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.group.egress import entry_name, entry_of, served_service
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
@@ -105,7 +106,7 @@ class PlayedGroup:
         """Make the ProxyGroup, set its condition to available, and make its ConfigMap, Pods and state Secrets."""
         await self.world.apply(proxy_group(self.name, type=type_, replicas=self.replicas))
         await self.available(True)
-        await self.world.apply(self._child(CONFIGMAP.kind, config_name(self.name)))
+        await self.world.apply(self._child(CONFIGMAP.kind, EGRESS.config_name(self.name)))
         for ordinal in range(self.replicas):
             await self.start_pod(ordinal)
             await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
@@ -113,7 +114,7 @@ class PlayedGroup:
     async def stop(self) -> None:
         """Delete all objects that `start` made."""
         await self.world.api.delete(PROXYGROUP, Key("", self.name))
-        await self.world.delete(self._child(CONFIGMAP.kind, config_name(self.name)))
+        await self.world.delete(self._child(CONFIGMAP.kind, EGRESS.config_name(self.name)))
         for ordinal in range(self.replicas):
             await self.world.delete(*(self._child(kind, f"{self.name}-{ordinal}") for kind in (POD.kind, SECRET.kind)))
             await self.world.eventually(lambda ordinal=ordinal: self._is_gone(ordinal))  # type: ignore[misc]  # a value
@@ -154,7 +155,7 @@ class PlayedGroup:
     async def configure(self, entries: dict[str, Entry] | None = None) -> None:
         """Write *entries* into the ConfigMap. Without *entries*, write those that it should have."""
         found = await self.entries() if entries is None else entries
-        configmap = self._child(CONFIGMAP.kind, config_name(self.name))
+        configmap = self._child(CONFIGMAP.kind, EGRESS.config_name(self.name))
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
