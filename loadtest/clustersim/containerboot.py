@@ -232,7 +232,7 @@ class Proxy:
 
     def _misses_target(self) -> bool:
         """Tell whether the tailnet lacks the name that the proxy leads to: then the image reports no name."""
-        missing = bool(self._target) and self._tailnet.named(self._target) is None
+        missing = bool(self._target) and not self._tailnet.addresses(self._target)
         return missing and not self._tailnet.has_all_targets
 
     def _tell(self, values: dict[str, str | None]) -> None:

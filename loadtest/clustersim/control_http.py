@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from clustersim.control_services import ServicesApi
+from clustersim.refusals import RefusalError, body_of
 from clustersim.tailnet import AuthKey, Device, NewKey, Tailnet, timestamp
 from clustersim.tokens import claims_of
 
@@ -18,16 +19,6 @@ _KEYS = "/api/v2/tailnet/-/keys"
 _DEVICE = "/api/v2/device/{id}"
 
 Work = Callable[[web.Request], Awaitable[web.Response]]
-
-
-class RefusalError(Exception):
-    """The server refuses a request with an HTTP code and a message; Headscale adds *details*."""
-
-    def __init__(self, status: int, message: str, details: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.details = details
 
 
 class Api:
@@ -50,7 +41,7 @@ class Api:
             web.delete(_DEVICE, self._needs(devices, self._delete_device)),
             web.post(f"{_DEVICE}/name", self._needs(devices, self._set_name)),
             web.post(f"{_DEVICE}/tags", self._needs(devices, self._set_tags)),
-            web.get(f"{tailnet}/vip-services", self._list_services, allow_head=False),
+            *([] if self._tailnet.headscale else ServicesApi(self._tailnet, self._needs).routes()),
             web.route("*", "/{path:.*}", self._not_there),
         ]
 
@@ -118,16 +109,8 @@ class Api:
         seconds = int(tailnet.token_seconds)
         return web.json_response({"access_token": tailnet.issue_token(), "token_type": "Bearer", "expires_in": seconds})
 
-    async def _list_services(self, request: web.Request) -> web.Response:
-        if self._tailnet.headscale:
-            return await self._not_there(request)
-        return await self._needs("services", self._no_services)(request)
-
-    async def _no_services(self, _request: web.Request) -> web.Response:
-        return web.json_response({"vipServices": []})
-
     async def _create_key(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await body_of(request)
         wanted = self._wanted_key(body)
         self._check_key_tags(wanted.tags)
         key = self._tailnet.create_key(wanted)
@@ -230,7 +213,7 @@ class Api:
 
     async def _set_name(self, request: web.Request) -> web.Response:
         device = self._found(request)
-        wanted = str((await _body(request)).get("name", ""))
+        wanted = str((await body_of(request)).get("name", ""))
         label = wanted.removesuffix(f".{self._tailnet.domain}")
         if "." in label:
             raise RefusalError(400, f"invalid name {wanted!r}")
@@ -241,7 +224,7 @@ class Api:
 
     async def _set_tags(self, request: web.Request) -> web.Response:
         device = self._found(request)
-        tags = tuple((await _body(request)).get("tags") or ())
+        tags = tuple((await body_of(request)).get("tags") or ())
         tailnet = self._tailnet
         refused = tailnet.refused_tags(tags, tailnet.policy_tags) or tailnet.refused_tags(tags, tailnet.client_tags)
         if refused:
@@ -254,16 +237,6 @@ class Api:
 def _routes(device: Device) -> dict[str, Any]:
     """Return the fields that ``fields=all`` adds to a device in Tailscale's API."""
     return {"advertisedRoutes": list(device.advertised_routes), "enabledRoutes": list(device.enabled_routes)}
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.read())
-    except ValueError:
-        raise RefusalError(400, "invalid JSON in the request body") from None
-    if not isinstance(body, dict):
-        raise RefusalError(400, "the request body must be a JSON object")
-    return body
 
 
 async def _client(request: web.Request) -> tuple[str, str]:

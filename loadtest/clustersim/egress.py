@@ -110,5 +110,4 @@ def _resolve(target: Object, tailnet: Tailnet) -> list[str] | None:
     """Return the addresses that *target* leads to; None for a name that the tailnet doesn't know."""
     if target["ip"]:
         return [target["ip"]]
-    device = tailnet.named(target["fqdn"].rstrip(".").lower())
-    return None if device is None else list(device.addresses)
+    return list(tailnet.addresses(target["fqdn"].rstrip(".").lower())) or None

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
+from clustersim.tailnetservices import TailscaleServices
+
 _IPV4 = ipaddress.IPv4Address("100.64.0.0")
 _IPV6 = ipaddress.IPv6Address("fd7a:115c:a1e0::")
 _KEY_SECONDS = 90 * 24 * 3600
@@ -91,8 +93,9 @@ class Tailnet:
     A test can change the attributes at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
     from the start. Devices with a hostname among *silent* get no answer when they try to join. As long as it
-    *has_all_targets*, a proxy can lead to any name; otherwise only to the names of existing devices. With workload
-    identity, the server accepts *jwt* in place of the secret, and also any token for *audience* if that isn't empty.
+    *has_all_targets*, a proxy can lead to any name; otherwise only to the names of existing devices and Services. With
+    workload identity, the server accepts *jwt* in place of the secret, and also any token for *audience* if that isn't
+    empty. *services* are the Tailscale Services; Headscale's API doesn't offer them.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class Tailnet:
         self.silent: set[str] = set()
         self.has_all_targets = True
         self.version = 0
-        """The number of changes of devices so far."""
+        """The number of changes of devices and Tailscale Services so far."""
         self._clock = clock
         self._count = {what: itertools.count(first) for what in ("device", "key", "token")}
         self._devices: dict[str, Device] = {}
@@ -126,6 +129,7 @@ class Tailnet:
         self._keys: dict[str, AuthKey] = {}
         self._secrets: dict[str, str] = {}
         self._tokens: dict[str, Token] = {}
+        self.services = TailscaleServices(domain, self.devices, self._count_change, first)
 
     @property
     def devices(self) -> Mapping[str, Device]:
@@ -221,6 +225,11 @@ class Tailnet:
         """Return the device with the MagicDNS name *name*."""
         return self._devices.get(self._names.get(name, ""))
 
+    def addresses(self, name: str) -> tuple[str, ...]:
+        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*."""
+        found = self.named(name) or self.services.at(name)
+        return found.addresses if found else ()
+
     def update(self, device: Device) -> None:
         """Store *device*, in place of the old version with its node ID if there is one."""
         self.version += 1
@@ -228,15 +237,17 @@ class Tailnet:
             del self._names[self._devices[device.node_id].name]
         self._devices[device.node_id] = device
         self._names[device.name] = device.node_id
+        self.services.follow(device.node_id)
 
     def delete_device(self, device: Device) -> None:
         """Forget *device*; its name is free again."""
         self.version += 1
         del self._names[self._devices.pop(device.node_id).name]
+        self.services.follow(device.node_id)
 
     def is_free(self, name: str, node_id: str) -> bool:
-        """Tell whether no device but *node_id* has the MagicDNS name *name*."""
-        return self._names.get(name, node_id) == node_id
+        """Tell whether no Tailscale Service, and no device but *node_id*, has the MagicDNS name *name*."""
+        return self._names.get(name, node_id) == node_id and self.services.at(name) is None
 
     def create_key(self, wanted: NewKey) -> AuthKey:
         """Make an auth key with the *wanted* properties, without checking its tags."""
@@ -288,6 +299,9 @@ class Tailnet:
     def refused_tags(self, tags: Sequence[str], permitted: set[str] | None) -> list[str]:
         """Return the *tags* that are malformed or not among *permitted*."""
         return [tag for tag in tags if not tag.startswith("tag:") or (permitted is not None and tag not in permitted)]
+
+    def _count_change(self) -> None:
+        self.version += 1
 
     def _usable_key(self, auth_key: str) -> AuthKey:
         key = self._keys.get(self._secrets.get(auth_key, ""))

@@ -62,7 +62,10 @@ def links(text: str) -> list[str]:
 
 
 def blocks(path: Path) -> Iterator[str]:
-    """Yield the YAML in a file. On a page that is each block of YAML, and each here-document that a command reads."""
+    """Yield the YAML in a file.
+
+    Of a page, yield each block of YAML, and each here-document in a command.
+    """
     if path.suffix == ".yaml":
         yield path.read_text()
         return

@@ -74,7 +74,7 @@ class Applier:
         """
         begun: list[Step] = []
         try:
-            parent, waiting = await self._apply(parent, plan, begun)
+            parent, waiting = await self._carry_out(parent, plan, begun)
         except Exception as error:
             refusal = self._explain(error)
             if refusal is None:
@@ -87,7 +87,7 @@ class Applier:
             if parent:  # the finalizer may have been put on it just now
                 parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
-            parent, _ = await self._apply(parent, refused, [])
+            parent, _ = await self._carry_out(parent, refused, [])
             await self.report(parent, refused, failed)
             self.journal.failed(error, refused)
             raise
@@ -133,17 +133,10 @@ class Applier:
                 await self._set_finalizers(parent, left)
                 self.journal.released(parent)
 
-    async def apply(self, parent: Object, plan: Plan) -> Object:
-        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
-        parent, waiting = await self._apply(parent, plan, [])
-        if waiting is not None:
-            raise waiting
-        return parent
+    async def _carry_out(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
+        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now.
 
-    async def _apply(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
-        """Do the same as `apply`, but return the Pending of the deletion of a device instead of raising it.
-
-        Add each step to *begun* when it begins.
+        Add each step to *begun* when it begins. If the deletion of a device takes time, return its Pending, too.
         """
         waiting: Pending | None = None
         self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)

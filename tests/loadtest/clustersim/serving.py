@@ -1,14 +1,16 @@
-"""An API server without controllers, and a client that speaks JSON to it."""
+"""An API server without controllers, a control server, and clients that speak JSON to them."""
 
+import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from clustersim.apiserver import ApiServer
+from clustersim.control import Control
 from clustersim.faults import Faults
 from clustersim.kinds import Kinds
 from clustersim.objects import RESOURCES, Object
@@ -21,6 +23,8 @@ METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 SERVICES = "/api/v1/namespaces/default/services"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+Call = Callable[..., Awaitable[tuple[int, Any]]]
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,26 @@ async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
         aiohttp.ClientSession(url, timeout=timeout, headers={"User-Agent": "test"}) as session,
     ):
         yield Api(session, store, faults, rights)
+
+
+@asynccontextmanager
+async def calling(control: Control) -> AsyncIterator[Call]:
+    """Serve *control*, and yield a client that has logged in.
+
+    It returns the status of an answer, and its JSON or its text.
+    """
+    async with control.serve() as url, aiohttp.ClientSession(url) as session, asyncio.timeout(30):
+
+        async def call(method: str, path: str, **options: Any) -> tuple[int, Any]:
+            async with session.request(method, path, **options) as response:
+                is_json = "json" in response.content_type
+                return response.status, await response.json(content_type=None) if is_json else await response.text()
+
+        basic = {"Authorization": aiohttp.encode_basic_auth(control.client_id, control.client_secret)}
+        form = {"grant_type": "client_credentials"}
+        _, token = await call("POST", "/api/v2/oauth/token", headers=basic, data=form)
+        session.headers["Authorization"] = f"Bearer {token['access_token']}"
+        yield call
 
 
 def service(name: str = "web", **spec: Any) -> Object:

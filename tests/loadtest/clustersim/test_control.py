@@ -1,16 +1,14 @@
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 from clustersim.control import Control
 
 from tests.loadtest.clustersim.running import new_key
+from tests.loadtest.clustersim.serving import Call, calling
 
-Call = Callable[..., Awaitable[tuple[int, Any]]]
-TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
+EXCHANGE = "/api/v2/oauth/token-exchange"
 KEYS, DEVICES, SERVICES = (f"/api/v2/tailnet/-/{what}" for what in ("keys", "devices", "vip-services"))
+HOSTS = "/api/v2/tailnet/-/services/svc:web/devices"
 
 
 @pytest.fixture(params=["tailscale", "headscale"])
@@ -20,17 +18,7 @@ def control(request: pytest.FixtureRequest) -> Control:
 
 @pytest.fixture
 async def call(control: Control) -> AsyncIterator[Call]:
-    """Yield a client that has logged in. It returns the status of an answer, and its JSON or its text."""
-    async with control.serve() as url, aiohttp.ClientSession(url) as session, asyncio.timeout(30):
-
-        async def call(method: str, path: str, **options: Any) -> tuple[int, Any]:
-            async with session.request(method, path, **options) as response:
-                is_json = "json" in response.content_type
-                return response.status, await response.json(content_type=None) if is_json else await response.text()
-
-        basic = {"Authorization": aiohttp.encode_basic_auth(control.client_id, control.client_secret)}
-        _, token = await call("POST", TOKEN, headers=basic, data={"grant_type": "client_credentials"})
-        session.headers["Authorization"] = f"Bearer {token['access_token']}"
+    async with calling(control) as call:
         yield call
 
 
@@ -82,6 +70,9 @@ async def test_a_device_can_be_renamed_but_not_to_a_name_in_use(
 
 
 @pytest.mark.parametrize("control", ["headscale"], indirect=True)
-@pytest.mark.parametrize(("method", "path"), [("GET", SERVICES), ("POST", EXCHANGE), ("GET", "/")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", SERVICES), ("PUT", f"{SERVICES}/svc:web"), ("GET", HOSTS), ("POST", EXCHANGE), ("GET", "/")],
+)
 async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Call, method: str, path: str) -> None:
     assert await call(method, path) == (404, "404 page not found\n")

@@ -1,4 +1,4 @@
-"""The objects that have a name in the cluster's DNS, and the addresses to which the name leads."""
+"""The objects that have a name in the cluster's DNS, and the addresses of the names."""
 
 from typing import Any
 
@@ -37,7 +37,9 @@ def service(spec: Object, **annotations: str) -> Object:
         (Way.TLS_SERVICE, service(BALANCED), Naming(None, ONLY_TAILNET, "db.default.svc")),
     ],
 )
-def test_a_name_leads_to_an_address_where_pods_reach_the_same_as_devices(way: Way, obj: Object, wanted: Naming) -> None:
+def test_the_addresses_of_a_name_lead_pods_to_the_same_service_as_devices(
+    way: Way, obj: Object, wanted: Naming
+) -> None:
     assert naming(obj, way) == wanted
 
 
@@ -80,5 +82,7 @@ NAMED = {"ingressNames": True}
         ([dnsconfig("2", NAMED), dnsconfig("1", deletionTimestamp="3")], True),
     ],
 )
-def test_the_elected_dnsconfig_says_whether_pods_reach_ingresses(dnsconfigs: list[Object], named: bool) -> None:
+def test_the_elected_dnsconfig_decides_whether_ingresses_have_names_for_pods(
+    dnsconfigs: list[Object], named: bool
+) -> None:
     assert names_ingresses(dnsconfigs) is named

@@ -34,7 +34,7 @@ def shown(service: Object, kind: str, status: str, reason: str) -> Object:
     return {**service, "status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
 
 
-def test_the_strongest_claim_is_that_of_the_names_device_then_the_holders_then_the_oldest_then_by_key() -> None:
+def test_the_strongest_claim_is_that_of_the_names_device_then_the_holders_then_the_oldest() -> None:
     ranked = [
         claim(Standing.DEVICE, YOUNG, "device"),
         claim(Standing.HOLDS, YOUNG, "holder"),
@@ -67,7 +67,7 @@ def test_a_service_asks_for_the_name_of_its_device_unless_it_is_invalid_or_being
     assert asked_name(service) == name
 
 
-def test_a_service_of_a_group_forwards_its_ports_and_a_proxy_of_its_own_forwards_all() -> None:
+def test_a_service_of_a_group_forwards_only_its_ports_and_its_own_proxy_forwards_all() -> None:
     asking = [egress_service(given, spec=SQL, creationTimestamp=OLD) for given in (GROUP, EGRESS)]
     owner = Owner("svc", Key("default", "db"))
     claims = [Claim(Standing.ASKS, OLD, owner, ports) for ports in (SQL_PORTS, None)]
@@ -95,14 +95,14 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_the_parent_of_a_noted_name_holds_it_while_it_asks_for_it_or_is_not_seen(
+def test_the_parent_of_a_recorded_name_holds_it_while_it_asks_for_it_or_is_out_of_sight(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)
     assert (found.standing, found.created, found.ports) == (standing, created, ports)
 
 
-def test_a_service_whose_name_another_one_has_says_who_has_it_and_how_pods_reach_the_service() -> None:
+def test_a_service_without_the_name_that_it_asks_for_names_the_holder_and_another_way_to_reach_it() -> None:
     (note,) = taken_notes(PARENT, claim(Standing.HOLDS, OLD, "older"))
     assert (note.type, note.reason, note.once) == ("Warning", "ClusterNameTaken", True)
     assert note.message.startswith(

@@ -62,7 +62,7 @@ DEFAULT = "example.org/ns:v2"
         ("example.org/ns:v2@sha256:abc", {"repo": "other"}, "tsnameserver", "other:v2", OURS),
     ],
 )
-def test_repository_and_tag_are_those_of_one_program(
+def test_the_repository_and_the_tag_of_the_image_belong_to_the_same_program(
     default: str, asked: Object, said: str, image: str, program: Program
 ) -> None:
     given = {"tailscale.com/nameserver": said} if said else {}
@@ -76,7 +76,7 @@ def test_repository_and_tag_are_those_of_one_program(
     ("said", "wrong"),
     [(None, False), ("tsnameserver", False), ("k8s-nameserver", False), ("ours", True), ("", True)],
 )
-def test_an_unknown_program_of_the_nameserver_is_an_error(said: str | None, wrong: bool) -> None:
+def test_an_unknown_nameserver_program_is_an_error(said: str | None, wrong: bool) -> None:
     given = {} if said is None else {"tailscale.com/nameserver": said}
     parsed = parse(live_dnsconfig(annotations=given))
     words = parsed.message if isinstance(parsed, Invalid) else ""
@@ -84,7 +84,7 @@ def test_an_unknown_program_of_the_nameserver_is_an_error(said: str | None, wron
 
 
 @pytest.mark.parametrize("program", Program)
-def test_shards_are_read_by_our_program_once_all_pods_have_it(program: Program) -> None:
+def test_records_are_split_only_once_all_pods_run_our_nameserver(program: Program) -> None:
     image = NameserverImage(DEFAULT, program)
     assert reads_shards(rolled_out(DEFAULT), image) is (program is OURS)
     assert not reads_shards(rolled_out("example.org/ns:v1"), image)

@@ -62,7 +62,7 @@ async def writing(world: World) -> AsyncIterator[tuple[Table, Callable[[], Await
 
     async def write() -> int:
         steps = plan().steps
-        await acting.apply(owner, Plan(steps=steps))
+        await acting.act(owner, Plan(steps=steps), plans.failed)
         await until(lambda: plan().steps == [], PATIENCE)
         return sum(not isinstance(step, Deletion) for step in steps)
 

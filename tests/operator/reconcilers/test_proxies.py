@@ -305,7 +305,7 @@ async def test_the_device_of_an_orphan_is_deleted_in_its_own_tailnet(
         assert proxies.orphan(resource, parent).due == ORPHANED_FOR
         clock.now += ORPHANED_FOR
         with suppress(Pending):
-            await acting.apply({}, plan_orphan(proxies.orphan(resource, parent)))
+            await acting.act({}, plan_orphan(proxies.orphan(resource, parent)), lambda _obj, _refusal: Plan())
         await until(lambda: not control.devices)
 
 

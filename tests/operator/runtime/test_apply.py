@@ -35,20 +35,20 @@ def happened(changes: list[Change], ground: Ground) -> list[str]:
 
 async def test_a_creation_never_replaces_an_object_but_restores_its_labels(ground: Ground) -> None:
     """Create a Secret whose labels were removed, so that the cache, which selects by labels, doesn't see it."""
-    await ground.apply(Child(secret("new")))
+    await ground.act(Child(secret("new")))
     change = {"data": {"state": "eA=="}, "metadata": {"labels": None}}
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", change)
     with pytest.raises(AlreadyExists):
-        await ground.apply(Creation(secret("new")))
+        await ground.act(Creation(secret("new")))
     live = ground.there(SECRET, Key("tailscale", "new"))
     assert (labels(live), live["data"]) == ({"app": "new"}, {"state": "eA=="})
 
 
 @pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
-async def test_a_strangers_object_is_in_the_way_and_left_alone(ground: Ground, wanted: Any) -> None:
+async def test_an_object_of_somebody_else_with_the_needed_name_is_left_alone(ground: Ground, wanted: Any) -> None:
     theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
     with pytest.raises(Rejected, match="Secret tailscale/new is in the way: it is not the operator's"):
-        await ground.apply(wanted(secret("new")))
+        await ground.act(wanted(secret("new")))
     assert ground.live(SECRET, Key("tailscale", "new")) == theirs
 
 
@@ -60,7 +60,7 @@ def secret(name: str) -> Object:
 async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP, kinds.DNSCONFIG, kinds.SECRET) as changes:
-        parent = await ground.apply(
+        parent = await ground.act(
             delete_device("n1"), delete_device("n2"), Child(child("a")), secret_patch("dg=="), Child(child("b")),
             Deletion(CONFIGMAP, old), hold=FINALIZER,
         )  # fmt: skip
@@ -71,25 +71,25 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
         ]  # fmt: skip
 
 
-async def test_only_what_differs_is_written(ground: Ground) -> None:
+async def test_only_differences_are_written(ground: Ground) -> None:
     steps = [Child(child("a", k="v")), Child(child("b"))]
     status = {"conditions": [condition("Ready", True, "Up", "all is well")]}
     for _ in range(2):
         async with written(ground) as writes:
-            await ground.apply(*steps, hold=FINALIZER)
+            await ground.act(*steps, hold=FINALIZER)
             await ground.report(status)
     assert not writes
     async with written(ground) as writes:
-        await ground.apply(Child(child("a", k="w")), steps[1])
+        await ground.act(Child(child("a", k="w")), steps[1])
     assert writes == {("update", "configmaps"): 1}
     assert ground.there(CONFIGMAP, A)["data"] == {"k": "w"}
 
 
-async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac_grants(
+async def test_our_finalizer_is_added_and_removed_with_the_writes_that_rbac_grants(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with written(ground) as writes:
-        old = await ground.apply(hold=FINALIZER)
+        old = await ground.act(hold=FINALIZER)
         assert old == ground.parent
         assert ground.parent["metadata"]["finalizers"] == [OTHERS, FINALIZER]
         for _ in range(2):
@@ -103,18 +103,18 @@ async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac
     assert caplog.messages == []  # the reconciler that released it has reported that
 
 
-async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
+async def test_a_write_with_an_outdated_cache_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
     old = ground.parent
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
     with pytest.raises(Conflict):
-        await ground.applier.apply(old, Plan(hold=FINALIZER, steps=[Child(child())]))
+        await ground.applier.act(old, Plan(hold=FINALIZER, steps=[Child(child())]), failed)
     assert ground.live(CONFIGMAP, A) is None
     with pytest.raises(Conflict):
         await ground.applier.report(old, Plan(status={"nameserver": {}}), failed)
     ground.put(to_create(child()))
     with pytest.raises(Conflict):
-        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
+        await ground.applier.act(ground.parent, Plan(steps=[Child(child(k="v"))]), failed)
 
 
 HELD = child("held", FINALIZER, OTHERS)
@@ -126,14 +126,14 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("plan", FINALIZERS.values(), ids=FINALIZERS)
-async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Ground, plan: Plan) -> None:
+async def test_a_finalizer_that_was_added_since_the_last_look_stays(ground: Ground, plan: Plan) -> None:
     """Add a finalizer by a merge patch, which replaces the whole list."""
     old = ground.put(HELD)
     theirs = [FINALIZER, OTHERS, "example.org/more"]
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"metadata": {"finalizers": theirs}})
     steps = [replace(step, obj=old) for step in plan.steps if isinstance(step, Deletion)]
     with pytest.raises(Conflict):
-        await ground.applier.report(await ground.applier.apply(old, replace(plan, steps=steps)), plan, failed)
+        await ground.applier.report(await ground.applier.act(old, replace(plan, steps=steps), failed), plan, failed)
     live = ground.there(CONFIGMAP, key_of(old))
     assert live["metadata"]["finalizers"] == theirs
 
@@ -154,7 +154,7 @@ async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": None}})
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
     with pytest.raises(Conflict, match="not found"):
-        await ground.applier.report(await ground.applier.apply(parent, plan), plan, failed)
+        await ground.applier.report(await ground.applier.act(parent, plan, failed), plan, failed)
 
 
 async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
@@ -162,29 +162,29 @@ async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: G
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     steps: list[Step] = [Child(child()), Deletion(CONFIGMAP, old)]
     with pytest.raises(StatusError, match="InternalError"):
-        await ground.apply(*steps)
+        await ground.act(*steps)
     assert ground.live(CONFIGMAP, key_of(old))
-    await ground.apply(*steps)
+    await ground.act(*steps)
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
 async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_of_the_kind(ground: Ground) -> None:
-    parent = await ground.apply(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
+    parent = await ground.act(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
     assert ground.parent["spec"] == {"nameserver": {}}
     parent, other = ground.put(child("a")), ground.put(child("b"))
     patch = Patch(CONFIGMAP, key_of(other), {"data": {"k": "v"}})
-    assert await ground.applier.apply(parent, Plan(steps=[patch])) == parent
+    assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_an_object_that_is_gone_counts_as_deleted_and_its_successor_is_not(ground: Ground) -> None:
+async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_name_stays(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
-    await ground.apply(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
+    await ground.act(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
     ground.put(child("old"))
     with pytest.raises(Conflict):
-        await ground.apply(Deletion(CONFIGMAP, old))
+        await ground.act(Deletion(CONFIGMAP, old))
     assert ground.live(CONFIGMAP, key_of(old))
 
 
@@ -192,26 +192,26 @@ async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(gro
     old = ground.put(child("old"))
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"data": {"k": "v"}})
     with pytest.raises(Conflict):
-        await ground.apply(Deletion(CONFIGMAP, old, unchanged=True))
+        await ground.act(Deletion(CONFIGMAP, old, unchanged=True))
     assert ground.live(CONFIGMAP, key_of(old))
-    await ground.apply(Deletion(CONFIGMAP, old))
+    await ground.act(Deletion(CONFIGMAP, old))
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
 @pytest.mark.parametrize("others", [[], [OTHERS]], ids=["ours", "others"])
-async def test_a_deletion_takes_our_finalizer_off_first_and_no_other(ground: Ground, others: list[str]) -> None:
+async def test_a_deletion_first_removes_our_finalizer_and_no_other(ground: Ground, others: list[str]) -> None:
     old = ground.put(child("old", "example.org/ours", *others))
-    await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
+    await ground.act(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
     live = ground.live(CONFIGMAP, key_of(old))
     held = [("deletionTimestamp" in live["metadata"], live["metadata"]["finalizers"])] if live else []
     assert held == ([(True, others)] if others else [])
 
 
-async def test_an_object_that_is_being_deleted_is_only_let_go(ground: Ground) -> None:
+async def test_an_object_that_is_being_deleted_only_loses_our_finalizer(ground: Ground) -> None:
     ground.put(child("old", "example.org/ours"))
     deleting = ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "old")
     async with written(ground) as writes:
-        await ground.apply(Deletion(CONFIGMAP, deleting, release="example.org/ours"))
+        await ground.act(Deletion(CONFIGMAP, deleting, release="example.org/ours"))
     assert writes == {("patch", "configmaps"): 1}
     assert ground.live(CONFIGMAP, key_of(deleting)) is None
 
@@ -219,7 +219,7 @@ async def test_an_object_that_is_being_deleted_is_only_let_go(ground: Ground) ->
 async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP) as changes:
-        await ground.apply(Deletion(CONFIGMAP, old, propagation="Foreground"))
+        await ground.act(Deletion(CONFIGMAP, old, propagation="Foreground"))
         finalizers = [change.object["metadata"].get("finalizers") for change in await changes.batch()]
     assert ["foregroundDeletion"] in finalizers
 
@@ -229,16 +229,18 @@ async def test_a_written_object_is_in_the_cache_before_a_watch_delivers_it(groun
     async with running(cache.follow(client)):
         await cache.synced()
     applier = Applier(client, cache, EventRecorder(client), ground.run_errand, refusal_of)
-    held = await applier.apply(ground.parent, Plan(steps=[Child(child(k="v")), secret_patch("dg==")], hold=FINALIZER))
+    held = await applier.act(
+        ground.parent, Plan(steps=[Child(child(k="v")), secret_patch("dg==")], hold=FINALIZER), failed
+    )
     assert cache.get(DNSCONFIG, key_of(held)) == held
     assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))
-    await applier.apply(held, Plan(steps=[Child(child(k="w"))]))
+    await applier.act(held, Plan(steps=[Child(child(k="w"))]), failed)
     assert cache.get(CONFIGMAP, A) == ground.live(CONFIGMAP, A)
     await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}), failed)
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
-async def test_a_plan_without_a_status_leaves_it_and_an_empty_one_is_not_written_where_there_is_none(
+async def test_a_plan_without_a_status_keeps_the_status_and_an_empty_status_is_not_written_needlessly(
     ground: Ground,
 ) -> None:
     async with written(ground) as writes:
@@ -261,15 +263,15 @@ async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longe
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
 
 
-async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
+async def test_the_log_names_the_writes_and_says_when_nothing_is_left(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
     theirs = secret("theirs")
     theirs["metadata"]["labels"] = {LABEL_MANAGED: MANAGED}
     ground.put(theirs)
-    await ground.apply(Creation(secret("s")), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
-    await ground.apply(Child(theirs))
+    await ground.act(Creation(secret("s")), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
+    await ground.act(Child(theirs))
     for _ in range(2):
         await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
     assert [line.removeprefix("DNSConfig parent: ") for line in caplog.messages] == [
@@ -281,11 +283,11 @@ async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_refusal_before_it(
+async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_one_before(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
-    await ground.apply(notes=[Note("Warning", "LeftOut", "path /a")])
+    await ground.act(notes=[Note("Warning", "LeftOut", "path /a")])
     plural = "configmaps" if verb == "create" else "dnsconfigs"
     ground.sim.faults.fail(Failure(status=403, plural=plural, verb=verb))
     with pytest.raises(Denied) as raised:
@@ -306,12 +308,12 @@ async def test_a_report_that_is_refused_again_and_again_is_logged_once_until_one
     ground: Ground, caplog: pytest.LogCaptureFixture, plans: list[Plan]
 ) -> None:
     caplog.set_level("WARNING", "tsoperator")
-    await ground.apply(hold=FINALIZER)
+    await ground.act(hold=FINALIZER)
     for plan in plans:
         ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update", times=3))
         for _ in range(3):
             with pytest.raises(Denied):
-                await ground.applier.report(await ground.applier.apply(ground.parent, plan), plan, failed)
+                await ground.applier.report(await ground.applier.act(ground.parent, plan, failed), plan, failed)
         await ground.applier.report(ground.parent, plan, failed)
     assert [line.split(": ")[1] for line in caplog.messages] == ["Failed"] * len(plans)
 
@@ -337,7 +339,7 @@ async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_add
     assert found["message"].endswith(words)
 
 
-async def test_an_error_that_may_pass_is_not_reported(ground: Ground) -> None:
+async def test_a_temporary_error_is_not_reported(ground: Ground) -> None:
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.act(Child(child()))
@@ -354,7 +356,7 @@ async def test_a_step_that_waits_for_an_answer_is_no_refusal(ground: Ground) -> 
     assert ground.live(CONFIGMAP, A) is None
 
 
-async def test_while_a_device_is_being_deleted_the_rest_of_the_plan_is_reported(ground: Ground) -> None:
+async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(ground: Ground) -> None:
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     status = {"conditions": [condition("Ready", False, "Leaving", "it leaves")]}
     steps = Child(child()), delete_device("n1"), Child(child("b"))
@@ -366,7 +368,7 @@ async def test_while_a_device_is_being_deleted_the_rest_of_the_plan_is_reported(
     assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
 
 
-async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Ground) -> None:
+async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent

@@ -119,6 +119,11 @@ async def test_an_error_for_an_object_that_is_gone_says_what_the_user_can_do(gro
     assert raised.value.__notes__ == ["delete the Secret by hand"]
 
 
+CHILD: Object = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"namespace": OPERATOR_NAMESPACE, "name": "both"},
+}
 MANY = Key("labs", "")
 """A key that names no object, but stands for two Tailnets."""
 
@@ -133,21 +138,28 @@ def events(sim: ClusterSim) -> list[tuple[str, str]]:
     return sorted((each["involvedObject"]["name"], each["reason"]) for each in sim.store.list(kinds.EVENT))
 
 
-async def test_a_plan_may_report_on_several_objects(sim: ClusterSim, ground: Ground) -> None:
-    plan = Plan(reports=reports(sim), requeue_after=3.0)
+async def test_a_plan_may_report_on_several_objects_and_the_log_tells_of_its_writes_once(
+    sim: ClusterSim, ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tsoperator")
+    plan = Plan(steps=[Child(CHILD)], reports=reports(sim), requeue_after=3.0)
     assert await ground.reconcile(plan, MANY) == Result(3.0)
+    assert [words for words in caplog.messages if "made" in words] == [
+        f"Tailnet lab: made ServiceAccount {OPERATOR_NAMESPACE}/both"
+    ]
     assert [each["status"]["conditions"][0]["reason"] for each in sim.store.list(kinds.TAILNET)] == ["Up", "Up"]
     assert events(sim) == [("lab", "Seen"), ("sea", "Seen")]
 
 
-REFUSED = {"a step": ("create", "configmaps"), "a report": ("update", "tailnets")}
+REFUSED = {"a step": ("create", "serviceaccounts"), "a report": ("update", "tailnets")}
 
 
 @pytest.mark.parametrize(("verb", "plural"), REFUSED.values(), ids=REFUSED)
-async def test_several_objects_hear_of_a_refusal(sim: ClusterSim, ground: Ground, verb: str, plural: str) -> None:
-    configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": OPERATOR_NAMESPACE, "name": "both"}}
+async def test_each_of_several_objects_reports_a_refusal(
+    sim: ClusterSim, ground: Ground, verb: str, plural: str
+) -> None:
     ground.reports = reports(sim)
-    plan = Plan(steps=[Child(configmap)], reports=[replace(each, notes=()) for each in ground.reports])
+    plan = Plan(steps=[Child(CHILD)], reports=[replace(each, notes=()) for each in ground.reports])
     sim.faults.fail(Failure(403, verb=verb, plural=plural))
     with pytest.raises(KubeError):
         await ground.reconcile(plan, MANY)

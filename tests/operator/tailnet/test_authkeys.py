@@ -59,7 +59,7 @@ class Ground:
         return [key.key for key in self.control.keys.values()]
 
     def put_secret(self, ordinal: int = 0, /, **values: str | Object) -> None:
-        """Set the data of a replica's Secret; an object is a config file."""
+        """Set the data of a replica's Secret. A value that is an object becomes a config file."""
         data = {"cap-107.hujson" if name == "config" else name: value for name, value in values.items()}
         secret = whole_secret(f"ts-db-{ordinal}", data)
         if self.sim.store.find(kinds.SECRET, *key_of(secret)):
@@ -70,12 +70,12 @@ class Ground:
         self.sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, f"ts-db-{ordinal}")
 
     def seen(self) -> Children:
-        """Return the proxy's children as an up-to-date cache has them."""
+        """Return the proxy's children as they are in an up-to-date cache."""
         secrets = self.sim.store.list(kinds.SECRET)
         return Children([SERVICE], secrets=[slim(each) for each in secrets if key_of(each).name.startswith("ts-db-")])
 
     def join(self, *, connected: bool = False) -> str:
-        """Let a device join the tailnet, and be offline unless it is *connected*; return its ID."""
+        """Let a device join the tailnet and return its ID. It is offline unless *connected* is true."""
         used = self.control.create_key(NewKey(TAGS, reusable=True))
         device = self.control.register(used.key, "db")
         self.control.delete_key(used.id)
@@ -83,21 +83,21 @@ class Ground:
         return device.node_id
 
     async def obtain(self, children: Children | None = None, proxy: Proxy = PROXY) -> Keys:
-        """Obtain keys for *proxy* with these *children*, by default those that are in the cluster."""
+        """Obtain keys for *proxy* with the given *children*, by default those in the cluster."""
         return await self.auth_keys.obtain(proxy_login(proxy, children or self.seen()))
 
     async def obtained(self, children: Children | None = None, proxy: Proxy = PROXY) -> Mapping[int, str]:
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
-        """Ask for keys that take longer than the patience of the caller, and wait for the end of that call."""
+        """Ask for keys in a call that takes longer than the caller waits, and wait for the end of the call."""
         found = await self.obtain(children, proxy)
         assert isinstance(found.pending, Pending)
         assert (found.by_ordinal.keys() | found.awaited) == {*range(proxy.replica_count)}
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain a key for a proxy that asks for one, store that it was refused, too, and return it."""
+        """Obtain a key for a proxy that asks for one, record that the control server refused it, too, and return it."""
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
         return key
@@ -108,7 +108,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_with(sim: ClusterSim, client: KubeClient, patience: float) -> AsyncIterator[Ground]:
-    """Yield a ground on which every caller waits so many seconds for a call."""
+    """Yield a ground on which a caller waits at most *patience* seconds for a call."""
     calls, clock = Calls(patience=patience), Clock()
     async with tailnet_client(sim.control, sim.control_url) as tailnet, running(calls.run()):
         yield Ground(sim, AuthKeys(client, tailnet, calls, clock), clock)
@@ -122,12 +122,12 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
 
 @pytest.fixture
 async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
-    """A ground on which no caller waits for the control server's answers."""
+    """Yield a ground on which no caller waits for answers of the control server."""
     async with ground_with(sim, client, patience=0) as made:
         yield made
 
 
-async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_says_so_without_the_key(
+async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_does_not_contain_it(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
@@ -212,7 +212,7 @@ async def test_a_proxy_that_asks_for_a_key_gets_another_one_and_its_old_device_i
     ],
     ids=["answered", "over"],
 )
-async def test_no_key_is_minted_for_a_request_that_was_answered_or_is_over(
+async def test_no_key_is_minted_for_a_request_that_was_answered_or_withdrawn(
     ground: Ground, now: dict[str, Any], found: dict[int, str]
 ) -> None:
     device = ground.join()
@@ -274,7 +274,7 @@ async def test_as_many_keys_as_replicas_may_be_given_at_once(ground: Ground) -> 
     assert await ground.obtain(proxy=THREE) == Keys({0: "", 1: "", 2: ""}, 30)
 
 
-async def test_each_parent_has_its_own_limit_of_keys_which_is_forgotten_with_the_parent(ground: Ground) -> None:
+async def test_each_parent_has_its_own_limit_of_keys_which_ends_with_the_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
@@ -310,7 +310,7 @@ async def test_the_last_device_of_a_deleted_secret_is_deleted(ground: Ground) ->
     assert [*ground.control.devices] == [first]
 
 
-async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted(ground: Ground) -> None:
+async def test_the_device_of_a_deleted_secret_is_remembered_until_it_is_deleted(ground: Ground) -> None:
     ground.put_secret(config={}, device_id=ground.join(connected=True))
     await ground.obtained()
     ground.put_secret(config={"AuthKey": "tskey-auth-kept"})
@@ -322,7 +322,7 @@ async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
 
 
-async def test_a_request_of_a_connected_proxy_for_a_key_is_doubted_and_then_withdrawn(ground: Ground) -> None:
+async def test_a_request_for_a_key_by_a_connected_proxy_is_delayed_and_then_ignored(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     for wait in (30, 10):
         assert await ground.obtain() == Keys({}, wait)
@@ -334,7 +334,7 @@ async def test_a_request_of_a_connected_proxy_for_a_key_is_doubted_and_then_with
     assert await ground.obtain() == Keys({}, 30)
 
 
-async def test_a_request_for_a_key_that_changes_while_it_is_doubted_is_not_withdrawn(ground: Ground) -> None:
+async def test_a_delayed_request_for_a_key_that_changes_is_not_ignored(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     await ground.obtain()
     ground.clock.now += 30
@@ -360,7 +360,7 @@ async def test_a_proxy_that_disconnects_late_gets_its_key(ground: Ground) -> Non
     assert not ground.control.devices
 
 
-async def test_a_request_for_a_key_that_is_made_again_is_doubted_again(ground: Ground) -> None:
+async def test_a_repeated_request_for_a_key_is_delayed_again(ground: Ground) -> None:
     device = ground.join(connected=True)
     for reissue in ({"reissue_authkey": ""}, {}, {"reissue_authkey": ""}):
         ground.put_secret(config={}, device_id=device, **reissue)
@@ -377,7 +377,7 @@ async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Gro
     assert all((await ground.obtained(proxy=THREE)).values())
 
 
-async def test_the_device_of_a_replica_that_went_is_forgotten(ground: Ground) -> None:
+async def test_the_device_of_a_removed_replica_is_forgotten(ground: Ground) -> None:
     for ordinal in range(3):
         ground.put_secret(ordinal, config={}, device_id=ground.join())
     await ground.obtained(proxy=THREE)
@@ -399,7 +399,7 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_looked_at_again_for_the_replica_whose_turn_is_first(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_at_the_time_of_the_next_replica(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})

@@ -1,4 +1,4 @@
-"""The calls of a control server: the callers that wait, the number of calls, and the time while no call is answered."""
+"""The calls of a control server: their callers, their number, and the time while no call is answered."""
 
 import asyncio
 import gc
@@ -25,7 +25,10 @@ Value = TypeVar("Value")
 
 
 class Server:
-    """A control server that notes the times of calls, and the queue of calls to it; *at_once* of them run at a time."""
+    """A control server that records the times of calls, and the queue of calls to it.
+
+    At most *at_once* of them run together.
+    """
 
     def __init__(self, at_once: int = 16) -> None:
         self.calls = Calls(at_once)
@@ -47,7 +50,7 @@ class Server:
         return call
 
     def start(self, owner: Owner, name: str, seconds: float = 0.0) -> None:
-        """Start a call of which nobody wants the result."""
+        """Start a call whose result nobody waits for."""
         make = self.make(name, seconds)
 
         async def call() -> None:
@@ -104,7 +107,7 @@ async def test_a_quick_answer_is_awaited_and_a_slow_one_is_requested_once_and_ke
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("away"), CredentialsUnreadable("no file"), KeyError("x")])
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
 @in_virtual_time
-async def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
+async def test_the_caller_gets_the_error_of_a_call(error: Exception, seconds: float) -> None:
     async with serving() as server:
         with pytest.raises(type(error)) as raised:
             await server.wait_for(A, "x", seconds, error)
@@ -123,7 +126,7 @@ async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_run
 
 
 @in_virtual_time
-async def test_each_owner_and_each_subject_has_a_call_of_its_own() -> None:
+async def test_each_owner_and_each_subject_has_its_own_call() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -281,7 +284,7 @@ class Parent(Owner):
 
 
 @in_virtual_time
-async def test_calls_that_are_over_are_not_remembered() -> None:
+async def test_finished_calls_are_not_remembered() -> None:
     parents = WeakSet[Parent]()
 
     def parent(name: str) -> Owner:

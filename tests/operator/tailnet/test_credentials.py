@@ -69,7 +69,7 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_the_error_for_a_bad_secret_says_what_it_lacks_and_the_secret_is_read_again(
+def test_the_error_for_a_bad_secret_names_the_missing_part_and_the_secret_is_read_again(
     found: Object | None, words: str
 ) -> None:
     told = credentials(KEY, found)

@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Listen to changes, and return a list that gets each change from now on."""
+    """Listen to changes, and return a list to which each later change is added."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
@@ -64,7 +64,9 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     assert devices.at("db.tail9999.ts.net") == (known if control.headscale else None)
 
 
-async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Control, client: TailnetClient) -> None:
+async def test_a_shared_device_of_another_tailnet_is_not_found_by_the_first_label_of_its_name(
+    control: Control, client: TailnetClient
+) -> None:
     shared = {"id": "7", "nodeId": "n7", "name": "db.tail9999.ts.net", "isExternal": True}
     control.answer(json.dumps({"devices": [shared]}), path=LIST[1])
     devices = Devices(client)
@@ -75,7 +77,7 @@ async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Con
     assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
-async def test_the_list_is_read_for_the_first_query_and_then_for_devices_that_it_lacks(
+async def test_the_list_is_read_for_the_first_query_and_then_for_missing_devices(
     control: Control, client: TailnetClient
 ) -> None:
     first = join(control)
@@ -91,7 +93,7 @@ async def test_the_list_is_read_for_the_first_query_and_then_for_devices_that_it
     assert (control.requests[LIST], unasked.known(first.node_id)) == (2, None)
 
 
-async def test_the_list_is_read_at_the_first_pace_again_once_nobody_asks_any_more(
+async def test_the_list_is_read_at_the_first_pace_again_once_nobody_asks_for_a_missing_device(
     control: Control, client: TailnetClient
 ) -> None:
     devices = Devices(client, ListPace(first=0.01, longest=60, interval=0.05))
@@ -251,7 +253,10 @@ async def test_a_device_that_is_not_in_the_list_is_looked_for_less_and_less_ofte
     loop, times = asyncio.get_running_loop(), list[float]()
 
     async def look(reads: int) -> float:
-        """Ask for a missing device until there were so many reads; return the seconds from the first to the last."""
+        """Ask for a missing device until the list was read *reads* times.
+
+        Return the seconds from the first to the last read.
+        """
         times.clear()
         await until(lambda: devices.get("n9") is None and len(times) >= reads)
         return times[reads - 1] - times[0]
@@ -287,7 +292,7 @@ async def test_a_failure_of_the_list_is_logged_once_and_so_is_its_end(
 
 
 @pytest.mark.parametrize("status", [403, 500])
-async def test_a_failure_passes(control: Control, client: TailnetClient, status: int) -> None:
+async def test_a_failed_list_is_read_again(control: Control, client: TailnetClient, status: int) -> None:
     control.fail(status, count=2, path=LIST[1])
     device = join(control)
     devices = Devices(client, replace(QUICK, interval=3600))
@@ -296,7 +301,7 @@ async def test_a_failure_passes(control: Control, client: TailnetClient, status:
         await until(lambda: devices.known(device.node_id) is not None)
 
 
-async def test_a_list_that_was_denied_is_read_at_once_when_the_tailnet_is_set_up_in_another_way(
+async def test_a_forbidden_list_is_read_at_once_after_a_change_of_the_tailnets_settings(
     control: Control, client: TailnetClient
 ) -> None:
     control.fail(403, path=LIST[1])

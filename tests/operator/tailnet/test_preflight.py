@@ -68,7 +68,7 @@ class Ground:
         return self.world.control
 
     async def run_a_while(self) -> None:
-        """Run preflight until a nap really waits."""
+        """Run preflight until a nap waits."""
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.preflight.run())
             await self.nap.begun.wait()
@@ -84,7 +84,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
-    """Yield a preflight for *world* in the Pod `OPERATOR`; it makes each request only once."""
+    """Yield the preflight of *world* in the Pod `OPERATOR`. It doesn't repeat failed requests."""
     credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(
@@ -111,7 +111,7 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_tailnet_that_is_set_up_passes_every_check_and_nothing_in_it_changes(either: Ground) -> None:
+async def test_a_tailnet_with_all_settings_passes_every_check_and_preflight_changes_nothing(either: Ground) -> None:
     findings = await either.preflight.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
@@ -148,7 +148,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
-async def test_a_lack_is_found_and_reported_once(
+async def test_a_missing_setting_is_found_and_reported_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
@@ -175,7 +175,7 @@ async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ],
     ids=["a scope", "credentials"],
 )
-async def test_checks_are_gauges_and_checks_that_were_not_made_have_none(
+async def test_each_check_has_a_gauge_once_it_was_made(
     ground: Ground, field: str, value: object, gauges: dict[str, float]
 ) -> None:
     assert ground.metrics() == {}
@@ -236,7 +236,7 @@ async def test_a_refused_call_makes_preflight_run_again_soon(ground: Ground, sta
     ],
     ids=["nothing", "a scope", "a tag"],
 )
-async def test_listeners_hear_when_preflight_finds_something_else(
+async def test_listeners_hear_when_the_findings_of_preflight_change(
     ground: Ground, change: Callable[[Control], object], told: int
 ) -> None:
     found: list[Findings] = []
@@ -274,7 +274,7 @@ async def test_findings_are_events_on_the_operators_pod_and_do_not_stop_the_oper
         assert not operator.done()
 
 
-async def test_the_log_says_when_something_begins_and_ends_to_be_missing(
+async def test_the_log_says_when_a_setting_is_missing_and_when_it_is_there_again(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")

@@ -162,7 +162,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_message_for_each_trouble_says_what_to_do(case: Case) -> None:
+def test_the_message_for_each_failure_says_what_to_do(case: Case) -> None:
     told = explain(case.error)
     assert [words for words in case.words if words not in told.message] == []
     assert case.not_said not in told.message
@@ -182,7 +182,9 @@ def test_the_message_for_each_trouble_says_what_to_do(case: Case) -> None:
         (("devices:core", "all:read"), True),
     ],
 )
-def test_a_scope_is_lacking_only_if_the_server_listed_the_scopes(scopes: tuple[str, ...] | None, lacks: bool) -> None:
+def test_a_scope_counts_as_missing_only_if_the_server_lists_the_scopes(
+    scopes: tuple[str, ...] | None, lacks: bool
+) -> None:
     assert lacking(Granted(scopes), "auth_keys") is lacks
 
 
@@ -195,7 +197,7 @@ def test_a_scope_is_lacking_only_if_the_server_listed_the_scopes(scopes: tuple[s
     ],
     ids=["unknown tag", "tag of others", "scope"],
 )
-async def test_the_answers_of_real_servers_lead_to_what_is_lacking(
+async def test_the_recorded_answers_of_real_servers_lead_to_the_missing_setting(
     field: str, value: set[str], words: str, not_said: str
 ) -> None:
     setattr(control := Control(), field, value)

@@ -43,7 +43,7 @@ class Scene:
     async def knows(
         self, *known: str, complete: bool = True, anywhere: bool = False, shared: tuple[str, ...] = ()
     ) -> None:
-        """Wait until exactly these suffixes are known."""
+        """Wait until exactly the given suffixes are known."""
         wanted = Suffixes(known, complete, anywhere, shared)
         await until(lambda: self.suffixes.current() == wanted)
 
@@ -132,7 +132,7 @@ async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None
     await scene.knows(OWN)
 
 
-async def test_what_proxies_report_is_known_while_they_are_there(scene: Scene) -> None:
+async def test_the_suffix_that_a_proxy_reports_is_known_while_the_proxy_exists(scene: Scene) -> None:
     scene.sim.control.fail(403, count=10**6)
     report(scene, "a", f"A.{OTHER}.")
     report(scene, "b", f"b.{OTHER}")
@@ -174,7 +174,7 @@ async def test_a_tailnet_is_expected_from_the_creation_of_its_object_to_its_end(
         assert scene.told == told + 1
 
 
-async def test_a_device_that_is_shared_is_known_while_a_service_leads_to_it(scene: Scene) -> None:
+async def test_the_suffix_of_a_shared_device_is_known_while_a_service_leads_to_it(scene: Scene) -> None:
     join(scene.sim.control)
     shared = {"id": "7", "nodeId": "n7", "name": f"Db.{OTHER}", "isExternal": True}
     own = {"id": "8", "nodeId": "n8", "name": f"web.{OWN}"}

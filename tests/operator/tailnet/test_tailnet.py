@@ -69,7 +69,7 @@ async def test_a_view_says_whether_the_list_of_devices_has_been_read(sim: Cluste
     assert view(tailnets).is_listed
 
 
-async def test_a_parents_view_has_its_failures_and_once_its_news(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_parents_view_has_its_failures_and_each_of_its_news_once(sim: ClusterSim, tailnets: Tailnets) -> None:
     device, seen = await joined(sim, tailnets), list[TailnetView]()
     step = SetTags(OWN, OWNER, device.node_id, ("tag:a",))
     sim.control.fail(400, path="/tags")
@@ -285,7 +285,7 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
 
 
 def verdict(lab: Lab) -> asyncio.Future[None]:
-    """Return the future for which a parent waits if it asks for the other tailnet too early."""
+    """Return the future for which a parent waits if it asks for the other tailnet before its check."""
     with pytest.raises(Pending) as raised:
         lab.tailnets.at(LAB)
     return raised.value.until
@@ -390,7 +390,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 
 
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
-    """Carry out *step* as reconciles do, and try again after each wait; raise Pending if it waits for *last*."""
+    """Carry out *step* as reconciles do, and repeat it after each wait. Raise Pending if it waits for *last*."""
     while True:
         try:
             return await tailnets.carry_out(step)
@@ -434,7 +434,7 @@ LOST: dict[str, tuple[bool, bool, str, str | None, str]] = {
 
 
 @pytest.mark.parametrize(("exists", "is_usable", "domain", "named", "words"), LOST.values(), ids=LOST)
-async def test_a_device_that_no_tailnet_has_is_gone_only_if_it_was_certainly_in_one_of_them(
+async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_it_was_certainly_in_one_of_them(
     sim: ClusterSim, lab: Lab, exists: bool, is_usable: bool, domain: str, named: str | None, words: str
 ) -> None:
     await joined(sim, lab.tailnets)

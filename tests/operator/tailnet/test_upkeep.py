@@ -40,7 +40,7 @@ DEVICE = "/api/v2/device/{id}"
 
 @dataclass
 class Tailnet:
-    """A tailnet with the upkeep of its devices; *told* has the IDs of the devices whose changes were announced."""
+    """A tailnet with the upkeep of its devices. *told* has the IDs of the devices whose changes were announced."""
 
     control: Control
     devices: Devices
@@ -48,7 +48,7 @@ class Tailnet:
     told: list[str] = field(default_factory=list)
 
     async def join(self, hostname: str = "db", *, offline: float | None = None) -> Device:
-        """Let a device join that was last seen so many seconds ago; the list is read again."""
+        """Let a device join that was last seen *offline* seconds ago. Afterwards the list is read again."""
         device = join(self.control, hostname)
         if offline is not None:
             self.control.disconnect(device.node_id, offline)
@@ -251,7 +251,7 @@ async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
 
 
 async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
-    """Assert that *step* doesn't give a device its name, and that the finding has *words*: the holder may be alive."""
+    """Assert that *step* doesn't give a device its name, and that the finding contains *words* about the holder."""
     before = dict(tailnet.control.devices)
     await tailnet.change(step)
     failed = tailnet.failures[step.device, NAME]
@@ -324,7 +324,7 @@ async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_given_it_o
     assert tailnet.control.requests[SET_NAME] == 3
 
 
-async def test_a_name_is_freed_for_a_new_proxy_unless_a_live_device_holds_it_and_is_reported_once(
+async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_news_is_reported_once(
     tailnet: Tailnet,
 ) -> None:
     holder = await tailnet.join()

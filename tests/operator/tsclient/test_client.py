@@ -74,7 +74,7 @@ async def test_a_404_in_plain_text_or_a_web_page_does_not_count_as_deleted(
 
 
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
-async def test_text_that_cannot_be_an_id_is_no_device_and_no_path(
+async def test_text_that_cannot_be_an_id_is_neither_a_device_nor_a_url_path(
     client: TailnetClient, control: Control, device_id: str
 ) -> None:
     await client.delete_device(device_id)
@@ -83,7 +83,7 @@ async def test_text_that_cannot_be_an_id_is_no_device_and_no_path(
     assert not control.requests
 
 
-async def test_refused_tags_are_a_bad_request_that_tells_what_was_asked_for(
+async def test_the_error_for_refused_tags_names_the_requested_tags(
     client: TailnetClient, control: Control, url: str
 ) -> None:
     control.policy_tags = {"tag:k8s"}
@@ -155,14 +155,14 @@ async def test_a_call_that_is_cancelled_leaves_the_client_usable(client: Tailnet
     assert await client.devices() == {}
 
 
-async def test_an_oauth_client_may_do_what_its_token_says(client: TailnetClient, control: Control) -> None:
+async def test_the_rights_of_an_oauth_client_are_those_in_its_token(client: TailnetClient, control: Control) -> None:
     control.scopes, control.own_tags = {"auth_keys", "devices:core"}, ["tag:ops", "tag:k8s"]
     granted = await client.granted()
     assert granted.scopes == ("auth_keys", "devices:core")
     assert granted.tags == (None if control.headscale else ("tag:ops", "tag:k8s"))
 
 
-async def test_only_tailscale_has_services_whether_or_not_they_may_be_seen(
+async def test_only_tailscale_has_services_whether_or_not_the_client_may_see_them(
     client: TailnetClient, control: Control
 ) -> None:
     assert await client.has_services() is not control.headscale
@@ -172,7 +172,7 @@ async def test_only_tailscale_has_services_whether_or_not_they_may_be_seen(
 
 
 @pytest.mark.parametrize(("name", "label"), [("orders", "orders"), ("", "db")])
-async def test_a_device_gets_other_tags_and_a_name_or_that_of_its_host(
+async def test_the_tags_and_the_name_of_a_device_can_be_changed(
     client: TailnetClient, control: Control, name: str, label: str
 ) -> None:
     device = join(control)

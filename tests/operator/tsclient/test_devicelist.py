@@ -45,7 +45,7 @@ def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
 
 
 def plainly(body: str | bytes) -> dict[str, Device] | str:
-    """Return the devices that a JSON parser reads in *body*, or the words of its error."""
+    """Return the devices in *body* by a plain JSON parser, or the words of its error."""
     try:
         return {each.node_id: each for each in answer(body).read(DeviceList).devices}
     except ControlError as error:
@@ -68,7 +68,7 @@ class Change(NamedTuple):
     before: str
     after: str
     decoded: int
-    """The number of devices of the second list that are other objects than in the first one."""
+    """The number of devices in the second list that are other objects than in the first one."""
 
 
 CHANGES = {
@@ -180,7 +180,7 @@ _BROKEN = st.builds(broken, _BODIES, st.integers(0, 999), st.integers(0, 3), st.
 
 
 @given(st.lists(_BODIES | _BROKEN, max_size=4), st.integers(1, 300))
-def test_lists_are_read_as_by_a_json_parser(bodies: list[str], block: int) -> None:
+def test_a_list_has_the_same_devices_as_with_a_plain_json_parser(bodies: list[str], block: int) -> None:
     async def read() -> list[dict[str, Device] | str]:
         reader = DeviceListReader()
         return [await sliced(reader, body, block) for body in bodies]

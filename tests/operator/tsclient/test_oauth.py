@@ -35,14 +35,14 @@ def tokens(session: aiohttp.ClientSession, url: str, files: CredentialFiles, clo
     return TokenSource(Transport(session, url, retry), files, clock)
 
 
-def test_the_files_are_trimmed_and_credentials_hide_their_secret(files: CredentialFiles, control: Control) -> None:
+def test_credentials_from_files_are_trimmed_and_hide_their_secret(files: CredentialFiles, control: Control) -> None:
     assert files() == Credentials(control.client_id, SecretStr(control.client_secret))
     assert control.client_secret not in repr(files())
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
 @pytest.mark.parametrize("name", ["client_id", "client_secret"])
-def test_a_file_that_is_missing_or_without_text_is_named(
+def test_the_error_names_a_file_that_is_missing_or_empty(
     files: CredentialFiles, name: str, content: bytes | None
 ) -> None:
     file: Path = getattr(files, name)
@@ -52,7 +52,7 @@ def test_a_file_that_is_missing_or_without_text_is_named(
 
 
 @pytest.mark.parametrize(("status", "count", "error"), [(401, 1, Unauthorized), (503, 4, Unavailable)])
-async def test_callers_who_wait_for_a_request_share_its_failure_and_then_a_token(
+async def test_callers_that_wait_for_the_same_request_share_its_failure_or_its_token(
     tokens: TokenSource, control: Control, status: int, count: int, error: type[ControlError]
 ) -> None:
     control.fail(status, count=count, path=TOKEN)
@@ -76,7 +76,7 @@ async def test_a_token_is_renewed_shortly_before_it_ends(
     assert await tokens.token() != first
 
 
-async def test_a_token_ages_from_the_request_for_it(
+async def test_the_lifetime_of_a_token_counts_from_the_request_for_it(
     session: aiohttp.ClientSession, url: str, control: Control, files: CredentialFiles, clock: Clock
 ) -> None:
     async def pause(_: float) -> None:
@@ -230,7 +230,7 @@ def mint(clock: Clock, control: Control) -> Mint:
 def minted(
     session: aiohttp.ClientSession, url: str, control: Control, clock: Clock, retry: Retry, mint: Mint
 ) -> TokenSource:
-    """A token source for workload identity with tokens that the operator mints; access tokens last for a second."""
+    """Return a token source for workload identity, whose tokens the operator mints. Access tokens last for a second."""
     control.headscale, control.token_seconds = False, 1
     return TokenSource(Transport(session, url, retry), MintedIdentity(control.client_id, mint, clock), clock)
 
@@ -250,7 +250,7 @@ async def test_a_minted_token_is_used_until_it_nearly_expires_and_without_one_no
     assert counts == [1, 1, 2]
 
 
-async def test_a_minted_token_outlives_a_server_that_is_away_but_no_refusal(
+async def test_a_minted_token_is_kept_while_a_server_is_away_but_not_after_a_refusal(
     minted: TokenSource, mint: Mint, control: Control
 ) -> None:
     control.fail(count=99)

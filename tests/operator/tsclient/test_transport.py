@@ -52,7 +52,7 @@ def answer(status: int, body: str) -> Answer:
         (404, '"not found"', NotSupported, "'\"not found\"'"),
     ],
 )
-def test_errors_of_both_servers_are_read_by_one_function(
+def test_one_function_reads_the_errors_of_both_servers(
     status: int, body: str, error: type[ControlError], detail: str
 ) -> None:
     refusal = answer(status, body).refusal()

@@ -108,9 +108,9 @@ class _View:
         wait = self._due - asyncio.get_running_loop().time()
         if self._written and not self._stale and wait > 0:
             return plans.Observed(wait=wait)  # a Pod that comes up changes its Service and slices several times
-        self._put_canaries()
-        self._stale, self._written, self._due, self._writer = False, False, inf, asyncio.current_task()
         dnsconfig = elected(self._cache.all(DNSCONFIG))
+        self._put_canaries(dnsconfig)
+        self._stale, self._written, self._due, self._writer = False, False, inf, asyncio.current_task()
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
         suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
         return plans.Observed(dnsconfig, self._table.buckets(), self._configmaps(), nameserver, suffixes)
@@ -142,13 +142,12 @@ class _View:
         else:
             self._stale = True
 
-    def _put_canaries(self) -> None:
-        """Give each forwarded zone its canary, once the nameserver has an address.
+    def _put_canaries(self, dnsconfig: Object | None) -> None:
+        """Give each zone that is forwarded for *dnsconfig* its canary, once the nameserver has an address.
 
         Canaries have keys without a namespace. Proxies don't, so the keys can't collide.
         """
         wanted: dict[Key, Record] = {}
-        dnsconfig = elected(self._cache.all(DNSCONFIG))
         addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))
         if dnsconfig and any(addresses):
             for zone in forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()):

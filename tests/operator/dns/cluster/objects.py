@@ -22,7 +22,7 @@ def configmap(name: str, **data: str) -> Object:
 
 
 def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] = ("-conf", CONF)) -> Object:
-    """Return CoreDNS, whose Pods mount these ConfigMaps at `/etc/coredns`, `/etc/coredns/custom` and so on."""
+    """Return CoreDNS, whose Pods mount the given ConfigMaps at `/etc/coredns`, `/etc/coredns/custom` and so on."""
     volumes = [{"name": f"v{number}", "configMap": {"name": name}} for number, name in enumerate(mounted)]
     mounts = [{"name": f"v{number}", "mountPath": path} for number, path in enumerate(FOLDERS[: len(mounted)])]
     container = {"name": "coredns", "args": [*arguments], "volumeMounts": [{"name": "t", "mountPath": "/t"}, *mounts]}
@@ -34,7 +34,7 @@ def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] =
 
 
 def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:
-    """Return the platform of the cluster's DNS, which has to be a known one."""
+    """Return the platform of the cluster's DNS. The test fails if it isn't a known one."""
     platform = find_platform(objects, wanted, zones)
     assert isinstance(platform, Platform), platform
     return platform

@@ -13,7 +13,10 @@ def service(name: str, address: str | None) -> Object:
 
 
 def forwarding(**zones: str) -> DNSObjects:
-    """Return a Corefile that forwards zones to addresses, by zones whose dots are written as underscores."""
+    """Return a Corefile that forwards the given zones to addresses.
+
+    In the names of zones, a dot is written as an underscore.
+    """
     blocks = [f"{zone.replace('_', '.')} {{\n    forward . {to}\n}}\n" for zone, to in zones.items()]
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": "".join(blocks)}})])
 
@@ -29,7 +32,7 @@ def forwarding(**zones: str) -> DNSObjects:
         (DNSObjects(), ["ts.net"], ""),
     ],
 )
-def test_the_forwarded_address_is_the_one_to_which_all_zones_are_forwarded(
+def test_the_address_is_the_one_to_which_the_corefile_forwards_all_zones(
     dns: DNSObjects, zones: list[str], address: str
 ) -> None:
     assert asked_address(dns, zones) == address
@@ -40,7 +43,7 @@ def test_a_headless_service_has_no_address(given: str | None, address: str) -> N
     assert address_of(service("web", given)) == address
 
 
-def test_the_forwarded_address_goes_before_the_last_one_and_an_address_in_use_is_not_chosen() -> None:
+def test_the_forwarded_address_is_preferred_to_the_last_one_and_never_one_in_use() -> None:
     dns, known = forwarding(ts_net="10.96.4.3"), NO_ADDRESSES.with_last(service("nameserver", "10.96.4.9"))
 
     def chosen(addresses: Addresses, dns: DNSObjects | None, *taken: str) -> str:

@@ -52,13 +52,13 @@ CASES: dict[str, tuple[str, list[Address], dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("text", "addresses", "directives"), CASES.values(), ids=CASES)
-def test_a_server_block_is_read(text: str, addresses: list[Address], directives: dict[str, list[str]]) -> None:
+def test_a_server_block_is_parsed(text: str, addresses: list[Address], directives: dict[str, list[str]]) -> None:
     (block,) = parse(text).blocks
     assert [*block.addresses] == addresses
     assert {each.name: each.args for each in block.directives} == directives
 
 
-def test_blocks_say_where_they_are() -> None:
+def test_a_parsed_block_has_its_position_in_the_file() -> None:
     text = "# a\nx {\n errors\n} y z {\n\n log\n}\nimport a\n(s) {\n}\nimport b/*\n"
     found = parse(text)
     assert [text[block.start : block.end] for block in found.blocks] == ["x {\n errors\n}", "y z {\n\n log\n}"]
@@ -72,7 +72,7 @@ def test_a_plugin_is_found_in_any_block() -> None:
     assert (found.has("reload"), found.has("loop")) == (True, False)
 
 
-def test_a_file_for_a_block_has_plugins_only() -> None:
+def test_a_file_that_a_server_block_imports_has_only_plugins() -> None:
     text = "# x\nlog\nforward ts.net 10.0.0.1 {\n force_tcp\n}\n"
     assert parse_plugins(text) == [Directive("log", [], 2), Directive("forward", ["ts.net", "10.0.0.1"], 3)]
     with pytest.raises(CorefileError, match="line 2: there is no plugin before }"):
@@ -110,19 +110,19 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS.values(), ids=ERRORS)
-def test_the_error_for_a_wrong_file_says_where_it_is_and_what_to_do(text: str, message: str) -> None:
+def test_the_error_for_an_invalid_file_has_its_position_and_the_cure(text: str, message: str) -> None:
     with pytest.raises(CorefileError) as raised:
         parse(text)
     assert str(raised.value) == message
 
 
 def chain(length: int, start: int = 0) -> str:
-    """Return so many snippets, each of which imports the snippet before it, and a block that imports the last one."""
+    """Return *length* snippets, each of which imports the snippet before it, and a block that imports the last one."""
     snippets = "".join(f"(s{number}) {{\n import s{number - 1}\n}}\n" for number in range(1, length))
     return f"(s0) {{\n log\n}}\n{snippets}. {{\n import s{length - 1}\n}}\n"
 
 
-def test_snippets_grow_to_a_limit() -> None:
+def test_imported_snippets_have_a_limit_of_size() -> None:
     assert parse(chain(50)).has("log")
     with pytest.raises(CorefileError, match="too many imports"):
         parse(chain(51))
@@ -153,14 +153,14 @@ def test_snippets_grow_to_a_limit() -> None:
     ],
     ids=str,
 )
-def test_an_address_takes_queries_for_its_zone_and_port(
+def test_an_address_of_a_block_matches_queries_by_zone_and_port(
     address: Address, ports: tuple[str, ...] | None, *, taken: bool
 ) -> None:
     assert address.may_be("ts.net", ports) is taken
 
 
 @given(corefiles())
-def test_a_generated_file_is_read(text: str) -> None:
+def test_a_generated_corefile_is_parsed(text: str) -> None:
     found = parse(text)
     starts = [block.start for block in found.blocks]
     assert starts == sorted(starts)

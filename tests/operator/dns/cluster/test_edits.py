@@ -73,7 +73,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("before", "edit", "removal"), CASES.values(), ids=CASES)
-def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
+def test_a_patch_adds_the_stub_domain_and_another_patch_removes_it(
     before: DNSObjects, edit: Change, removal: Change
 ) -> None:
     assert edit_of(before) == edit
@@ -84,7 +84,7 @@ def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
     assert plan_removal(after, OWNER) == [removal]
 
 
-def test_a_custom_configmap_is_made_and_goes_again() -> None:
+def test_a_custom_configmap_is_created_for_the_stub_domain_and_deleted_with_it() -> None:
     metadata = {"namespace": "kube-system", "name": "coredns-custom", "labels": {"tailscale.com/managed": "true"}}
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"tailnet.server": OURS}}
     created = edit_of(coredns(IMPORTING))
@@ -95,7 +95,7 @@ def test_a_custom_configmap_is_made_and_goes_again() -> None:
 
 
 @pytest.mark.parametrize("change", [{"data": {"a.server": "b {\n}\n"}}, {"metadata": {"labels": None}}], ids=str)
-def test_a_custom_configmap_with_something_of_others_stays(change: Object) -> None:
+def test_a_custom_configmap_with_other_content_stays(change: Object) -> None:
     after = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING)), patch("coredns-custom", change)])
     assert plan_removal(after, OWNER) == [in_custom(None)]
 
@@ -109,7 +109,7 @@ def test_fields_that_openshift_adds_to_our_server_stay() -> None:
     assert moved == in_openshift(wanted, OTHER)
 
 
-def test_our_server_is_made_whole_again() -> None:
+def test_the_operator_restores_its_damaged_server_on_openshift() -> None:
     assert edit_of(openshift({"name": SERVER["name"]}, OTHER)) == in_openshift(SERVER, OTHER)
 
 
@@ -119,20 +119,20 @@ def test_on_openshift_two_operators_have_servers_side_by_side() -> None:
     assert plan_removal(openshift(theirs, SERVER), OWNER) == [in_openshift(theirs)]
 
 
-def test_the_server_of_an_earlier_version_is_taken_over() -> None:
+def test_the_server_of_an_earlier_version_is_replaced() -> None:
     earlier = {**SERVER, "name": "tailnet-managed"}
     assert edit_of(openshift(earlier, OTHER)) == in_openshift(SERVER, OTHER)
     assert plan_removal(openshift(earlier, OTHER), OWNER) == [in_openshift(OTHER)]
 
 
-def test_a_stub_domain_moves_with_the_platform() -> None:
+def test_a_change_of_platform_moves_the_stub_domain() -> None:
     before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
     platform = platform_of(before)
     moved = applied(before, [plan_edit(platform, before, STUB, OWNER), *plan_removal(before, OWNER, keep=platform)])
     assert stored(moved) == stored(applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING))]))
 
 
-def test_a_coredns_that_doesnt_reload_has_to_be_restarted_after_each_change() -> None:
+def test_a_coredns_without_the_reload_plugin_must_be_restarted_after_each_change() -> None:
     before = coredns(IMPORTING.replace("    reload\n", ""))
     change = edit_of(before)
     after = applied(before, [change])
@@ -160,14 +160,14 @@ BAD = {
 
 
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
-def test_an_unsafe_change_is_an_refusal(objects: DNSObjects, reason: str, where: str) -> None:
+def test_an_unsafe_change_is_a_refusal(objects: DNSObjects, reason: str, where: str) -> None:
     refusal = edit_of(objects)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
     assert where in refusal.message
 
 
-def test_an_imported_key_is_checked_before_the_corefile_is_edited() -> None:
+def test_the_imported_key_is_checked_before_the_corefile_is_edited() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
     assert isinstance(refusal, Refusal)
     assert "coredns-custom, key a.server" in refusal.message
@@ -180,14 +180,14 @@ def test_a_key_without_server_blocks_or_that_is_not_imported_is_no_refusal(custo
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_object_that_was_deleted_meanwhile_is_an_refusal(found: tuple[Object, ...]) -> None:
+def test_an_object_that_was_deleted_meanwhile_is_a_refusal(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
         assert isinstance(refusal, Refusal)
         assert refusal.reason == "PlatformMissing"
 
 
-def test_an_unsafe_removal_is_an_refusal_and_the_other_objects_are_cleaned() -> None:
+def test_an_unsafe_removal_is_a_refusal_and_the_other_objects_are_cleaned() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
     assert isinstance(refusal, Refusal)
@@ -195,7 +195,7 @@ def test_an_unsafe_removal_is_an_refusal_and_the_other_objects_are_cleaned() -> 
     assert change == in_custom(None)
 
 
-def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> None:
+def test_objects_without_our_changes_stay_as_they_are_even_if_they_are_broken() -> None:
     broken = [
         configmap("coredns", Corefile="{"),
         configmap("coredns-custom", **{"tailnet.server": "{"}),
@@ -206,7 +206,7 @@ def test_objects_without_anything_of_ours_are_left_alone_however_broken() -> Non
 
 
 @pytest.mark.parametrize("filler", ["#", "\u00e9", "binary"])
-def test_a_configmap_is_never_written_beyond_its_limit(filler: str) -> None:
+def test_no_write_makes_a_configmap_larger_than_its_limit(filler: str) -> None:
     def filled(room: int) -> DNSObjects:
         if filler == "binary":
             data = {"binaryData": {"x": base64.b64encode(bytes(room)).decode()}}

@@ -33,7 +33,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("corefile", "servers"), CASES.values(), ids=CASES)
-def test_the_servers_for_a_zone_are_those_of_the_block_with_the_closest_zone(
+def test_the_servers_for_a_zone_are_those_of_the_most_specific_matching_block(
     corefile: str, servers: list[str] | None
 ) -> None:
     found = nearest(block_forwards("ts.net", parse(corefile).blocks))
@@ -43,7 +43,7 @@ def test_the_servers_for_a_zone_are_those_of_the_block_with_the_closest_zone(
     assert beside_the_root.to == (servers or ["/etc/resolv.conf"])
 
 
-def test_the_first_plugin_that_fits_forwards() -> None:
+def test_the_first_matching_forward_plugin_counts() -> None:
     plugins = parse_plugins("forward example.org 10.0.0.1\nforward . 10.0.0.2\nforward ts.net 10.0.0.3\n")
     assert [*plugin_forwards("ts.net", plugins)] == [Forward("", ["10.0.0.2"])]
     assert [*plugin_forwards("a.example.org", plugins, "org")] == [Forward("example.org", ["10.0.0.1"])]
@@ -62,6 +62,6 @@ def test_the_first_plugin_that_fits_forwards() -> None:
         ("[" * 99999, None),
     ],
 )
-def test_kube_dns_has_stub_domains_as_json(text: str, servers: list[str] | None) -> None:
+def test_stub_domains_of_kube_dns_are_json(text: str, servers: list[str] | None) -> None:
     found = nearest(stub_forwards("ts.net", text))
     assert (found.to if found else None) == servers

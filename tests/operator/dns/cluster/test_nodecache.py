@@ -1,4 +1,4 @@
-"""Whether NodeLocal DNSCache, in front of the cluster's DNS, passes queries for our zones on to it."""
+"""Tests of whether NodeLocal DNSCache, in front of the cluster's DNS, forwards queries for our zones to it."""
 
 import pytest
 from tsoperator.dns.cluster.nodecache import bypass
@@ -47,18 +47,18 @@ CASES: dict[str, tuple[str, str, str | None]] = {
 
 
 @pytest.mark.parametrize(("text", "says", "stub_domains"), CASES.values(), ids=CASES)
-def test_the_cache_passes_our_zone_on_or_not(text: str, says: str, stub_domains: str | None) -> None:
+def test_the_node_cache_forwards_our_zone_or_answers_it_itself(text: str, says: str, stub_domains: str | None) -> None:
     found = bypass(text, stub_domains, ["ts.net"], ADDRESSES, DOMAIN)
     assert (bool(found), found.startswith(says)) == (bool(says), True)
 
 
-def test_every_zone_has_to_be_passed_on_by_the_cache() -> None:
+def test_the_node_cache_must_forward_every_zone() -> None:
     stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
     assert bypass(root("9.9.9.9"), stub_domains, [], ADDRESSES, DOMAIN) == ""
     assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"], ADDRESSES, DOMAIN) == ""
     assert "names in b.ts.net" in bypass(root("9.9.9.9"), stub_domains, ["a.ts.net", "b.ts.net"], ADDRESSES, DOMAIN)
 
 
-def test_the_entry_is_for_each_zone_that_the_cache_does_not_pass_on() -> None:
+def test_the_snippet_has_each_zone_that_the_node_cache_does_not_forward() -> None:
     found = bypass(root("9.9.9.9"), '{"a.org": ["10.96.0.53"]}', ["a.org", "b.org", "c.org"], ADDRESSES, DOMAIN)
     assert 'Add "b.org": ["10.96.0.53"], "c.org": ["10.96.0.53"] to the JSON object' in found

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[list[Object], Platform, str | None, Object | None]] = {
 
 
 @pytest.mark.parametrize(("objects", "expected", "wanted", "openshift"), CASES.values(), ids=CASES)
-def test_the_platform_is_found(
+def test_the_platform_follows_from_the_objects_in_the_cluster(
     objects: list[Object], expected: Platform, wanted: str | None, openshift: Object | None
 ) -> None:
     assert find_platform(DNSObjects(objects, openshift), wanted) == expected
@@ -61,14 +61,14 @@ IMPORTS = {
 }
 
 
-def test_a_corefile_imports_our_key_or_not() -> None:
+def test_a_corefile_with_or_without_an_import_of_our_key_is_recognized() -> None:
     found = {line: DNSObjects([configmap("coredns", Corefile=f"{ROOT}{line}\n")]) for line in IMPORTS}
     assert {
         line: platform_of(objects).kind is PlatformKind.CORE_DNS_CUSTOM for line, objects in found.items()
     } == IMPORTS
 
 
-def test_another_folder_may_be_the_custom_configmap_if_that_is_there() -> None:
+def test_any_imported_folder_counts_as_the_custom_configmap_if_that_exists() -> None:
     objects = [configmap("coredns", Corefile=f"{ROOT}import zones/*.server\n"), CUSTOM]
     assert find_platform(DNSObjects(objects)) == IN_CUSTOM
 
@@ -85,19 +85,21 @@ RELOADS = {
 
 
 @pytest.mark.parametrize(("corefile", "custom", "expected"), RELOADS.values(), ids=RELOADS)
-def test_coredns_reloads_by_itself_or_has_to_be_restarted(corefile: str, custom: dict[str, str], expected: str) -> None:
+def test_coredns_with_and_without_automatic_reload_is_distinguished(
+    corefile: str, custom: dict[str, str], expected: str
+) -> None:
     objects = DNSObjects([configmap("coredns", Corefile=corefile), configmap("coredns-custom", **custom)])
     assert platform_of(objects).restart == expected
 
 
-def test_rke2s_coredns_has_a_name_of_its_own() -> None:
+def test_the_coredns_of_rke2_has_another_name() -> None:
     platform = platform_of(DNSObjects([configmap("rke2-coredns-rke2-coredns", Corefile=SILENT)]))
     assert platform.where == "ConfigMap kube-system/rke2-coredns-rke2-coredns, key Corefile"
     assert platform.restart.endswith(" rollout restart deployment rke2-coredns-rke2-coredns")
 
 
 @pytest.mark.parametrize("name", ["node-local-dns", "nodelocaldns"])
-def test_a_node_cache_is_told_of_with_coredns_only(name: str) -> None:
+def test_a_node_cache_is_reported_only_beside_coredns(name: str) -> None:
     cache = configmap(name, Corefile=".:53 {\n forward . 9.9.9.9\n}\n")
     objects = DNSObjects([PLAIN, KUBE_DNS, cache])
     said = [bool(platform_of(objects, kind, ["ts.net"]).node_cache) for kind in ("CoreDNS", "KubeDNS")]
@@ -114,20 +116,20 @@ MOUNTED = {
 
 
 @pytest.mark.parametrize("coredns", MOUNTED.values(), ids=MOUNTED)
-def test_the_corefile_is_in_the_configmap_that_corednss_pods_mount(coredns: Object) -> None:
+def test_the_corefile_is_in_the_configmap_that_the_pods_of_coredns_mount(coredns: Object) -> None:
     platform = platform_of(DNSObjects([PLAIN, BASE], workloads=[coredns]))
     assert platform.key == Key("kube-system", "dns-base")
 
 
 @pytest.mark.parametrize("coredns", [workload(), workload("dns-base", arguments=["-conf", "/x/Corefile"])])
-def test_the_corefile_is_looked_for_in_the_usual_configmap_if_the_pods_do_not_name_one(coredns: Object) -> None:
+def test_without_a_mount_the_corefile_is_in_the_usual_configmap(coredns: Object) -> None:
     objects = DNSObjects([BASE, PLAIN], workloads=[coredns])
     assert platform_of(objects) == IN_COREFILE
     assert platform_of(replace(objects, corefile="dns-base")).key.name == "dns-base"
 
 
 @pytest.mark.parametrize("wanted", [None, "CoreDNS"])
-def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_the_chart_that_helps(
+def test_the_message_about_a_forbidden_configmap_names_the_chart_value_that_helps(
     wanted: str | None,
 ) -> None:
     refusal = find_platform(DNSObjects([PLAIN, KUBE_DNS], workloads=[workload("dns-base")]), wanted)
@@ -138,7 +140,7 @@ def test_a_configmap_that_the_operator_may_not_read_is_named_with_the_value_of_t
     assert gone == Refusal("ConfigMap kube-system/coredns, key Corefile, isn't there: put it back", "CorefileMissing")
 
 
-def test_the_command_restarts_what_runs_coredns() -> None:
+def test_the_command_restarts_the_workload_that_runs_coredns() -> None:
     silent = configmap("coredns-base", Corefile=SILENT)
     objects = DNSObjects([silent], workloads=[workload("coredns-base", kind="DaemonSet")])
     assert platform_of(objects).restart.endswith(" rollout restart daemonset coredns")
@@ -157,7 +159,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("wanted", "message"), BAD.items())
-def test_a_platform_that_is_asked_for_but_missing_is_an_refusal_with_the_cure(wanted: str, message: str) -> None:
+def test_a_requested_platform_that_is_missing_is_a_refusal_with_the_cure(wanted: str, message: str) -> None:
     objects = [KUBE_DNS] if wanted == "CoreDNS" else [PLAIN, CUSTOM]
     assert find_platform(DNSObjects(objects), wanted) == Refusal(message, "PlatformMissing")
 
@@ -180,7 +182,7 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_a_platform_that_cannot_be_read_is_an_refusal(found: list[Object], reason: str, message: str) -> None:
+def test_an_unreadable_platform_is_a_refusal(found: list[Object], reason: str, message: str) -> None:
     refusal = find_platform(DNSObjects(found))
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason

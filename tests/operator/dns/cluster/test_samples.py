@@ -1,4 +1,4 @@
-"""Samples of real clusters: the platform of their DNS, and an edit and its removal that leave no trace."""
+"""Samples of real clusters: the platform of their DNS, and an edit whose removal restores the original objects."""
 
 import json
 from typing import NamedTuple
@@ -80,12 +80,12 @@ CASES = {
 }  # fmt: skip
 
 
-def test_every_sample_has_its_case() -> None:
+def test_every_sample_has_a_row_in_the_table() -> None:
     assert {path.name for path in SAMPLES.iterdir() if path.is_dir()} == CASES.keys()
 
 
 @pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
-def test_the_platform_is_known(name: str, case: Case) -> None:
+def test_the_platform_of_each_sample_is_recognized(name: str, case: Case) -> None:
     platform = platform_of(sample(name), zones=[ZONE])
     assert (platform.kind, platform.key.name, bool(platform.restart)) == (case.kind, case.name, case.restart)
     assert case.node_cache in platform.node_cache
@@ -117,7 +117,7 @@ def expected(before: str, case: Case) -> str:
 
 
 @pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
-def test_only_the_stub_domain_is_added_and_its_removal_leaves_no_trace(name: str, case: Case) -> None:
+def test_an_edit_adds_only_the_stub_domain_and_its_removal_restores_the_original(name: str, case: Case) -> None:
     before = sample(name)
     platform = platform_of(before)
     after = applied(before, [plan_edit(platform, before, STUB, OWNER)])
@@ -127,7 +127,7 @@ def test_only_the_stub_domain_is_added_and_its_removal_leaves_no_trace(name: str
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_stub_domain_stays_as_it_is_until_it_moves(name: str) -> None:
+def test_the_stub_domain_of_a_sample_stays_unchanged_until_its_address_changes(name: str) -> None:
     before = sample(name)
     platform = platform_of(before)
     after, moved = (applied(before, [plan_edit(platform, before, stub, OWNER)]) for stub in (STUB, MOVED))

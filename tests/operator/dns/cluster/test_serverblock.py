@@ -1,4 +1,4 @@
-"""Our server block: its text, and how it is added to a Corefile and taken out."""
+"""Our server block: its text, how it is added to a Corefile, and how it is removed."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
 OURS = f"{marked_block(STUB, EVERYWHERE, OWNER)}\n"
 
 
-def test_the_block_says_all_that_coredns_needs() -> None:
+def test_the_block_has_everything_that_coredns_needs() -> None:
     stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.53", "fd00::53"))
     assert server_block(stub, Listening(("53", "5353", ""), ("lo", "10.0.0.1"))).splitlines() == [
         "a.ts.net:53 a.ts.net:5353 a.ts.net b.ts.net:53 b.ts.net:5353 b.ts.net {",
@@ -54,7 +54,7 @@ LISTENING = {
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTENING.items())
-def test_our_block_listens_where_queries_for_all_names_arrive(text: str, expected: Listening) -> None:
+def test_our_block_listens_on_the_ports_of_the_block_for_all_names(text: str, expected: Listening) -> None:
     assert listening(parse(text)) == expected
 
 
@@ -72,7 +72,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_lines_are_added_and_taken_out(before: str, after: str) -> None:
+def test_our_lines_are_added_and_removed(before: str, after: str) -> None:
     assert with_block(before, "here", STUB, EVERYWHERE, OWNER) == after
     assert without_block(after, "here", OWNER) == before
 
@@ -89,14 +89,14 @@ REPLACED = {
 
 @pytest.mark.parametrize("lines", REPLACED.values(), ids=REPLACED)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None:
+def test_our_lines_are_replaced_in_their_place(lines: str, newline: str) -> None:
     text = (lines + ROOT).replace("\n", newline)
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == (OURS + ROOT).replace("\n", newline)
     assert without_block(text, "here", OWNER) == ROOT.replace("\n", newline)
 
 
 @pytest.mark.parametrize(("text", "left"), [(OURS[:-1], ""), ("\r\n" + OURS, "\r\n")])
-def test_our_lines_keep_the_newlines_that_they_have(text: str, left: str) -> None:
+def test_our_lines_have_the_newlines_of_the_file(text: str, left: str) -> None:
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == text
     assert without_block(text, "here", OWNER) == left
 
@@ -119,7 +119,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_lines_are_left_alone(text: str) -> None:
+def test_damaged_lines_stay_as_they_are(text: str) -> None:
     refusal = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
@@ -127,7 +127,7 @@ def test_damaged_lines_are_left_alone(text: str) -> None:
     assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
-def test_a_refusal_says_where_damaged_lines_begin() -> None:
+def test_the_refusal_has_the_position_of_the_damaged_lines() -> None:
     message = (
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
@@ -135,7 +135,7 @@ def test_a_refusal_says_where_damaged_lines_begin() -> None:
     assert without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b", OWNER) == Refusal(message, "BlockDamaged")
 
 
-def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
+def test_an_invalid_corefile_stays_unchanged() -> None:
     text = f"{OURS}example.org {{\n"
     message = "line 11: the server block that begins here has no closing brace; add }"
     refusal = Refusal(f"here can't be read, so it stays as it is: {message}", "CorefileUnreadable")
@@ -144,7 +144,7 @@ def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
     assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
-def test_a_file_without_our_lines_need_not_be_read() -> None:
+def test_a_corefile_without_our_lines_need_not_be_valid() -> None:
     assert without_block("{{{", "here", OWNER) == "{{{"
 
 
@@ -162,7 +162,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize(("plugin", "taken"), PLUGINS.items())
-def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken: str) -> None:
+def test_a_plugin_of_another_block_can_serve_the_zone_that_our_block_would_take_over(plugin: str, taken: str) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
     refusal = Refusal(
@@ -197,12 +197,12 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_only_the_block_of_somebody_else_can_take_a_zone(text: str, expected: bool, at: Listening) -> None:
+def test_only_the_block_of_another_owner_can_serve_the_zone(text: str, expected: bool, at: Listening) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 
 
-def test_the_words_about_a_corefile_that_is_left_alone_name_the_line_and_the_zone() -> None:
+def test_the_message_about_an_unchanged_corefile_names_the_line_and_the_zone() -> None:
     message = (
         "line 5 of ConfigMap a, key b, begins a server block that answers for tail1234.ts.net, or may because of a "
         "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
@@ -230,7 +230,7 @@ def test_two_operators_have_blocks_side_by_side(root: str) -> None:
     assert without_block(both, "here", OWNER) == with_block(root, "here", LAB, EVERYWHERE, "lab")
 
 
-def test_the_block_of_another_operator_for_our_zone_is_left_to_it() -> None:
+def test_a_block_of_another_operator_for_our_zone_stays() -> None:
     text = f"{ROOT}{marked_block(STUB, EVERYWHERE, 'lab')}\n"
     message = (
         "line 6 of here, begins a server block that answers for tail1234.ts.net, or may because of a variable, and it "
@@ -249,9 +249,7 @@ STUBS = st.builds(
 
 
 @given(corefiles(), STUBS, STUBS)
-def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(
-    text: str, stub: StubDomain, other: StubDomain
-) -> None:
+def test_adding_and_removing_the_stub_domain_restores_the_json(text: str, stub: StubDomain, other: StubDomain) -> None:
     at = listening(parse(text))
     first = with_block(text, "here", stub, at, OWNER)
     assert isinstance(first, str)
@@ -265,7 +263,7 @@ def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(
 
 
 @given(texts())
-def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
+def test_every_editable_text_is_restored_by_the_removal(text: str) -> None:
     edited = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     before = without_block(text, "here", OWNER)
     if isinstance(edited, Refusal):

@@ -1,4 +1,7 @@
-"""The text that people paste into the configuration of the cluster's DNS: the pages say the same as the operator."""
+"""The text that people paste into the configuration of the cluster's DNS.
+
+The pages show the same text as the operator.
+"""
 
 import json
 import re
@@ -24,7 +27,7 @@ KUBE_DNS = configmap("kube-dns")
 OBJECTS = DNSObjects([COREDNS, KUBE_DNS], OPENSHIFT)
 FILLED = re.compile(r'sed "[^"]+" coredns/[\w.-]+')
 KINDS = {"conf": PlatformKind.CORE_DNS, "yaml": PlatformKind.CORE_DNS_CUSTOM, "json": PlatformKind.KUBE_DNS}
-"""The platform for which a file in coredns/ is, by the end of its name."""
+"""The platform of each file in coredns/, by the end of the file's name."""
 
 
 def made_for(kind: PlatformKind, stub: StubDomain = STUB) -> str:
@@ -54,13 +57,13 @@ def test_a_command_of_a_page_prints_the_stub_domain_that_the_operator_shows(page
             assert said == made_for(kind)
 
 
-def test_the_page_for_openshift_shows_the_server_that_the_operator_shows() -> None:
+def test_the_page_for_openshift_shows_the_same_server_as_the_operator() -> None:
     (text,) = (body for kind, body in fences(ROOT / "coredns" / "openshift.md") if not kind)
     shown = text.replace("TAILNET_DOMAIN", DOMAIN).replace("NAMESERVER_IP", ADDRESS)
     assert yaml.safe_load(shown)["servers"] == yaml.safe_load(made_for(PlatformKind.OPENSHIFT))
 
 
-def test_the_page_about_names_shows_the_block_that_the_operator_shows() -> None:
+def test_the_page_about_names_shows_the_same_block_as_the_operator() -> None:
     assert made_for(PlatformKind.CORE_DNS) in {body for _, body in fences(ROOT / "docs" / "dns.md")}
 
 
@@ -79,12 +82,12 @@ def test_the_snippet_for_openshift_is_a_server_for_its_list() -> None:
     assert yaml.safe_load(text) == [{"name": "tailnet", "zones": ["ts.net", "example.org"], "forwardPlugin": upstreams}]
 
 
-def test_a_snippet_listens_where_the_cluster_asks() -> None:
+def test_a_snippet_listens_on_the_ports_that_the_cluster_uses() -> None:
     objects = DNSObjects([configmap("coredns", Corefile=". {\n    bind eth0\n    forward . 9.9.9.9\n}\n")])
     assert f"\n{DOMAIN} {{\n    bind eth0\n" in snippet(platform_of(objects), STUB)
 
 
-def test_a_pasted_snippet_is_never_taken_out() -> None:
+def test_the_operator_never_removes_a_pasted_snippet() -> None:
     pasted = [
         configmap("coredns", Corefile=COREDNS["data"]["Corefile"] + made_for(PlatformKind.CORE_DNS)),
         configmap(

@@ -1,4 +1,4 @@
-"""Our entries in kube-dns's stub domains."""
+"""Our entries in the stub domains of kube-dns."""
 
 import json
 from dataclasses import replace
@@ -30,14 +30,14 @@ CHANGES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_entry_is_added_and_taken_out(before: str | None, after: str) -> None:
+def test_our_entry_is_added_and_removed(before: str | None, after: str) -> None:
     added = with_zones(before, None, "here", STUB, OWNER)
     assert added == Edited(after, MADE if before is None else ADDED)
     assert with_zones(*added, "here", STUB, OWNER) == added
     assert without_zones(*added, "here", OWNER) == Edited(before, None)
 
 
-def test_the_entries_of_an_earlier_version_are_taken_over() -> None:
+def test_the_entries_of_an_earlier_version_are_replaced() -> None:
     assert with_zones(f"{{{OURS}}}", EARLIER, "here", STUB, OWNER) == Edited(f"{{{OURS}}}", ADDED)
 
 
@@ -56,7 +56,7 @@ def test_two_operators_have_entries_side_by_side() -> None:
     assert isinstance(with_zones(*left, "here", replace(STUB, zones=other.zones), OWNER), Refusal)
 
 
-def test_a_changed_stub_domain_takes_the_place_of_our_old_one() -> None:
+def test_a_changed_stub_domain_replaces_our_old_entry() -> None:
     stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.54", "fd00::54"))
     entries = '"a.ts.net": ["10.96.0.54", "fd00::54"], "b.ts.net": ["10.96.0.54", "fd00::54"]'
     replaced = with_zones(f'{{{OURS}, "a":["1"]}}', ADDED, "here", stub, OWNER)
@@ -82,7 +82,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
-def test_only_our_entry_is_taken_out(text: str | None, annotation: str | None, left: str | None) -> None:
+def test_only_our_entry_is_removed(text: str | None, annotation: str | None, left: str | None) -> None:
     assert without_zones(text, annotation, "here", OWNER) == Edited(left, None)
 
 
@@ -90,12 +90,12 @@ ODD = ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": 1}, "made": t
 
 
 @pytest.mark.parametrize("annotation", [*ODD, '{"zones": {"ts.net": ["10.96.0.53"]}}'])
-def test_without_a_readable_annotation_an_entry_is_somebody_elses(annotation: str) -> None:
+def test_without_a_readable_annotation_an_entry_belongs_to_somebody_else(annotation: str) -> None:
     assert without_zones(f"{{{OURS}}}", annotation, "here", OWNER) == Edited(f"{{{OURS}}}", None)
 
 
 @pytest.mark.parametrize("zone", ["ts.net", "TS.net", "ts.net."])
-def test_somebody_elses_entry_is_left_alone(zone: str) -> None:
+def test_an_entry_of_somebody_else_stays(zone: str) -> None:
     message = (
         f"here has an entry for {zone}, and it isn't the operator's: remove that entry, or set "
         "spec.clusterDNS.mode to Manual"
@@ -116,7 +116,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("text", "problem"), UNREADABLE.items())
-def test_text_that_is_no_json_object_stays_as_it_is(text: str, problem: str) -> None:
+def test_text_that_is_no_json_object_stays_unchanged(text: str, problem: str) -> None:
     message = f"here isn't a JSON object, so it stays as it is: {problem}; correct it"
     for annotation in (None, ADDED):
         assert with_zones(text, annotation, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")
@@ -131,7 +131,7 @@ def test_entries_that_kube_dns_refuses_are_errors(value: str) -> None:
     assert without_zones(f'{{{OURS}, "b": {value}}}', ADDED, "here", OWNER) == Edited(f'{{"b": {value}}}', None)
 
 
-def test_deep_json_is_an_error_like_others() -> None:
+def test_deeply_nested_json_is_an_error_like_other_invalid_json() -> None:
     refusal = with_zones('{"a":' + "[" * 99999, None, "here", STUB, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "StubDomainsUnreadable"
@@ -142,7 +142,7 @@ LAYOUT = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensur
 
 
 @given(st.none() | st.builds(lambda entries, layout: json.dumps(entries, **layout), ENTRIES, LAYOUT))
-def test_adding_and_taking_out_the_stub_domain_gives_the_text_from_before(text: str | None) -> None:
+def test_adding_and_removing_the_stub_domain_restores_the_json(text: str | None) -> None:
     first = with_zones(text, None, "here", STUB, OWNER)
     assert isinstance(first, Edited)
     assert json.loads(first.text or "") == {"ts.net": ["10.96.0.53"], **json.loads(text or "{}")}

@@ -31,7 +31,9 @@ CASES: dict[str, tuple[Mapping[str, Mapping[str, str]], Sequence[str] | None]] =
 
 
 @pytest.mark.parametrize(("found", "to"), CASES.values(), ids=CASES)
-def test_the_servers_for_a_zone_are_found(found: Mapping[str, Mapping[str, str]], to: Sequence[str] | None) -> None:
+def test_the_servers_for_a_zone_are_found_in_a_corefile_and_in_kube_dns(
+    found: Mapping[str, Mapping[str, str]], to: Sequence[str] | None
+) -> None:
     assert targets(DNSObjects([configmap(name, **data) for name, data in found.items()]), ZONE) == to
 
 
@@ -53,7 +55,7 @@ SERVERS = [
         (None, ZONE, ()),
     ],
 )
-def test_openshifts_servers_for_a_zone_are_found(
+def test_the_servers_for_a_zone_are_found_on_openshift(
     servers: Sequence[Object] | None, zone: str, to: Sequence[str]
 ) -> None:
     openshift = {**OPENSHIFT, "spec": {"servers": servers}}

@@ -1,4 +1,4 @@
-"""Verdicts on the cluster's DNS, by its answers."""
+"""Verdicts on the cluster's DNS, which follow from its answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,10 @@ def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | Non
 
 
 def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
-    """Return replies in which the server denies the canary, and both answer with these SOA records for a new name."""
+    """Return replies in which the server denies the canary.
+
+    For a new name, the server and the nameserver answer with the given SOA records.
+    """
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
 
@@ -83,7 +86,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_fault_is_recognised_and_the_message_has_its_cure(case: Case) -> None:
+def test_a_fault_is_recognized_and_its_message_has_the_cure(case: Case) -> None:
     found = verdict(case.seen)
     assert (found.zone, found.server, found.fault) == (ZONE, case.seen.server, case.fault)
     needed = [*case.words, ZONE, NAMESERVER] if case.fault else []
@@ -106,13 +109,15 @@ def test_a_fault_is_recognised_and_the_message_has_its_cure(case: Case) -> None:
         ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
     ],
 )
-def test_the_nameserver_answers_if_it_knows_one_of_the_names(replies: list[Reply], fault: str, words: str) -> None:
+def test_the_nameserver_counts_as_answering_if_it_knows_one_of_the_names(
+    replies: list[Reply], fault: str, words: str
+) -> None:
     found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
     assert (found.fault, words in found.message, bool(found.message)) == (fault, True, bool(fault))
 
 
 def failing(count: int) -> list[ServerVerdict]:
-    """Return verdicts on so many zones, the last zone first."""
+    """Return verdicts on *count* zones, the last zone first."""
     return [ServerVerdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
 
 
@@ -138,7 +143,7 @@ def test_the_message_of_the_condition_is_about_every_zone(
     assert made == condition("ClusterDNSReady", *told, 4)
 
 
-def test_a_new_leader_keeps_the_condition_of_the_last_one_until_it_has_asked() -> None:
+def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_its_own_answers() -> None:
     before = condition("ClusterDNSReady", True, "NamesResolve", "told before")
     found = {**live_dnsconfig(), "status": {"conditions": [condition("NameserverReady", True, "A", "B"), before]}}
     assert cluster_dns_condition(found, None, [SERVER]) == before
@@ -148,7 +153,7 @@ def test_a_new_leader_keeps_the_condition_of_the_last_one_until_it_has_asked() -
     assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
 
 
-def test_a_fault_with_another_reason_is_reported_when_it_is_found_twice_in_a_row() -> None:
+def test_another_fault_is_reported_when_it_is_found_twice_in_a_row() -> None:
     well, one, other, elsewhere = (
         ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
     )

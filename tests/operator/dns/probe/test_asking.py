@@ -43,27 +43,27 @@ SAID: dict[str, tuple[Respond, Reply]] = {
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @pytest.mark.parametrize(("respond", "means"), SAID.values(), ids=SAID)
-async def test_the_dns_client_reads_an_answer(respond: Respond, means: Reply, transport: Transport) -> None:
+async def test_the_probe_client_reads_an_answer(respond: Respond, means: Reply, transport: Transport) -> None:
     async with dns_server(respond) as server:
         assert await ask(Query(server.address, NAME, transport, timeout=0.2)) == means
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
-async def test_addresses_of_one_family_only_are_asked_for(ipv6: bool) -> None:
+async def test_the_client_can_ask_for_addresses_of_one_family_only(ipv6: bool) -> None:
     seen = []
     async with dns_server(lambda query, _: seen.append(DNSRecord.parse(query).q)) as server:
         await ask(Query(server.address, NAME, ipv6=ipv6, timeout=0.05))
     assert {(str(each.qname), QTYPE[each.qtype]) for each in seen} == {(f"{NAME}.", "AAAA" if ipv6 else "A")}
 
 
-async def test_a_lost_datagram_is_sent_once_more() -> None:
+async def test_the_client_repeats_a_lost_datagram_once() -> None:
     async with dns_server(lambda *_: None) as server:
         server.respond = lambda query, _: replying(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=0.4))).addresses
         assert server.asked == ["udp", "udp"]
 
 
-async def test_a_late_answer_to_the_first_try_counts() -> None:
+async def test_a_late_answer_to_the_first_attempt_counts() -> None:
     server = await asyncio_dgram.bind(("127.0.0.1", 0))
     asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=0.6)))
     (first, client), _ = await server.recv(), await server.recv()
@@ -72,13 +72,13 @@ async def test_a_late_answer_to_the_first_try_counts() -> None:
     server.close()
 
 
-async def test_an_answer_to_another_question_is_passed_over() -> None:
+async def test_an_answer_to_another_question_is_ignored() -> None:
     async with dns_server(lambda query, _: bytes([query[0] ^ 1]) + query[1:]) as server:
         assert (await ask(Query(server.address, NAME, timeout=0.1))).failure == "didn't answer within 0.1 s"
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_a_port_where_nobody_listens_is_an_error(transport: Transport) -> None:
+async def test_a_port_without_a_listener_is_an_error(transport: Transport) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found = await ask(Query(f"127.0.0.1:{free.getsockname()[1]}", NAME, transport, timeout=0.4))

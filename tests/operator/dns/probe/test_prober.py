@@ -24,7 +24,7 @@ PACE = ProbePace(replace(ProbePace().steady, jitter=lambda: 1.0), replace(ProbeP
 
 
 class Servers:
-    """Servers for which the test answers, and a prober that asks them."""
+    """Servers whose answers the test chooses, and a prober that asks them."""
 
     def __init__(self, answer: Callable[[Query], Reply] = lambda query: RIGHT, seconds: float = 0.0) -> None:
         self.answer = answer
@@ -48,25 +48,25 @@ class Servers:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DNSProber]:
-        """Run the prober, whose first question is `QUESTION`."""
+        """Run the prober with `QUESTION` as its first question."""
         assert self.prober.follow(QUESTION) is None
         async with running(self.prober.run()):
             yield self.prober
 
 
 def failing(query: Query) -> Reply:
-    """Answer for a cluster's DNS that doesn't reach the nameserver."""
+    """Answer like a cluster's DNS that doesn't reach the nameserver."""
     return RIGHT if query.server == NAMESERVER else SERVFAIL
 
 
 def faults(prober: DNSProber, question: CanaryQuestion = QUESTION) -> list[str]:
-    """Return the faults that the prober has found at the cluster's DNS."""
+    """Return the faults of the cluster's DNS that the prober has found."""
     found = prober.follow(question)
     return [each.fault for each in found.cluster] if found else []
 
 
 @in_virtual_time
-async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to_every_three_minutes() -> None:
+async def test_without_a_fault_the_prober_asks_less_and_less_often_down_to_every_three_minutes() -> None:
     servers = Servers()
     async with servers.running() as prober:
         await asyncio.sleep(630)
@@ -77,7 +77,7 @@ async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to
 
 
 @in_virtual_time
-async def test_while_there_is_a_fault_the_cluster_is_asked_again_within_nine_seconds() -> None:
+async def test_with_a_fault_the_prober_asks_again_within_nine_seconds() -> None:
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(40)
@@ -91,7 +91,7 @@ async def test_while_there_is_a_fault_the_cluster_is_asked_again_within_nine_sec
 
 
 @in_virtual_time
-async def test_a_changed_question_is_asked_at_once_but_at_most_once_a_second() -> None:
+async def test_the_prober_asks_a_changed_question_at_once_but_at_most_once_a_second() -> None:
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(24)  # the next time would be 28
@@ -105,7 +105,7 @@ async def test_a_changed_question_is_asked_at_once_but_at_most_once_a_second() -
 
 
 @in_virtual_time
-async def test_another_question_has_no_verdicts_yet() -> None:
+async def test_a_new_question_has_no_verdicts_yet() -> None:
     servers = Servers(seconds=1)
     other = replace(QUESTION, canaries=(Canary("example.org", CANARY), Canary("ts.net", CANARY)))
     async with servers.running() as prober:
@@ -121,7 +121,7 @@ async def test_another_question_has_no_verdicts_yet() -> None:
 
 
 @in_virtual_time
-async def test_without_a_question_nobody_is_asked() -> None:
+async def test_without_a_question_the_prober_asks_nobody() -> None:
     servers = Servers()
     async with servers.running() as prober:
         await asyncio.sleep(10)
@@ -134,7 +134,7 @@ async def test_without_a_question_nobody_is_asked() -> None:
 
 
 @in_virtual_time
-async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() -> None:
+async def test_the_prober_does_not_ask_the_cluster_for_a_name_that_the_nameserver_denies() -> None:
     servers = Servers(lambda query: DENIED if now() < 1 else Reply("REFUSED"))
     async with servers.running() as prober:
         for _ in range(3):
@@ -144,7 +144,7 @@ async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() 
 
 
 @in_virtual_time
-async def test_a_question_for_a_new_name_distinguishes_a_cached_answer_from_another_nameserver() -> None:
+async def test_a_question_for_a_new_name_tells_a_cached_answer_from_another_nameserver() -> None:
     servers = Servers(lambda query: RIGHT if query.server == NAMESERVER and query.name == CANARY else DENIED)
     async with servers.running() as prober:
         await asyncio.sleep(0.1)
@@ -154,7 +154,7 @@ async def test_a_question_for_a_new_name_distinguishes_a_cached_answer_from_anot
 
 
 @in_virtual_time
-async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
+async def test_the_prober_asks_every_server_for_every_zone_a_few_at_a_time() -> None:
     servers = Servers(seconds=1)
     zones = tuple(Canary(f"z{number}", f"c.z{number}") for number in range(20))
     many = replace(QUESTION, servers=(SERVER, "10.96.0.11"), nameserver="2001:db8::1", canaries=zones)
@@ -169,7 +169,7 @@ async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_a_server_that_is_known_to_forward_to_itself_is_not_asked() -> None:
+async def test_the_prober_does_not_ask_a_server_that_forwards_to_itself() -> None:
     servers = Servers(failing)
     looped = replace(QUESTION, servers=(SERVER, "10.96.0.11"), targets={"ts.net": [SERVER]})
     async with servers.running() as prober:
@@ -180,7 +180,7 @@ async def test_a_server_that_is_known_to_forward_to_itself_is_not_asked() -> Non
 
 
 @in_virtual_time
-async def test_metrics_tell_of_each_zone_and_of_the_last_time() -> None:
+async def test_metrics_have_each_zone_and_the_time_of_the_last_answer() -> None:
     servers, registry = Servers(failing), CollectorRegistry()
     registry.register(servers.prober)
 

@@ -22,16 +22,16 @@ CANARIES = tuple(Canary(zone, canary_name("ts-dns-uid", zone)) for zone in ZONES
 QUESTION = CanaryQuestion(SERVERS, "10.96.0.53", CANARIES, (3, 2, 1))
 
 
-def test_each_server_is_asked_for_the_canary_of_each_zone() -> None:
+def test_the_question_has_each_server_and_the_canary_of_each_zone() -> None:
     assert question_of(DNSCONFIG, AT, READY, None, ASKED) == QUESTION
     assert question_of(DNSCONFIG, AT, None, None, ASKED) == replace(QUESTION, seen=(3, None, None))
 
 
-def test_the_nameserver_is_asked_where_the_servers_of_the_cluster_are_not_known() -> None:
+def test_if_the_servers_of_the_cluster_are_unknown_only_the_nameserver_is_asked() -> None:
     assert question_of(DNSCONFIG, AT, READY, None, ASKED._replace(servers=())) == replace(QUESTION, servers=())
 
 
-def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_changes() -> None:
+def test_the_configuration_of_the_cluster_decides_the_servers_and_a_change_of_it_the_question() -> None:
     data = {"Corefile": "ts.net {\n forward . 10.96.0.10\n}\n"}
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
     openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
@@ -49,13 +49,13 @@ def test_the_configuration_tells_where_questions_go_and_is_asked_about_when_it_c
         (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )
-def test_there_is_no_question_before_all_its_parts_are_known(
+def test_there_is_no_question_until_all_its_parts_are_known(
     dnsconfig: Object | None, found: Object | None, asked: Asked
 ) -> None:
     assert question_of(dnsconfig, found, READY, None, asked) is None
 
 
-def test_two_questions_are_the_same_if_their_servers_and_zones_are() -> None:
+def test_two_questions_are_equal_if_their_servers_and_zones_are() -> None:
     assert QUESTION.is_same(replace(QUESTION, seen=(4,), targets={"ts.net": ["192.0.2.1"]}))
     changes = ({"servers": SERVERS[:1]}, {"nameserver": "10.96.0.54"}, {"canaries": CANARIES[:1]})
     assert not any(map(QUESTION.is_same, [*(replace(QUESTION, **change) for change in changes), None]))

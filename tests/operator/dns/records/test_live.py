@@ -36,7 +36,7 @@ def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **met
 
 
 def both(proxy: NamedProxy) -> tuple[Object, Object]:
-    """Return the record of *proxy* for IPv4 and for IPv6, as a document has it."""
+    """Return the record of *proxy* for IPv4 and for IPv6 in the form of a document."""
     record = record_of(proxy, settings())
     if record is None:
         return {}, {}
@@ -50,9 +50,9 @@ IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
 def grouped(
     parent: Object = GROUPED, name: str = "", labels: Object | None = None, told: str = "", **spec: object
 ) -> NamedProxy:
-    """Return what a ProxyGroup's reconcilers made for *parent*; the addresses of the proxies are in EndpointSlices.
+    """Return the objects made for *parent* at a ProxyGroup, with the proxies' addresses in EndpointSlices.
 
-    *told* is the name of the device to which the proxies lead, by the annotation for them.
+    *told* is the name of the target device, as the annotation for the proxies has it.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)
@@ -73,7 +73,7 @@ OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 
 
 def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
-    """Return the proxy of *parent*, a Service with a cluster IP in each family; the proxy forwards to the first one."""
+    """Return the proxy of *parent*, a Service with a cluster IP in each family. The proxy forwards to the first one."""
     user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
     owner = Owner("svc", key_of(user_object))
     service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")
@@ -161,11 +161,11 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
-def test_a_name_is_served_while_its_parent_asks_for_it_or_if_the_parent_is_unknown(case: Case) -> None:
+def test_a_name_is_served_while_its_parent_asks_for_it_or_is_in_an_unwatched_namespace(case: Case) -> None:
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
-def test_the_class_of_ingresses_can_be_another() -> None:
+def test_the_name_of_the_ingress_class_is_a_setting() -> None:
     private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name=WEB)
     record = record_of(private, settings(ingress_class="private"))
     assert record
@@ -176,7 +176,7 @@ def test_the_class_of_ingresses_can_be_another() -> None:
     "slices",
     [[], [EMPTY], [{**EMPTY, "endpoints": None}], [endpoint_slice("ts-db", endpoint("192.0.2.1", ready=False))]],
 )
-def test_a_name_whose_proxies_are_all_down_has_no_address_but_exists(slices: list[Object]) -> None:
+def test_a_name_whose_proxies_are_all_down_exists_without_addresses(slices: list[Object]) -> None:
     assert both(proxy(*slices)) == ({FQDN: []}, {})
 
 
@@ -199,24 +199,24 @@ def test_an_endpoint_without_a_condition_counts_as_ready(conditions: dict[str, b
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if ready else []}
 
 
-def test_null_conditions_and_addresses_are_none() -> None:
+def test_null_conditions_and_null_addresses_count_as_none() -> None:
     found = endpoint_slice("ts-db", {"addresses": None}, {**endpoint("192.0.2.1"), "conditions": None})
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"]}
 
 
-def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
+def test_addresses_are_sorted_as_numbers_without_duplicates() -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.10", "192.0.2.9", "2001:db8::a", "2001:db8::9", "192.0.2.10"))
     longer = endpoint_slice("ts-db", endpoint("2001:0db8::0009"))
     assert both(proxy(found, longer)) == ({FQDN: ["192.0.2.9", "192.0.2.10"]}, {FQDN: ["2001:db8::9", "2001:db8::a"]})
 
 
 @pytest.mark.parametrize("address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.0/24", "192.0.2.01"])
-def test_a_text_that_is_no_address_to_serve_is_left_out(address: str) -> None:
+def test_a_text_that_is_no_valid_address_is_left_out(address: str) -> None:
     assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})
 
 
 def claimed(address: str, standing: Standing, *ports: int, serves: bool = True) -> Record:
-    """Return a record with *address*, claimed by a Service that forwards these TCP ports, or all if none is given."""
+    """Return a record with *address* that a Service claims. The Service forwards the given TCP ports, or all ports."""
     forwarded = frozenset(("TCP", port) for port in ports) or None
     owner = Owner("svc", Key("default", f"at-{address}"))
     return Record(FQDN, (address,), (), Claim(standing, "2026-01-02T03:04:05Z", owner, forwarded), serves)
@@ -242,14 +242,14 @@ HOLDS, DEVICE, INVALID = Standing.HOLDS, Standing.DEVICE, Standing.LEFT
         ([claimed(each, HOLDS, 80, serves=False) for each in (FIRST, SECOND)], [FIRST, SECOND]),
     ],
 )
-def test_a_shared_name_leads_to_all_services_that_forward_the_ports_of_its_holder(
+def test_a_shared_name_has_the_addresses_of_all_services_with_the_ports_of_its_holder(
     records: list[Record], addresses: list[str]
 ) -> None:
     assert shared_record(records) == shared_record(records[::-1]) == Record(FQDN, tuple(addresses), ())
 
 
 @pytest.mark.parametrize(("slices", "serves"), [([UP], True), ([EMPTY], False)])
-def test_a_cluster_ip_serves_while_it_has_an_endpoint(slices: list[Object], serves: bool) -> None:
+def test_the_record_has_a_cluster_ip_while_that_has_an_endpoint(slices: list[Object], serves: bool) -> None:
     record = record_of(replace(grouped(), slices=slices), settings())
     assert record
     assert record.serves is serves

@@ -1,4 +1,4 @@
-"""How records are spread over ConfigMaps."""
+"""The distribution of records over ConfigMaps."""
 
 import json
 from collections.abc import Iterable
@@ -52,12 +52,14 @@ def test_a_name_is_always_in_the_same_bucket() -> None:
         (30, 4, 2),
     ],
 )
-def test_a_set_grows_at_the_limit_and_shrinks_when_half_of_it_is_enough(weight: int, now: int, wanted: int) -> None:
+def test_the_number_of_shards_grows_at_the_limit_and_shrinks_when_half_is_enough(
+    weight: int, now: int, wanted: int
+) -> None:
     assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
 
 
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_a_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: int) -> None:
+def test_one_name_more_or_less_never_alternates_between_split_and_merge(weight: int, now: int) -> None:
     count = shards.count_for(even(weight), 80, now, LIMITS)
     after = shards.count_for(even(weight + 64), 80, count, LIMITS)
     assert shards.count_for(even(weight), 80, after, LIMITS) == after
@@ -72,7 +74,7 @@ def test_each_name_is_in_one_part_and_no_part_is_much_larger_than_the_others(cou
     assert [(part.shard, part.count) for part in parts] == [(shard, count) for shard in range(count)]
 
 
-def test_a_split_takes_the_names_of_a_shard_apart_and_mixes_none() -> None:
+def test_a_split_moves_whole_halves_of_a_shard() -> None:
     whole = buckets(numbered_names(100))
     two, four = (shards.parts_of(whole, count, ZONES) for count in (2, 4))
     assert {*two[1].buckets} == {*four[1].buckets, *four[3].buckets}
@@ -96,7 +98,7 @@ def test_the_zones_of_a_document_are_read_from_its_end(end: str, zones: list[str
     assert shards.zones_of(f"{names[:-1]}}}") == shards.zones_of("") == []
 
 
-def test_each_of_several_shards_says_which_it_is() -> None:
+def test_each_of_several_shards_has_its_number() -> None:
     part = shards.parts_of(buckets(numbered_names(9)), 4, ZONES)[3]
     read = json.loads(shards.with_serial(shards.document(part), 7))
     assert (read["serial"], read["shard"], read["shards"]) == (7, 3, 4)
@@ -127,17 +129,17 @@ def test_the_trailer_of_a_document_is_at_its_end(end: str, trailer: Trailer | No
     [("dnsrecords", 0), ("dnsrecords-1", 1), ("dnsrecords-40", 40)]
     + [(name, None) for name in ("dnsrecords-0", "dnsrecords-01", "dnsrecords-x", "more-dnsrecords")],
 )
-def test_the_name_of_a_configmap_says_which_shard_it_holds(name: str, shard: int | None) -> None:
+def test_the_name_of_a_configmap_has_the_number_of_its_shard(name: str, shard: int | None) -> None:
     assert shards.shard_named(name) == shard
 
 
-def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
+def test_the_label_selector_of_the_nameserver_matches_the_labels_of_shards() -> None:
     labels = nameserver_labels("ts-dns", "tailscale")
     assert {f"{name}={value}" for name, value in labels.items()} >= {*LABEL_SELECTOR.split(",")}
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Return the names that fit into *room*, out of nine names of the same weight."""
+    """Return those of nine names of the same weight that fit into *room*."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
@@ -147,7 +149,7 @@ WEIGHT = 38
 
 
 @pytest.mark.parametrize(("room", "fit"), [(3 * WEIGHT, 3), (4 * WEIGHT - 1, 3), (9 * WEIGHT, 9), (0, 0)])
-def test_names_without_room_are_left_out_from_the_end(room: int, fit: int) -> None:
+def test_names_without_room_are_left_out_from_the_end_of_the_order(room: int, fit: int) -> None:
     assert fitted(room) == numbered_names(fit)
 
 
@@ -156,6 +158,6 @@ def test_a_served_name_keeps_its_room_when_new_names_come() -> None:
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_the_names_that_fitted_once_fit_again(room: int, served: set[str]) -> None:
+def test_the_names_that_fitted_are_chosen_again(room: int, served: set[str]) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once

@@ -30,7 +30,7 @@ def both(made: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return ip4, {name: addresses for bucket in made.buckets() for name, addresses in bucket.ip6.items()}
 
 
-def test_a_name_has_the_addresses_of_all_its_proxies_in_order_and_loses_only_those_of_a_proxy_that_goes() -> None:
+def test_a_name_has_the_sorted_addresses_of_all_its_proxies_and_loses_those_of_a_proxy_that_goes() -> None:
     shared = table((A, DB), (B, DB_TOO))
     assert both(shared) == ({DB.name: ["192.0.2.1", "192.0.2.9", "192.0.2.10"]}, {DB.name: ["2001:db8::1"]})
     shared.put(B, None)
@@ -41,7 +41,7 @@ def test_a_name_without_ipv4_exists_in_both_families() -> None:
     assert both(table((A, WEB))) == ({WEB.name: []}, {WEB.name: ["2001:db8::2"]})
 
 
-def test_a_change_renews_the_buckets_of_its_names_and_no_other() -> None:
+def test_a_change_renews_only_the_buckets_of_its_names() -> None:
     made = table((A, DB))
     before = made.buckets()
     made.put(A, WEB)
@@ -50,7 +50,7 @@ def test_a_change_renews_the_buckets_of_its_names_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("again", [(A, DB), (B, None)])
-def test_a_record_that_is_as_before_renews_nothing(again: tuple[Key, Record | None]) -> None:
+def test_an_unchanged_record_renews_no_bucket(again: tuple[Key, Record | None]) -> None:
     made = table((A, DB))
     before = made.buckets()
     made.put(*again)
@@ -62,7 +62,7 @@ PUTS = st.lists(st.tuples(st.sampled_from([A, B, Key("tailscale", "ts-c")]), REC
 
 
 @given(PUTS)
-def test_a_table_depends_only_on_the_last_record_of_each_proxy(puts: list[tuple[Key, Record | None]]) -> None:
+def test_the_table_depends_only_on_the_last_record_of_each_proxy(puts: list[tuple[Key, Record | None]]) -> None:
     lived = Table()
     for put in puts:
         lived.put(*put)
@@ -75,7 +75,7 @@ ADDRESSES = st.lists(st.sampled_from(["192.0.2.1", "198.51.100.20", "2001:db8::1
 
 
 @given(st.dictionaries(NAMES, st.tuples(ADDRESSES, ADDRESSES), max_size=5))
-def test_a_document_is_never_larger_than_the_weight_of_its_bucket_and_its_frame(
+def test_the_size_of_a_document_is_at_most_the_weight_of_its_bucket_and_its_frame(
     found: dict[str, tuple[tuple[str, ...], ...]],
 ) -> None:
     bucket = bucket_of(Record(name, ip4, ip6) for name, (ip4, ip6) in found.items())

@@ -1,0 +1,215 @@
+"""The Tailscale Services of a tailnet: their addresses, the devices that host them, and which host gets the traffic."""
+
+import ipaddress
+import itertools
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+PREFIX = "svc:"
+DO_NOT_VALIDATE = "do-not-validate"
+"""The port of a Service for which the control server doesn't ask which ports its hosts serve."""
+
+NOT_APPROVED, APPROVED_BY_TABLE, APPROVED_BY_HAND = "not-approved", "approved:auto", "approved:manual"
+
+_IPV4 = ipaddress.IPv4Address("100.80.0.0")
+_IPV6 = ipaddress.IPv6Address("fd7a:115c:a1e0::5000:0")
+_NAME = re.compile(r"svc:[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_PORT = re.compile(r"tcp:([1-9]\d{0,4})")
+
+
+class ServiceError(Exception):
+    """The control server doesn't take a Tailscale Service like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailscaleService:
+    """A Tailscale Service; *name* begins with ``svc:``, and *addresses* are one of each family."""
+
+    name: str
+    ports: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+    display_name: str = ""
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The first label of its MagicDNS name."""
+        return self.name.removeprefix(PREFIX).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The report of a device about one Service.
+
+    *ports* are those that the serve configuration of the device has for the Service, such as ``tcp:443``; None without
+    a configuration. *backends* are the URLs and cluster IPs that the device leads connections to. No control server
+    knows them.
+    """
+
+    advertises: bool = True
+    ports: frozenset[str] | None = None
+    backends: tuple[str, ...] = ()
+
+    def serves(self, service: TailscaleService) -> bool:
+        """Tell whether the device has a configuration for all ports of *service*, as far as control asks for them."""
+        return DO_NOT_VALIDATE in service.ports or set(service.ports) <= (self.ports or set())
+
+
+class HostDevice(Protocol):
+    """A device, as far as it matters to the Services that it hosts."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is connected to the control server."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags."""
+
+
+class TailscaleServices:
+    """The Services of a tailnet with the *domain*, whose *devices* may host them.
+
+    A test can change the attributes at any time. *approvers* is the table ``autoApprovers.services`` of the policy: by
+    the name of a Service or one of its tags, the tags of the devices that may host it; None approves every host. Unless
+    the server *lists_annotations*, only the answer about a single Service has them. *changed* is called at each change.
+    """
+
+    def __init__(
+        self, domain: str, devices: Mapping[str, HostDevice], changed: Callable[[], None], first: int = 1
+    ) -> None:
+        self.approvers: Mapping[str, Collection[str]] | None = None
+        self.lists_annotations = True
+        self._domain = domain
+        self._devices = devices
+        self._changed = changed
+        self._count = itertools.count(first)
+        self._services: dict[str, TailscaleService] = {}
+        self._reports: dict[str, Mapping[str, Host]] = {}
+        self._approved: set[tuple[str, str]] = set()
+        self._primaries: dict[str, str] = {}
+
+    @property
+    def present(self) -> Mapping[str, TailscaleService]:
+        """The present Services, by name."""
+        return MappingProxyType(self._services)
+
+    def at(self, magic_dns_name: str) -> TailscaleService | None:
+        """Return the Service with that MagicDNS name."""
+        label, _, domain = magic_dns_name.partition(".")
+        found = (service for service in self._services.values() if service.label == label)
+        return next(found, None) if domain == self._domain else None
+
+    def put(self, service: TailscaleService) -> TailscaleService:
+        """Create *service* with two new addresses, or replace the one with its name, which keeps its addresses.
+
+        The caller makes sure that no device has the name. Raises ServiceError.
+        """
+        check_name(service.name)
+        if bad := [port for port in service.ports if port != DO_NOT_VALIDATE and not _is_port(port)]:
+            raise ServiceError(f"invalid port {bad[0]!r}")
+        old = self._services.get(service.name)
+        if service.addresses not in ((), old.addresses if old else ()):
+            raise ServiceError("the server chooses the addresses of a Service")
+        new = replace(service, addresses=old.addresses if old else self._free_addresses())
+        self._services[new.name] = new
+        self._settle(new.name)
+        self._changed()
+        return new
+
+    def delete(self, name: str) -> None:
+        """Delete the Service called *name*. Raises KeyError."""
+        del self._services[name]
+        self._approved = {each for each in self._approved if each[0] != name}
+        self._changed()
+
+    def approve(self, name: str, node_id: str) -> None:
+        """Let a device host a Service, as an admin does who sees that the host waits for approval."""
+        self._approved.add((name, node_id))
+        self._settle(name)
+        self._changed()
+
+    def report(self, node_id: str, hosted: Mapping[str, Host]) -> None:
+        """Take the report of a device about the Services that it hosts, by name, in place of its last one.
+
+        Raises KeyError if the device was deleted.
+        """
+        if node_id not in self._devices:
+            raise KeyError(node_id)
+        if (old := self._reports.get(node_id, {})) == hosted:
+            return
+        self._reports[node_id] = hosted
+        for name in {*old, *hosted}:
+            self._settle(name)
+        self._changed()
+
+    def follow(self, node_id: str) -> None:
+        """Take note that a device has changed, or has been deleted, and with it its report."""
+        hosted = self._reports.get(node_id, {})
+        if node_id not in self._devices:
+            self._reports.pop(node_id, None)
+        for name in hosted:
+            self._settle(name)
+
+    def hosts(self, name: str) -> Mapping[str, Host]:
+        """Return the devices that have reported about a Service, by node ID, with these reports."""
+        return {node_id: report[name] for node_id, report in self._reports.items() if name in report}
+
+    def approval(self, name: str, node_id: str) -> str:
+        """Return how the device came to be approved as a host of the Service, in the words of the control server."""
+        if (name, node_id) in self._approved:
+            return APPROVED_BY_HAND
+        if self.approvers is None:
+            return APPROVED_BY_TABLE
+        permitted = {tag for key in (name, *self._services[name].tags) for tag in self.approvers.get(key, ())}
+        return NOT_APPROVED if permitted.isdisjoint(self._devices[node_id].tags) else APPROVED_BY_TABLE
+
+    def primary(self, name: str) -> str:
+        """Return the node ID of the host that gets the traffic of a Service, empty if there is none."""
+        self._settle(name)
+        return self._primaries.get(name, "")
+
+    def backends(self, name: str) -> tuple[str, ...]:
+        """Return where a connection to a Service ends: the backends of its primary host."""
+        primary = self.primary(name)
+        return self.hosts(name)[primary].backends if primary else ()
+
+    def names_of_host(self, node_id: str) -> list[str]:
+        """Return the MagicDNS names of the Services that a device hosts and is approved for.
+
+        It may get certificates for them, even before it advertises them.
+        """
+        names = [name for name in self._reports.get(node_id, ()) if name in self._services]
+        approved = [name for name in names if self.approval(name, node_id) != NOT_APPROVED]
+        return [f"{self._services[name].label}.{self._domain}" for name in approved]
+
+    def _settle(self, name: str) -> None:
+        """Choose the primary host of a Service anew, unless the present one is still good."""
+        good = [node_id for node_id in self.hosts(name) if self._is_good(name, node_id)]
+        if self._primaries.get(name, "") not in good:
+            self._primaries[name] = next(iter(good), "")
+
+    def _is_good(self, name: str, node_id: str) -> bool:
+        service, host = self._services.get(name), self._reports[node_id][name]
+        takes_traffic = service is not None and host.advertises and host.serves(service)
+        return takes_traffic and self._devices[node_id].connected and self.approval(name, node_id) != NOT_APPROVED
+
+    def _free_addresses(self) -> tuple[str, ...]:
+        number = next(self._count)
+        return str(_IPV4 + number), str(_IPV6 + number)
+
+
+def check_name(name: str) -> None:
+    """Check the name of a Service; raises ServiceError."""
+    if not _NAME.fullmatch(name):
+        raise ServiceError(f"invalid service name {name!r}: it must be {PREFIX} and a DNS label")
+
+
+def _is_port(text: str) -> bool:
+    match = _PORT.fullmatch(text)
+    return match is not None and int(match[1]) < 1 << 16
