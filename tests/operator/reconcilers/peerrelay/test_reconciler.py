@@ -328,6 +328,13 @@ def by_go(auth_key: str, server: str) -> list[Object]:
     ]
 
 
+async def test_the_load_balancers_of_relays_are_not_exposed_to_the_tailnet(cluster: World) -> None:
+    async with running_operator(cluster, default_load_balancer=True):
+        await cluster.apply(peer_relay())
+        await ready(cluster, peer_relay())
+        assert await cluster.device_names() == [f"relay-0.{DOMAIN}"]
+
+
 @pytest.mark.simulated
 async def test_relays_of_the_go_operator_stay_unchanged_and_go_with_their_peerrelay(cluster: World) -> None:
     world, relay = cluster, peer_relay()
