@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say which share of the tests marked `full` runs."""
+    """Say which share of the tests with the marker `full` is part of this run."""
     commit = config.getoption("sample_of_full")
     return (
         f"of the tests marked full: share {share_of(commit)} of {SHARES}, chosen by commit {commit}" if commit else None
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files without a loop test in a run of loop tests alone, which halves the start of each worker."""
+    """Leave out files without loop tests in a run of loop tests alone, which halves the start of each worker."""
     tests = config.getoption("real_api") and collection_path.match("test_*.py")
     return True if tests and World.__name__ not in collection_path.read_text() else None
 

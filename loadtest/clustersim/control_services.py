@@ -99,7 +99,7 @@ def _name(request: web.Request) -> str:
 
 
 def _service(body: dict[str, Any]) -> TailscaleService:
-    """Return the Service that *body* asks for. Raises RefusalError if a field has another type than it should."""
+    """Return the Tailscale Service that *body* describes. Raises RefusalError if a field has the wrong type."""
     texts = {key: body.get(key) or "" for key in _TEXTS}
     lists = {key: body.get(key) or [] for key in _LISTS}
     annotations = body.get("annotations") or {}

@@ -160,7 +160,10 @@ class Checks:
             await self.api.delete(POD, OPERATOR_NAMESPACE, name_of(pod))
 
     async def _cluster_ips(self, target: Exposed, slices: Iterable[Object]) -> tuple[str, ...]:
-        """Return the cluster IPs of *target*'s Service at its group; raises NotYet unless *slices* have all proxies."""
+        """Return the cluster IPs of the Service in front of *target*'s proxies at its group.
+
+        Raises NotYet unless *slices* have all proxies.
+        """
         replicas = (await self.api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
         if any(len(_ready_addresses([each])) < replicas for each in slices):
             raise NotYet(f"not all of the {replicas} proxies of its group are ready")

@@ -35,9 +35,10 @@ class Ban:
 
 @dataclass(slots=True)
 class Failure:
-    """A failure of the next *times* mutating requests with *verb* and *plural*, each of which is any if it is empty.
+    """A failure of the next *times* mutating requests with *verb* for *plural*.
 
-    With the *status* `LOST` the requests take effect, and the connection is cut before the answer.
+    An empty *verb* or *plural* stands for any. With the *status* `LOST` the requests take effect, and the
+    connection is cut before the answer.
     """
 
     status: int = 500

@@ -76,8 +76,9 @@ class RunningPod:
 class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
-    When a Pod ends, each second takes only *second* seconds. With *ignores_sigterm*, deleted proxies go on until their
-    grace periods end. New Pods get a proxy image with the *capability_version*.
+    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. With
+    *ignores_sigterm*, deleted proxies run until their grace periods end. New Pods get a proxy image with the
+    *capability_version*.
     """
 
     def __init__(

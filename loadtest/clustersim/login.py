@@ -23,10 +23,12 @@ class Login:
     device and its node key is good.
     """
 
-    def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet) -> None:
+    def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
+        """*url* is that of the control server, if the login profile is to have it."""
         self._store = store
         self._namespace = namespace
         self._name = name
+        self._server = {"ControlURL": url} if url else {}
         self._rejected: str | None = None
         self.tailnet = tailnet
         self.device: Device | None = None
@@ -84,7 +86,9 @@ class Login:
         self.write(
             {
                 "_machinekey": f"privkey:{secrets.token_hex(32)}",
-                f"profile-{profile}": json.dumps(dict(zip(_LOGGED_IN, (config, device.hostname), strict=True))),
+                f"profile-{profile}": json.dumps(
+                    self._server | dict(zip(_LOGGED_IN, (config, device.hostname), strict=True))
+                ),
                 "_profiles": json.dumps({profile: login}),
                 _CURRENT: f"profile-{profile}",
             }

@@ -62,7 +62,7 @@ class Rights:
 
 
 def denied(target: Target, verb: str) -> ApiError:
-    """Return the error that says that the user has no right to do *verb* with *target*."""
+    """Return the error for a user who has no right to do *verb* with the object *target*."""
     where = f"in the namespace {json.dumps(target.namespace)}" if target.namespace else "at the cluster scope"
     what = f'cannot {verb} resource "{_resource(target)}" in API group "{target.resource.group}" {where}'
     return forbidden(target.resource, target.name, f'User "{USER}" {what}')

@@ -46,8 +46,8 @@ class Recorder:
             (SECRET, source["secretRef"]["name"]) for source in container.get("envFrom", ()) if "secretRef" in source
         ]
         self._state = (SECRET, self._env[STATE].removeprefix(_KUBE))
-        tailnet = tailnets.at(self._env.get(LOGIN_SERVER, ""))
-        self._login = Login(store, self._namespace, self._state[1], tailnet)
+        server = self._env.get(LOGIN_SERVER, "")
+        self._login = Login(store, self._namespace, self._state[1], tailnets.at(server), server)
         self._runs = False
         self._restarts = 0
 

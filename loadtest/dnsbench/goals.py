@@ -53,7 +53,7 @@ class Verdict:
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Return a judge that divides the *figure* of contestant *label*, by default the CPU per query, by that of *to*."""
+    """Return a function that divides a *figure* of *label*, by default its CPU per query, by that of *to*."""
 
     def judge(table: Table) -> float | None:
         ours, theirs = table.get(scenario, label), table.get(scenario, to)
@@ -64,7 +64,10 @@ def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
 
 
 def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
-    """Return a judge of how many milliseconds *figure* (in microseconds) of *label* is above that of *to*."""
+    """Return a function that subtracts the *figure* of contestant *to* from that of *label*, both in µs.
+
+    Its result is in ms.
+    """
 
     def judge(table: Table) -> float | None:
         ours, theirs = table.get(scenario, label), table.get(scenario, to)
@@ -74,7 +77,7 @@ def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
 
 
 def milliseconds(scenario: str, label: str, figure: str) -> Judge:
-    """Return a judge of a contestant's *figure*, which it converts from microseconds to milliseconds."""
+    """Return a function that converts a contestant's *figure* from microseconds to milliseconds."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)
@@ -84,7 +87,7 @@ def milliseconds(scenario: str, label: str, figure: str) -> Judge:
 
 
 def memory(label: str) -> Judge:
-    """Return a judge of a contestant's memory in the scenario ``sizes``, in megabytes."""
+    """Return a function that takes a contestant's memory in the scenario ``sizes``, in megabytes."""
 
     def judge(table: Table) -> float | None:
         found = table.get("sizes", label)
@@ -94,7 +97,7 @@ def memory(label: str) -> Judge:
 
 
 def lost_percent(scenario: str, label: str) -> Judge:
-    """Return a judge of the percentage of queries without an answer."""
+    """Return a function that takes the percentage of queries without an answer."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)

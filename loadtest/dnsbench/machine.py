@@ -32,7 +32,7 @@ def cores() -> tuple[int, int]:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the command with *words*, without the folders of files, because results are shown to others."""
+    """Return the command line *words* without the folders in its paths, because results are shown to others."""
     shown = [Path(word).name if Path(word).is_absolute() else word for word in words]
     return shlex.join(["python", "-m", "dnsbench", *shown])
 

@@ -84,7 +84,7 @@ def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: C
 
 
 def _as_in_a_pod() -> list[str]:
-    """Return a prefix for a command, without the right to larger receive buffers than any program in a Pod gets."""
+    """Return the beginning of a command that runs a server with the receive buffers of a Pod, not larger ones."""
     return ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin"] if os.geteuid() == 0 else []
 
 

@@ -34,7 +34,7 @@ def query(asked: Asked) -> Query:
 
 
 def shared(load: Load, count: int) -> list[Load]:
-    """Divide *load* among *count* clients, and give each client enough sockets for its number of IDs."""
+    """Divide *load* among *count* clients, each with enough sockets for the queries that it has outstanding."""
     rates = tuple((first / count, last / count) for first, last in load.rates)
     fastest = max((max(pair) for pair in rates), default=0.0)
     shares = []
@@ -128,7 +128,7 @@ class CompiledEngine:
                 process.kill()
 
     def _gather(self, workers: Sequence[_Worker], reports: Sequence[Seen]) -> None:
-        """Add up the *reports* of *workers* about a second; the CPU time of the busiest one is recorded."""
+        """Add up the *reports* of all *workers* about the same second, and record the CPU time of the busiest one."""
         for worker, seen in zip(workers, reports, strict=True):
             self._recording.tally.add(seen.tally)
             self._reasons.update(seen.reasons)

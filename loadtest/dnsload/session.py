@@ -1,4 +1,4 @@
-"""A run as both engines see it: its queries, its pace, and the recording of its results."""
+"""The parts of a run that both engines share: its queries, its pace, and the recording of its results."""
 
 import time
 from collections.abc import Callable, Iterable

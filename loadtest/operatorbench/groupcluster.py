@@ -21,7 +21,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SECRET, SERVICE, Key, Object
 from tsoperator.group.egress import entry_name, served_service
-from tsoperator.group.proxygroup import config_name, is_available
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import is_available
 from tsoperator.kube.watch import Selection
 
 from operatorbench.cluster import SERVICES, Cluster
@@ -130,7 +131,7 @@ class GroupCluster:
 
     def _entries(self, group: str) -> Mapping[str, Any]:
         """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
-        configmap = self._cluster.objects(_CONFIGS).get(Key(NAMESPACE, config_name(group)))
+        configmap = self._cluster.objects(_CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
         if configmap is None:
             return {}
         version = configmap["metadata"]["resourceVersion"]

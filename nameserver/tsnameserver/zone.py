@@ -25,7 +25,7 @@ class Section(NamedTuple):
 
 
 def section(rcode: int, body: bytes = b"", *, answers: int = 0, authority: int = 0) -> Section:
-    """Return the Section of *body*, which has so many *answers* and *authority* records."""
+    """Return a part of a response: the compiled *body*, and its numbers of *answers* and *authority* records."""
     return Section(response_heads(rcode, answers, authority), body, rcode, answers, authority)
 
 

@@ -23,12 +23,12 @@ from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
 from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
-from tsoperator.reconcilers.egresspod import reconciler as egresspod
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
+from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
-from tsoperator.reconcilers.mounts import reconciler as mounts
+from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -97,9 +97,9 @@ _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them 
 _GATHER = EnqueueTimes(
     {
         DNSRECORDS.lower(): Gathering(0.02),
-        egresspod.NAME: Gathering(0.1),
+        "egresspod": Gathering(0.1),
         "proxygroup": Gathering(0.05, 0.5),
-        mounts.NAME: Gathering(mounts.DELAY),
+        "mounts": Gathering(TOUCH_DELAY),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
@@ -200,14 +200,14 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
-        recorders(proxies),
+        recorders(proxies, client),
         peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),
-        egresspod.egresspods(cache, client, prober, settings),
-        mounts.mounts(cache, applier.now),
+        egresspods(cache, client, prober, settings),
+        mounts(cache, applier.now),
     ]
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 

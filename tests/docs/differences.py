@@ -82,7 +82,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
         f"{_DNSCONFIG}/test_plan.py {_REFUSED_DNSCONFIG}",
-        f"{_DNSCONFIG}/test_plan.py the_older_of_two_dnsconfigs_has_the_plan_that_it_has_alone",
+        f"{_DNSCONFIG}/test_plan.py the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
@@ -105,8 +105,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
     ],
     "A ProxyGroupPolicy lets objects without any annotation pass": [
-        f"{_POLICY}/test_enforcement.py what_a_policy_does_not_concern_passes",
-        f"{_POLICY}/test_enforcement.py the_operator_writes_on_older_objects_and_their_deletion_ends",
+        f"{_POLICY}/test_enforcement.py objects_outside_of_the_policy_are_accepted",
+        f"{_POLICY}/test_enforcement.py the_operator_can_change_objects_that_are_older_than_the_policy",
         f"{_POLICY}/test_reconciler.py the_go_operators_admission_policies_are_taken_over_in_place",
     ],
     "A wrong setting stops the operator": [
@@ -126,17 +126,21 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
     ],
     "The configuration of a relay is in": [
-        f"{_RELAY}/test_plan.py the_one_config_makes_the_proxy_a_relay",
-        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_goes",
+        f"{_RELAY}/test_plan.py the_config_makes_the_proxy_a_relay",
+        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_is_removed",
     ],
     "When replicas go": [
         f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
         f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
     ],
     "A replica is ready only if": [f"{_RELAY}/test_plan.py the_status_shows_the_endpoints_and_what_is_missing"],
-    "A PeerRelay waits until": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
-    "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_load_balancer_gives_its_relay_endpoints"],
-    "A PeerRelay has at most": [f"{_RELAY}/test_plan.py bad_input_is_told_with_its_cure_and_changes_nothing_that_runs"],
+    "A PeerRelay waits until": [
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+    ],
+    "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_relay_gets_endpoints_from_its_load_balancer"],
+    "A PeerRelay has at most": [
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+    ],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
@@ -155,7 +159,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
     ],
     "An object with a name that the Recorder needs": [
-        f"{_RECORDER}/test_reconciler.py an_object_of_another_that_has_the_name_of_a_child_is_named_and_left_alone",
+        f"{_RECORDER}/test_reconciler.py the_condition_mentions_a_foreign_object_with_the_name_of_a_child_and_the_object_stays",
     ],
     "The image of a Recorder": [
         "operator/test_settings.py the_image_of_recorders_has_the_tag_of_that_of_proxies",

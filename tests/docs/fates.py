@@ -72,6 +72,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get connector": WALK,
     "kubectl wait peerrelay/edge --for=condition=PeerRelayReady --timeout=5m": WALK,
     "kubectl get peerrelay": WALK,
+    "kubectl get peerrelay edge -o jsonpath=…": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
     "kubectl get recorder": WALK,
     "kubectl get recorder sessions -o jsonpath=…": WALK,

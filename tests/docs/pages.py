@@ -62,7 +62,10 @@ def links(text: str) -> list[str]:
 
 
 def blocks(path: Path) -> Iterator[str]:
-    """Yield the YAML in a file. On a page that is each block of YAML, and each here-document that a command reads."""
+    """Yield the YAML in a file.
+
+    Of a page, yield each block of YAML, and each here-document in a command.
+    """
     if path.suffix == ".yaml":
         yield path.read_text()
         return
@@ -144,7 +147,10 @@ def manifests(path: Path) -> Iterator[Any]:
 
 
 def values() -> dict[str, str]:
-    """Return the YAML of all documented values for the chart, by the example or the block of a page that has it."""
+    """Return the YAML of all documented values for the chart.
+
+    Each key is the path of an example, or names a page and its block.
+    """
     found = {name_of(path): path.read_text() for path in sorted((DOCS / "examples" / "values").glob("*.yaml"))}
     for page in PAGES:
         shown = (block for block in blocks(page) if block.startswith(VALUES_OF_CHART))

@@ -121,7 +121,7 @@ def lines(text: str) -> set[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with the files that the commands name, into which they may write."""
+    """A writable folder with the files that the documented commands name."""
     for name in ("charts", "coredns", "docs", "loadtest"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path

@@ -55,7 +55,7 @@ class Changeover:
 
     @property
     def silence(self) -> float:
-        """The seconds in which the nameserver may have given no answer, in total."""
+        """The most seconds in which the nameserver gave no answer, in total, as far as the questions show."""
         silent, since = 0.0, None
         for seen in self.answers:
             if seen.rcode != NO_ANSWER:

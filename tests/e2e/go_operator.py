@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.e2e import product
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, Object
 from tests.e2e.testbed import control, oci
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import run
@@ -50,6 +50,18 @@ def take_over(bed: Bed, folder: Path) -> None:
     push_nameserver(bed)
     product.uninstall(bed)
     product.install(bed, released_chart(folder), product.CREDENTIALS)
+
+
+def permission(plural: str) -> list[Object]:
+    """Return the right to make children of the kind called *plural*, which its chart forgets and the bed enforces."""
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"go-operator-{plural}"}}
+    subject = {"kind": "ServiceAccount", "name": "operator", "namespace": product.NAMESPACE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"go-operator-{plural}"}
+    rule = {"apiGroups": ["tailscale.com"], "resources": [f"{plural}/finalizers"], "verbs": ["update"]}
+    return [
+        {**kind, "kind": "ClusterRole", "rules": [rule]},
+        {**kind, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
+    ]
 
 
 def forget(cluster: Cluster, management: Management) -> None:

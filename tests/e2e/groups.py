@@ -4,7 +4,7 @@ import base64
 import json
 
 from tsoperator.api.names import CONDITION_EGRESS_READY, CONDITION_PROXYGROUP_READY, EGRESS_SERVICES, PROXY_GROUP
-from tsoperator.group.proxygroup import config_name
+from tsoperator.group.grouptype import EGRESS
 
 from tests.e2e.cluster import Cluster, Object, condition, is_ready
 from tests.e2e.product import NAMESPACE
@@ -46,7 +46,7 @@ def await_served(cluster: Cluster, service: Object, seconds: float = 120) -> Non
 
 def entries(cluster: Cluster, group: str) -> list[str]:
     """Return the names of the entries for the proxies of *group*."""
-    configmap = cluster.get("configmap", config_name(group), NAMESPACE) or {}
+    configmap = cluster.get("configmap", EGRESS.config_name(group), NAMESPACE) or {}
     encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES, "")
     return sorted(json.loads(base64.b64decode(encoded) or "{}"))
 

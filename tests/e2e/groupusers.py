@@ -12,6 +12,7 @@ from tsoperator.api.names import (
     SERVICE_TYPE_EGRESS,
 )
 
+from tests.e2e import go_operator
 from tests.e2e.cluster import Cluster, Object, condition, identity
 from tests.e2e.groups import await_group, await_served
 from tests.e2e.load import Load
@@ -28,8 +29,6 @@ CREDENTIALS = credentials(client_id=SECOND.client_id, client_secret=SECOND.clien
 GROUPS = {"gate": proxy_group("gate", replicas=2), "away": proxy_group("away", replicas=1, tailnet="other")}
 """Two ProxyGroups: `gate` in the operator's own tailnet, and `away` in another tailnet."""
 
-_PERMISSION = "go-operator-groups"
-_FINALIZERS = [{"apiGroups": ["tailscale.com"], "resources": ["proxygroups/finalizers"], "verbs": ["update"]}]
 _RATE = 5  # connections a second through each group
 _KINDS = "customresourcedefinitions,proxygroups,tailnets"
 
@@ -66,7 +65,7 @@ class GroupUsers:
         The Go operator gets a permission that its chart doesn't give it. API servers with the admission plugin
         OwnerReferencesPermissionEnforcement, as that of the bed, refuse the children of its groups otherwise.
         """
-        self.cluster.apply(*_permission(), CREDENTIALS, TAILNET)
+        self.cluster.apply(*go_operator.permission("proxygroups"), CREDENTIALS, TAILNET)
 
         def known() -> bool:
             return condition(self.cluster.look(TAILNET), CONDITION_TAILNET_READY).get("status") == "True"
@@ -104,7 +103,7 @@ class GroupUsers:
             yield [load, far_load]
 
     def inventory(self) -> Inventory:
-        """Return the present inventory."""
+        """Return the present inventory of the groups, devices and objects."""
         pods, sets = self._children("pods"), self.statefulsets()
         devices = [device for each in self._tailnets for device in each.devices()]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed("services", self._space)]
@@ -134,22 +133,11 @@ class GroupUsers:
         self.cluster.delete("tailnet", _name(TAILNET))
         eventually(lambda: self.cluster.get("tailnet", _name(TAILNET)) is None, "the Tailnet is gone")
         self.cluster.delete("secret", _name(CREDENTIALS), NAMESPACE)
-        for obj in _permission():
+        for obj in go_operator.permission("proxygroups"):
             self.cluster.delete(obj["kind"], _name(obj))
 
     def _children(self, resource: str) -> list[Object]:
         return [child for group in GROUPS.values() for child in self.cluster.children(group, resource)]
-
-
-def _permission() -> list[Object]:
-    metadata = {"name": _PERMISSION}
-    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata}
-    subject = {"kind": "ServiceAccount", "name": "operator", "namespace": NAMESPACE}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _PERMISSION}
-    return [
-        {**kind, "kind": "ClusterRole", "rules": _FINALIZERS},
-        {**kind, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
-    ]
 
 
 def _name(obj: Object) -> str:

@@ -23,6 +23,7 @@ ENFORCED = "admission asks for it, which is no request: see test_the_bed_enforce
 UNUSED = {
     Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
     Permission("ClusterRole tailscale-operator", "update", "proxygroups.tailscale.com/finalizers"): ENFORCED,
+    Permission("ClusterRole tailscale-operator", "update", "recorders.tailscale.com/finalizers"): ENFORCED,
     Permission(OPERATOR_ROLE, "update", "services/finalizers"): ENFORCED,
     Permission("ClusterRole tailscale-operator-dns", "get", "dnses.operator.openshift.io"): (
         "it reads who else writes there, while somebody keeps undoing its changes"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_MANAGED, MANAGED
+from tsoperator.runtime.ownership import RECORDERS
 
 from tests.e2e import go_operator, product
 from tests.e2e.changeover import Changeover, changeover, nameserver_runs, records
@@ -50,7 +51,7 @@ def users(
 ) -> Iterator[Users]:
     """Users without objects yet. At the end our operator runs again."""
     made = Users(cluster, management, shared_namespace, outside, client)
-    cluster.apply(CLASS, *web(shared_namespace, "web"), *POLICY)
+    cluster.apply(CLASS, *web(shared_namespace, "web"), *POLICY, *go_operator.permission("recorders"))
     yield made
     product.deploy(cluster.bed, images)
     cluster.scale_operator(2)  # the chart leaves it with as many Pods as the Go operator had
@@ -85,14 +86,15 @@ def ours(
 
 
 def adopted(cluster: Cluster) -> bool:
-    sets = cluster.listed("statefulsets", labels={LABEL_MANAGED: MANAGED})
+    marks = ({LABEL_MANAGED: MANAGED}, RECORDERS)
+    sets = [each for mark in marks for each in cluster.listed("statefulsets", labels=mark)]
     policies = cluster.listed("validatingadmissionpolicies,validatingadmissionpolicybindings", "")
     return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in (*sets, *policies))
 
 
 def test_an_upgrade_to_ours_changes_nothing(ours: Stage) -> None:
     assert ours.after == ours.before
-    assert len(ours.after.pods) == 4 + REPLICAS
+    assert len(ours.after.pods) == 4 + 2 * REPLICAS
 
 
 def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
@@ -157,8 +159,8 @@ def kept(found: Inventory) -> Inventory:
 
 def test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script(back: Stage) -> None:
     assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
-    assert len(kept(back.after).pods) == 4 + REPLICAS + 1
-    assert len(back.before.pods) == 2 * (4 + REPLICAS)
+    assert len(kept(back.after).pods) == 4 + 2 * REPLICAS + 1 + REPLICAS
+    assert len(back.before.pods) == 2 * (4 + 2 * REPLICAS)
 
 
 def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:

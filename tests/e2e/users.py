@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tsoperator.api.names import LABEL_MANAGED, LABEL_PARENT_TYPE, MANAGED, PARENT_NAMESERVER
+from tsoperator.api.names import LABEL_MANAGED, MANAGED, PARENT_NAMESERVER
+from tsoperator.runtime.ownership import RECORDERS, owner_of
 
+from tests.e2e import go_operator
 from tests.e2e.cluster import Cluster, Object, identity, shown_hostnames
 from tests.e2e.testbed import control
 from tests.e2e.testbed.errors import BedError
@@ -15,7 +17,7 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, group_service, ingress
-from tests.support.manifests import connector, group_policy, proxy_class
+from tests.support.manifests import connector, group_policy, proxy_class, recorder
 
 CLASS = proxy_class(
     "dressed",
@@ -35,9 +37,10 @@ POLICY: Sequence[Object] = (
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICED}},
     group_policy("ours", POLICED, egress=["allowed"]),
 )
-REPLICAS = 2  # of a Connector
+REPLICAS = 2  # of a Connector, and of a Recorder
+BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
 _KINDS = (
-    "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingressclasses,"
+    "customresourcedefinitions,dnsconfigs,connectors,recorders,proxyclasses,ingressclasses,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings"
 )
 _IN_NAMESPACES = "services,ingresses"
@@ -61,6 +64,7 @@ class Proxied(NamedTuple):
     balanced: Object
     shown: Object
     gate: Object
+    recorder: Object
 
     @classmethod
     def of(cls, space: str, maker: str, address: str) -> "Proxied":
@@ -72,6 +76,7 @@ class Proxied(NamedTuple):
             exposed_service(space, f"{maker}-lb", BALANCED, hostname=f"{maker}-lb", proxy_class="dressed"),
             ingress(space, f"{maker}-shop"),
             connector(prefix, hostnamePrefix=prefix, replicas=REPLICAS, exitNode=True),
+            recorder(f"{maker}-rec", enableUI=False, replicas=REPLICAS, storage={"s3": BUCKET}),
         )
 
 
@@ -96,17 +101,19 @@ class Users:
 
     def leave(self) -> None:
         """Delete the users' cluster-scoped objects."""
-        for each in self._sets:
-            self.cluster.delete(each.gate["kind"], name_of(each.gate))
-        for each in self._sets:
-            self.cluster.remove(each.gate)
+        wide = [obj for each in self._sets for obj in (each.gate, each.recorder)]
+        for obj in wide:
+            self.cluster.delete(obj["kind"], name_of(obj))
+        for obj in wide:
+            self.cluster.remove(obj)
         self.cluster.delete("proxyclass", name_of(CLASS))
-        for obj in reversed(POLICY):
+        for obj in (*reversed(POLICY), *go_operator.permission("recorders")):
             self.cluster.delete(obj["kind"], name_of(obj), obj["metadata"].get("namespace", ""))
 
     def inventory(self) -> Inventory:
-        """Return the inventory of now."""
-        proxies = self.cluster.listed("statefulsets,pods", labels={LABEL_MANAGED: MANAGED})
+        """Return the present inventory of Pods, StatefulSets, devices, keys and objects."""
+        marks = ({LABEL_MANAGED: MANAGED}, RECORDERS)
+        proxies = [each for mark in marks for each in self.cluster.listed("statefulsets,pods", labels=mark)]
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]
         return Inventory(
             {name_of(obj): identity(obj) for obj in proxies if obj["kind"] == "Pod" and not _is_nameserver(obj)},
@@ -129,6 +136,7 @@ class Users:
                 self._gets(PAGE, partial(self._outside.curl, "--cacert", acme_root, f"{scheme}://{name}/"))
                 self._shows([name], obj)
             self._shows([f"{name_of(each.gate)}-{number}.{control.DOMAIN}" for number in range(REPLICAS)], each.gate)
+            self._shows([f"{name_of(each.recorder)}-{number}" for number in range(REPLICAS)], each.recorder)
 
     def policy_is_enforced(self) -> bool:
         """Tell whether the API server lets the namespace `POLICED` use an allowed ProxyGroup, and no other one."""
@@ -156,7 +164,8 @@ class Users:
 
 
 def _is_nameserver(pod: Object) -> bool:
-    return bool(pod["metadata"]["labels"][LABEL_PARENT_TYPE] == PARENT_NAMESERVER)
+    owner = owner_of(pod)
+    return owner is not None and owner.type == PARENT_NAMESERVER
 
 
 def _version(obj: Object) -> tuple[str, int]:

@@ -18,7 +18,9 @@ QUERIES = st.integers(min_value=0).map(lambda seed: random_query(random.Random(s
 
 
 @given(QUERIES | st.binary(max_size=600), st.booleans())
-def test_both_paths_give_the_same_parsable_answer_which_is_short_by_udp(query: bytes, stream: bool) -> None:
+def test_the_fast_and_the_general_path_give_equal_answers_that_parse_and_fit_into_a_datagram(
+    query: bytes, stream: bool
+) -> None:
     for zone in ZONES:
         response = answer(query, zone, stream=stream)
         assert response == general(query, zone, stream=stream)

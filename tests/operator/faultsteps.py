@@ -187,7 +187,10 @@ async def grant(play: Play, wish: frozenset[str]) -> None:
 
 
 async def wrong(play: Play, wish: frozenset[str]) -> list[str]:
-    """Return the differences from *wish* as texts; create wished objects that are missing."""
+    """Return the differences between the world and the user's *wish* as texts.
+
+    Create wished objects that are missing.
+    """
     world, found = play.world, []
     for name, obj in USERS.items():
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)

@@ -22,7 +22,7 @@ from tests.support.othertailnet import other_tailnet
 
 
 async def play(taken: list[Step], wish: Wish) -> None:
-    """Take the steps, assert that the wish comes true, delete all objects, and assert that nothing is left."""
+    """Take the steps, check that the user's *wish* comes true, delete all objects, and check that nothing is left."""
     async with new_world() as world:
         stage = Stage(world)
         async with stage.operator:

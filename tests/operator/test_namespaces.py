@@ -101,7 +101,7 @@ async def pods(world: World) -> dict[str, str]:
     return {key_of(pod).name: uid(pod) for parent in (egress(), ingress()) for pod in await world.children(POD, parent)}
 
 
-async def test_proxies_of_a_namespace_that_is_not_watched_any_more_stay_and_their_names_follow_them(
+async def test_proxies_of_a_namespace_that_is_no_longer_watched_stay_and_their_records_are_kept_up_to_date(
     teams: World,
 ) -> None:
     before = await narrowed(teams)

@@ -100,7 +100,7 @@ def usual() -> list[str]:
     return patient.run(portrait(USUAL))
 
 
-def test_a_world_is_the_same_the_other_way_round() -> None:
+def test_the_world_ends_up_the_same_with_the_reverse_order_of_creations() -> None:
     assert patient.run(portrait(MOST_UNUSUAL)) == usual()
 
 
@@ -108,5 +108,5 @@ def test_a_world_is_the_same_the_other_way_round() -> None:
 @pytest.mark.timeout(1800)
 @settings(max_examples=200 if settings.get_current_profile_name() == "soak" else 20)
 @given(st.permutations(USUAL), st.lists(st.sampled_from(["", "*"]), min_size=len(USUAL), max_size=len(USUAL)))
-def test_a_world_is_the_same_in_any_order(order: list[str], waits: list[str]) -> None:
+def test_the_world_ends_up_the_same_whatever_the_order_of_creations(order: list[str], waits: list[str]) -> None:
     assert patient.run(portrait([name + wait for name, wait in zip(order, waits, strict=True)])) == usual()

@@ -79,7 +79,10 @@ class Left:
 
 @asynccontextmanager
 async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
-    """Create a proxy for *parent*, delete the parent, and yield the rest; the operator watches *watched*, or all."""
+    """Create a proxy for *parent*, delete the parent, and yield a `Left`.
+
+    The operator watches the namespaces *watched*, or all.
+    """
     async with new_world() as world:
         async with running_operator(world):
             await world.apply(backend(), parent)
@@ -154,7 +157,9 @@ async def test_a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_aga
 
 
 @each_parent
-async def test_a_secret_of_a_device_that_cannot_be_deleted_or_only_labelled_as_a_proxys_stays(parent: Object) -> None:
+async def test_a_secret_stays_if_its_device_cannot_be_deleted_or_if_it_only_has_the_labels_of_a_proxy(
+    parent: Object,
+) -> None:
     async with leaving(parent) as left:
         (secret,) = await left.world.children(SECRET, parent)
         theirs = {"namespace": OPERATOR_NAMESPACE, "name": "password", "labels": secret["metadata"]["labels"]}

@@ -23,7 +23,8 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.service import headless_service
@@ -218,7 +219,7 @@ def egress_config(group: str, *names: str) -> Object:
     """Return the ConfigMap of the ProxyGroup *group* with entries of these *names*, such as ``default-db``."""
     entries = {name: Entry("", "100.64.0.9", frozenset()) for name in names}
     content = {"binaryData": {"egress-services": render_entries(entries)}}
-    return obj(CONFIGMAP, Key(OPERATOR_NAMESPACE, config_name(group)), content, labels=group_owner(group).labels)
+    return obj(CONFIGMAP, Key(OPERATOR_NAMESPACE, EGRESS.config_name(group)), content, labels=group_owner(group).labels)
 
 
 def endpoint(*addresses: str, **conditions: bool | None) -> Object:

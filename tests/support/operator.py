@@ -287,7 +287,7 @@ class World:
         return {name: found for name, found in (await self._recorded()).items() if not name.startswith(CANARY_PREFIX)}
 
     async def canaries(self) -> dict[str, list[str]]:
-        """Return the addresses by name of the names that show whether the cluster's DNS asks the nameserver."""
+        """Return the canaries in the ConfigMap of records: their addresses by name."""
         return {name: found for name, found in (await self._recorded()).items() if name.startswith(CANARY_PREFIX)}
 
     async def _recorded(self) -> dict[str, list[str]]:

@@ -1,1 +1,1 @@
-"""The commands that a person runs besides the operator itself, and the format of its log."""
+"""The command `tsoperator check`, which a person runs beside the operator."""

@@ -1,4 +1,4 @@
-"""Names and rules that the nameserver's objects and its records have in common."""
+"""The names and rules that the nameserver's objects and the ConfigMaps of records have in common."""
 
 import json
 from collections.abc import Iterable, Sequence

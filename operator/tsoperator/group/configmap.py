@@ -56,14 +56,17 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
     return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there)
 
 
-def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
+def egress_configmap_steps(
+    wanted: Object, live: Object | None, services: Iterable[Object], replicas: int | None, cluster_domain: str
+) -> list[Step]:
     """Return the step that makes the ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that it should have. *replicas* is how many proxies the group should have; without it the
-    number of their requests stays as it is.
+    *wanted* has the metadata that it should have, and the ClusterIP *services* get entries. *replicas* is how many
+    proxies the group should have; without it the number of their requests stays as it is.
     """
     if live is not None and is_deleting(live):
         return []  # the end of its deletion queues the group again
+    found = entries(services, live, cluster_domain)
     pings = {} if replicas is None else {EGRESS_PINGS: _encoded(str(_PINGS * replicas))}
     if live is None:
         data = pings | ({EGRESS_SERVICES: found.document} if found.document else {})

@@ -42,20 +42,10 @@ def group_owner(name: str) -> Owner:
     return Owner(PARENT_PROXYGROUP, Key("", name))
 
 
-def config_name(group: str) -> str:
-    """Return the name of the egress ConfigMap of *group*."""
-    return f"{group}-egress-config"
-
-
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
     count = spec_of(group).get("replicas")
     return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
-
-
-def is_egress(group: Object) -> bool:
-    """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
-    return bool(spec_of(group).get("type") == "egress")
 
 
 def is_available(group: Object) -> bool:

@@ -24,9 +24,10 @@ from tsoperator.api.names import (
     TYPE_PROXYGROUP,
     TYPE_RECORDER,
 )
+from tsoperator.proxy.pod import HEALTH_CHECK
 
-EGRESS_CONFIGS: Final = "/etc/proxies"
-"""The path of the ConfigMap in the Pods of an egress ProxyGroup."""
+GROUP_CONFIGS: Final = "/etc/proxies"
+"""The path of the ConfigMap in the Pods of a ProxyGroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,17 @@ class ProxyPod:
     """The Pods of one kind of proxy.
 
     *app* is the name of that kind for the image, and *type* its name in the metrics. *modes* and *target* are variables
-    for the image: *modes* say how the proxy works, and *target* says where it leads. A *userspace* proxy needs no
-    privileges. A proxy that *serves* has a serve config, and one that also *serves_https* asks for certificates. A
-    *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's address can't. A *grouped*
-    proxy belongs to a ProxyGroup, and answers health checks. The image runs in the *container* of that name.
+    for the image: *modes* say how the proxy works, and *target* says where it leads. The variables in *more* come last.
+    A *userspace* proxy needs no privileges. A proxy that *serves* has a serve config, and one that also *serves_https*
+    asks for certificates. A *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's
+    address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name.
     """
 
     app: str
     type: str
     modes: Mapping[str, str] = field(default_factory=dict)
     target: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     userspace: bool = False
     serves: bool = False
@@ -124,19 +126,16 @@ def recording() -> ProxyPod:
     return ProxyPod("", TYPE_RECORDER, userspace=True, measurable=False)
 
 
-def egress_group(port: int = 0) -> ProxyPod:
-    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says.
-
-    With static endpoints each of them listens at *port*.
-    """
+def egress_group() -> ProxyPod:
+    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says."""
     return ProxyPod(
         APP_PROXYGROUP_EGRESS,
         TYPE_PROXYGROUP,
-        modes={"PORT": str(port)} if port else {},
         target={
-            "TS_EGRESS_SERVICES_CONFIG_PATH": f"{EGRESS_CONFIGS}/{EGRESS_SERVICES}",
-            "TS_EGRESS_PROXIES_CONFIG_PATH": EGRESS_CONFIGS,
+            "TS_EGRESS_SERVICES_CONFIG_PATH": f"{GROUP_CONFIGS}/{EGRESS_SERVICES}",
+            "TS_EGRESS_PROXIES_CONFIG_PATH": GROUP_CONFIGS,
         },
+        more={HEALTH_CHECK: "true"},
         grouped=True,
     )
 

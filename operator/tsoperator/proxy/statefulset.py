@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from tsoperator.api.names import LABEL_APP, PROXIES_SERVICE_ACCOUNT, PROXY_CONTAINER, SERVE_CONFIG_KEY, SYSCTL_CONTAINER
 from tsoperator.api.objects import STATEFULSET, Object
-from tsoperator.proxy.pod import HEALTH_CHECK
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod
 from tsoperator.proxy.replica import Replica
@@ -107,8 +106,7 @@ def serves(statefulset: Object) -> bool:
 def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
     serving = {_SERVE_CONFIG: f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}
-    checks = {HEALTH_CHECK: "true"} if pod.grouped else {}
-    of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app, **checks}
+    of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app, **pod.more}
     return [
         variable("TS_USERSPACE", "true" if pod.userspace else "false"),
         from_field("POD_IP", "status.podIP"),

@@ -27,13 +27,12 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.proxygroup import config_name
+from tsoperator.group.grouptype import type_of
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 
-_EGRESS: Final = "egress"
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
 """The kinds whose objects are counted by the reason of this condition."""
 
@@ -87,9 +86,10 @@ class GroupGauges(Collector):
             "Services that the proxies of a ProxyGroup are told to serve.",
             labels=["group"],
         )
-        for name in (key_of(each).name for each in found if _type(each) == _EGRESS):
-            config = self._cache.get(CONFIGMAP, Key(self._namespace, config_name(name)))
-            entries.add_metric([name], len(entries_of(config)))
+        for name, type_ in ((key_of(each).name, type_of(each)) for each in found):
+            if type_ is not None:
+                config = self._cache.get(CONFIGMAP, Key(self._namespace, type_.config_name(name)))
+                entries.add_metric([name], len(entries_of(config)))
         yield from (groups, entries, *(self._by_reason(*each) for each in _COUNTED.items()))
 
     def _by_reason(self, resource: Resource, type_: str) -> Metric:

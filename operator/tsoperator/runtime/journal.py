@@ -103,14 +103,17 @@ class Journal:
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
     def planned(self, parent: Object, plan: Plan) -> None:
-        """Log *plan* at DEBUG, in one line. *parent* is the first object on which it reports, or empty."""
+        """Log *plan* at DEBUG, in one line.
+
+        *parent* is the first object on which *plan* reports, or an empty object.
+        """
         if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
             log.debug("%s: plan: %s", _name(parent), _plan_in_words(parent, plan), extra=_fields(parent))
 
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log the changes that *plan* has made with its *writes*, and the refusals that have begun or ended.
 
-        A plan that isn't whole doesn't show that a refusal has ended.
+        A plan with `whole` set to false reports only a part, so it doesn't show that a refusal has ended.
         """
         known = self._known.get(parent)
         is_new = known is None

@@ -117,10 +117,8 @@ class _Watch:
         """Enqueue the keys that the change from *old* to *new* concerns."""
         if isinstance(self.mapper, Comparison):
             self._add(self.mapper.keys(old, new))
-            return
-        for obj in (old, new):
-            if obj is not None:
-                self.enqueue(obj)
+        else:
+            self._add(key for obj in (old, new) if obj is not None for key in self.mapper(obj))
 
     def _add(self, keys: Iterable[Key]) -> None:
         for key in keys:

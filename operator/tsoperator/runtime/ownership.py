@@ -78,9 +78,11 @@ _TITLES = {
     PARENT_PEERRELAY: "PeerRelay",
 }
 
-_RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}  # on all children of Recorders
-OF_RECORDERS = ",".join(f"{name}={value}" for name, value in _RECORDERS.items())
-"""The selector of the children of Recorders, which have no label `LABEL_MANAGED`."""
+RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
+"""The labels that the children of all Recorders have. They have no label `LABEL_MANAGED`."""
+
+OF_RECORDERS = ",".join(f"{name}={value}" for name, value in RECORDERS.items())
+"""The selector of the children of Recorders."""
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _WITHOUT_NAMESPACE = (PARENT_PROXYGROUP, PARENT_PEERRELAY)
 """The types of owners whose children have no label for a namespace, because these owners have none."""
@@ -103,7 +105,7 @@ class Owner:
     def labels(self) -> dict[str, str]:
         """The labels on each of its children. Some kinds have none for the namespace; a Recorder has other labels."""
         if self.type == PARENT_RECORDER:
-            return {**_RECORDERS, LABEL_APP_INSTANCE: self.key.name}
+            return {**RECORDERS, LABEL_APP_INSTANCE: self.key.name}
         found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
@@ -276,4 +278,4 @@ def _recorder_of(child: Object) -> Owner | None:
     """Return the Recorder that the labels of *child* name; None if they name none."""
     found = labels(child)
     name = found.get(LABEL_APP_INSTANCE)
-    return Owner(PARENT_RECORDER, Key("", name)) if name and _RECORDERS.items() <= found.items() else None
+    return Owner(PARENT_RECORDER, Key("", name)) if name and RECORDERS.items() <= found.items() else None

@@ -176,7 +176,10 @@ class AuthKeys:
             return None
 
     async def _reissued_key(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
-        """Return a key to replace that in the *live* Secret: empty if the replica gets it later, None if not needed."""
+        """Return the key for a proxy that asks for another one than the key in its *live* Secret.
+
+        Return "" if the replica has to wait for a new key, and None if it doesn't ask for one.
+        """
         if minted := _unstored_key(parent, replica):
             return minted.key
         now = self._clock()

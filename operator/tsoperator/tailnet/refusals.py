@@ -89,9 +89,10 @@ def client_words(url: str, scope: str = "") -> str:
 
 
 def _unknown_client(error: Refused) -> str:
-    """Return words that fit into two lines of a terminal.
+    """Return a message that the control server doesn't know the OAuth client. It fits into two lines of a terminal.
 
-    They don't say what else the client needs. Another error says that once the control server accepts the client.
+    It doesn't list further settings that the client needs. Another message does so once the server accepts the
+    client.
     """
     server = error.call.server
     who, see = f"the control server {server}", ""

@@ -84,9 +84,9 @@ class DeviceListReader:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The pieces of a body: text from the first letter of a device, without ``{"``, to its end, without ``}``.
+    """The JSON text of a list of devices, cut into one piece for each device, without its braces.
 
-    The first device begins at *start*. The others are preceded by the *separator*.
+    The first piece begins at *start*. The *separator* is before each further piece.
     """
 
     blocks: Sequence[bytes]

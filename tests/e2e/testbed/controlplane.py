@@ -67,7 +67,7 @@ class Excuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The control plane's place: in an isolation with the node's address, or on the machine's loopback."""
+    """The programs of the control plane, in an isolation with the node's address or on the machine's loopback."""
 
     paths: Paths
     folder: Path

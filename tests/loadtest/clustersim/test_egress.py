@@ -157,7 +157,7 @@ def test_an_unreadable_document_is_an_error(text: str) -> None:
         ({}, "6", {"ready": True}, False),
     ],
 )
-def test_a_proxy_that_ends_waits_for_the_health_check_services_of_its_entries(
+def test_a_proxy_that_ends_waits_until_the_health_check_services_no_longer_route_to_it(
     entries: Object, pings: str, conditions: Object, routed: bool
 ) -> None:
     store = configured(hep_pings=pings, egress_services=json.dumps(entries))

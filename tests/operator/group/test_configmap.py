@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
-from tsoperator.group.configmap import SIZE_MAX, configmap_steps, entries
+from tsoperator.group.configmap import SIZE_MAX, egress_configmap_steps, entries
 from tsoperator.group.egress import entry_of
 from tsoperator.proxy.entries import Entry, Port, entries_of, render_entries, slim_configmap
 from tsoperator.runtime.plan import Creation, Patch, Step
@@ -41,7 +41,7 @@ def live(found: dict[str, Entry] | None = None, pings: str = SIX, **metadata: An
 
 
 def steps(services: list[Object], there: Object | None, replicas: int | None = 2) -> list[Step]:
-    return configmap_steps(WANTED, there, entries(services, there, "cluster.local"), replicas)
+    return egress_configmap_steps(WANTED, there, services, replicas, "cluster.local")
 
 
 def patch(*services: Object, there: Object, replicas: int | None = 2) -> Object:

@@ -122,7 +122,7 @@ def test_objects_that_are_being_deleted_are_neither_updated_nor_deleted_again_wi
     assert upkeep(going) == ()
 
 
-def test_the_slice_of_a_new_port_goes_when_all_pods_serve_the_port_even_if_only_slices_may_change() -> None:
+def test_the_upkeep_of_slices_deletes_the_extra_slice_of_a_new_port_once_all_pods_serve_the_port() -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": "ts-db-new-ipv4-1b2c3d4e"}}
     steps = upkeep(moving([NEW_PLACE], [NEW_UP, other], {}))
     assert gone(Plan(steps=steps)) == ["ts-db-new-ipv4-1b2c3d4e"]

@@ -1,13 +1,15 @@
 """The facts about a ProxyGroup on which the objects that it serves depend."""
 
+from typing import Any
+
 from tsoperator.api.objects import PROXYGROUP, SERVICE, Key, Object
-from tsoperator.group import proxygroup
+from tsoperator.group import grouptype, proxygroup
 
 from tests.support.objects import obj
 
 
 def test_the_names_of_objects_are_those_of_the_go_operator() -> None:
-    assert proxygroup.config_name("foo") == "foo-egress-config"
+    assert grouptype.EGRESS.config_name("foo") == "foo-egress-config"
     assert proxygroup.group_owner("foo").labels.items() >= {
         ("tailscale.com/managed", "true"),
         ("tailscale.com/parent-resource-type", "proxygroup"),
@@ -26,9 +28,10 @@ def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
     assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
 
 
-def test_only_a_group_of_type_egress_is_an_egress_group() -> None:
-    assert proxygroup.is_egress(group({"type": "egress"}))
-    assert [spec for spec in ({"type": "ingress"}, {}, None, "x") if proxygroup.is_egress(group(spec))] == []
+def test_only_a_group_of_type_egress_has_a_type_that_the_operator_supports() -> None:
+    assert grouptype.type_of(group({"type": "egress"})) is grouptype.EGRESS
+    others: list[Any] = [{"type": "ingress"}, {"type": ["egress"]}, {}, None, "x"]
+    assert [spec for spec in others if grouptype.type_of(group(spec))] == []
 
 
 def test_the_condition_of_a_group_says_whether_it_is_available() -> None:

@@ -18,12 +18,12 @@ OTHERS = [HEADSCALE, "https://tailscale.com.example.org", "https://nottailscale.
 
 
 @pytest.mark.parametrize("url", [TAILSCALE, "https://login.tailscale.com:443", "https://tailscale.com", *OTHERS])
-def test_tailscales_control_servers_are_known_by_their_name(url: str) -> None:
+def test_the_control_server_of_tailscale_is_recognized_by_its_name(url: str) -> None:
     assert policy.is_tailscales(url) is (url not in OTHERS)
     assert ("login.tailscale.com" in policy.policy_place(url) + policy.clients_place(url)) is (url not in OTHERS)
 
 
-def test_the_owners_of_tags_are_lines_of_a_policy_file() -> None:
+def test_the_advice_has_the_policy_lines_for_the_owners_of_tags() -> None:
     def lines(tags: list[str], owners: list[str]) -> object:
         return json.loads(f"{{{policy.tag_owners(tags, owners)}}}")["tagOwners"]
 
@@ -32,7 +32,7 @@ def test_the_owners_of_tags_are_lines_of_a_policy_file() -> None:
     assert lines(["tag:ops"], ["tag:ops"]) == {"tag:ops": []}
 
 
-def test_the_line_for_funnel_has_the_very_tags() -> None:
+def test_the_policy_line_for_funnel_has_exactly_the_tags_of_the_proxy() -> None:
     line = json.loads(f"{{{policy.funnel_attribute(['tag:k8s', 'tag:web'])}}}")
     assert line == {"nodeAttrs": [{"target": ["tag:k8s", "tag:web"], "attr": ["funnel"]}]}
 
@@ -44,13 +44,15 @@ OTHER = Patch(SECRET, KEY, {"spec": {"type": "ExternalName"}})
 
 
 @pytest.mark.parametrize(("step", "said"), [(CREATED, 1), (WRITTEN, 1), (TAKEN_AWAY, 0), (OTHER, 0), (None, 0)])
-def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation | Patch | None, said: int) -> None:
+def test_the_advice_on_funnel_depends_on_the_serve_config_of_the_proxy(
+    step: Creation | Patch | None, said: int
+) -> None:
     notes = advice.funnel_notes(Plan(steps=[step] if step else []), ["tag:web"])
     assert [note.type for note in notes] == ["Normal"] * said
     assert all(policy.funnel_attribute(["tag:web"]) in note.message for note in notes)
 
 
-def test_without_https_tailscales_admin_console_is_named_and_on_headscale_it_is_not_to_be_had() -> None:
+def test_without_https_the_advice_names_the_admin_console_but_on_headscale_says_there_is_none() -> None:
     note, other = (advice.no_https(ReportedDevice(id, "", "", True), "Funnel") for id in ("n000001CNTRL", "7"))
     assert (note.reason, other.reason) == ("HTTPSNotEnabled", "UnsupportedByControlServer")
     assert "Funnel can't work: enable MagicDNS and HTTPS" in note.message
@@ -59,6 +61,6 @@ def test_without_https_tailscales_admin_console_is_named_and_on_headscale_it_is_
     assert "login.tailscale.com" not in other.message
 
 
-def test_a_device_that_waits_for_approval_is_named_and_where_to_approve_it() -> None:
+def test_the_advice_names_a_device_that_waits_for_approval_and_where_to_approve_it() -> None:
     assert "db.tail1234.ts.net is not approved" in policy.approval("db.tail1234.ts.net")
     assert "https://login.tailscale.com/admin/machines" in policy.approval("db")

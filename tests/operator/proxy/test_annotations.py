@@ -48,16 +48,14 @@ def told(annotations: dict[str, str], labels: dict[str, str] | None = None) -> l
     ],
     ids=str,
 )
-def test_an_annotation_without_effect_is_told_once_with_what_to_write_instead(
-    name: str, value: str, words: str
-) -> None:
+def test_an_event_names_once_an_annotation_without_effect_and_the_right_one(name: str, value: str, words: str) -> None:
     notes = told({f"tailscale.com/{name}": value})
     kinds = [(note.type, note.reason, note.once) for note in notes]
     assert kinds == [("Warning", "IgnoredAnnotation", True)] * bool(words)
     assert all(words in note.message for note in notes)
 
 
-def test_the_prefix_counts_in_any_spelling_and_other_prefixes_do_not() -> None:
+def test_the_prefix_of_annotations_counts_in_any_spelling_and_other_prefixes_are_ignored() -> None:
     others = {"example.org/expose": "true", "expose": "yes", "tailscale.example.org/exposed": "true"}
     wrong = {"tailscale/expose": "true", "example.tailscale.org/http-redirect": "true", "Tailscale.com/expose": "true"}
     doubt, instead = "which has no effect: if you mean", "tailscale.com/expose, write that"
@@ -82,7 +80,7 @@ def test_the_prefix_counts_in_any_spelling_and_other_prefixes_do_not() -> None:
         ({"tailscale.com/expose": "true", "tailscale.com/managed": "true"}, {}, ""),
     ],
 )
-def test_a_label_that_should_be_an_annotation_is_told(
+def test_an_event_names_a_label_that_should_be_an_annotation(
     labels: dict[str, str], annotations: dict[str, str], words: str
 ) -> None:
     notes = told(annotations, labels)
@@ -102,12 +100,12 @@ NEAREST = {
 
 
 @pytest.mark.parametrize("prefix", ["tailscale.com", "Tailscale.COM"])
-def test_the_nearest_known_name_is_found(prefix: str) -> None:
+def test_the_most_similar_known_name_is_suggested(prefix: str) -> None:
     assert {name: nearest(f"{prefix}/{name}", KNOWN).removeprefix("tailscale.com/") for name in NEAREST} == NEAREST
     assert nearest(f"{prefix}/load-balancer", KNOWN) == ""
 
 
-def test_objects_without_annotations_are_fine() -> None:
+def test_objects_without_annotations_cause_no_event() -> None:
     plain: Object = egress_service({})
     del plain["metadata"]["annotations"]
     assert ignored(plain, VOCABULARY) == []

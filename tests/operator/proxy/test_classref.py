@@ -34,7 +34,7 @@ def spec_of(proxy_class: Object) -> ProxyClassSpec:
         ({}, {KEY: ""}, ""),
     ],
 )
-def test_the_label_comes_before_the_annotation_before_the_default(
+def test_the_class_in_the_label_wins_over_the_annotation_and_that_over_the_default(
     labels: dict[str, str], annotations: dict[str, str], name: str
 ) -> None:
     assert class_name(egress_service(annotations, labels=labels), "default") == name
@@ -45,7 +45,7 @@ def test_an_object_that_names_no_class_has_none() -> None:
     assert chosen_class(egress_service({KEY: ""}), None, "default") is None
 
 
-def test_a_class_that_does_not_exist_has_failed_whoever_names_it() -> None:
+def test_a_missing_class_is_a_fault_for_everybody_who_names_it() -> None:
     problem, default = problem_of(egress_service({KEY: "prod"}), None, ""), problem_of(egress_service(), None, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyFailed", False)
     assert "'prod' does not exist: create it, or remove tailscale.com/proxy-class" in problem.message
@@ -62,20 +62,20 @@ def test_a_class_that_does_not_exist_has_failed_whoever_names_it() -> None:
     ],
     ids=["new", "bad", "bad and changed", "good and changed"],
 )
-def test_a_class_that_is_not_ready_is_waited_for(found: Object, *, is_passing: bool) -> None:
+def test_an_object_waits_for_a_class_that_is_not_ready(found: Object, *, is_passing: bool) -> None:
     problem = problem_of(egress_service(), found, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyPending", is_passing)
     assert "waiting for ProxyClass 'prod'" in problem.message
     assert not is_ready(found)
 
 
-def test_a_class_that_cannot_be_read_is_waited_for_even_if_its_status_says_ready() -> None:
+def test_an_object_waits_for_an_invalid_class_even_if_its_status_says_ready() -> None:
     found = live_proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
     problem = problem_of(egress_service(), found, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyPending", False)
 
 
-def test_the_spec_of_a_class_that_is_ready_is_read() -> None:
+def test_the_spec_of_a_ready_class_is_used() -> None:
     assert spec_of(live_proxy_class(ready=True)) == ProxyClassSpec()
     given = live_proxy_class(spec={"useLetsEncryptStagingEnvironment": True}, ready=True)
     assert spec_of(given).use_lets_encrypt_staging_environment

@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> Case:
-    """Return a proxy whose replicas have *reported* these devices, and which has so many *new* replicas."""
+    """Return a proxy whose replicas have *reported* devices. It also has *new* replicas without devices."""
     key, config = Key("tailscale", "ts-db-abcde"), ProxyConfig("db", "https://controlplane.tailscale.com")
     made = Proxy(OWNER, "1234-UID", key, egress_to_name(FQDN), config, tags, replica_count=len(reported) + new)
     named = replace(made, hostname_prefix="db") if made.shares_hostname else made
@@ -76,7 +76,7 @@ def test_tags_in_another_order_are_the_same(tags: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("reported", ["n1", ""])
-def test_a_device_that_is_not_known_is_left_alone(reported: str) -> None:
+def test_a_device_that_is_not_in_the_list_is_left_alone(reported: str) -> None:
     assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
 
 
@@ -168,7 +168,7 @@ FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding
 
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_is_a_finding_and_is_not_tried_again_for_a_while(
+def test_a_failure_is_a_finding_and_is_retried_only_after_a_while(
     wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
@@ -222,18 +222,20 @@ MOVES = {
 
 @pytest.mark.parametrize("missed", [False, True])
 @pytest.mark.parametrize(("text", "now", "words"), MOVES.values(), ids=MOVES)
-def test_a_destination_that_moves_is_a_finding(text: str, now: Device | None, words: str, *, missed: bool) -> None:
+def test_a_target_with_a_new_name_or_address_is_a_finding(
+    text: str, now: Device | None, words: str, *, missed: bool
+) -> None:
     (found,) = destination_findings(Destination(text, None, DEVICE, now), OURS, is_missed=missed)
     assert replace(found, message="") == DeviceFinding(Effect.FAILED, "TargetGone", "", is_reason=True)
     assert words in found.message
 
 
 @pytest.mark.parametrize("destination", [None, Destination(FQDN, DEVICE), Destination(FQDN, RENAMED, DEVICE, RENAMED)])
-def test_a_destination_that_is_found_is_no_finding(destination: Destination | None) -> None:
+def test_a_target_that_exists_is_no_finding(destination: Destination | None) -> None:
     assert [destination_findings(destination, OURS, is_missed=missed) for missed in (False, True)] == [[], []]
 
 
-def test_a_missing_destination_is_a_finding_only_if_the_proxy_misses_it() -> None:
+def test_a_missing_target_is_a_finding_only_if_the_proxy_misses_it() -> None:
     assert destination_findings(Destination(FQDN), OURS, is_missed=False) == []
     (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_missed=True)
     assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetNotFound", True)
@@ -274,7 +276,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_a_proxy_shows_that_it_misses_its_destination(report: Report) -> None:
+def test_a_proxy_reports_that_it_misses_its_target(report: Report) -> None:
     last = {"lastState": {"terminated": report.ended}}
     statuses: list[Object] = [{"containerStatuses": [{"restartCount": count, **last}]} for count in report.restarts]
     pods = [pod("ts-db-1", "new"), *({**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses)]

@@ -35,7 +35,7 @@ OTHER = ("False", "Other", "no hostname")
         (OTHER, [FAILED], ("False", "ProxyFailed", "not permitted; no hostname")),
     ],
 )
-def test_the_condition_shows_the_lasting_findings_under_the_reason_of_the_worst(
+def test_the_condition_shows_lasting_findings_with_the_reason_of_the_worst(
     before: tuple[str, str, str], findings: list[DeviceFinding], shown: tuple[str, str, str]
 ) -> None:
     status = {"conditions": [condition(READY, *before)], "loadBalancer": {}}
@@ -55,11 +55,11 @@ def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
     ]
 
 
-def test_a_parent_is_looked_at_again_at_the_earliest_time() -> None:
+def test_a_parent_is_reconciled_again_at_the_earliest_time_of_its_findings() -> None:
     assert [with_findings(Plan(requeue_after=5.0), [each]).requeue_after for each in (NEWS, FAILED)] == [5.0, 5.0]
     assert [with_findings(Plan(), each).requeue_after for each in ([NEWS], [NOTICE, PENDING])] == [None, 30]
 
 
-def test_a_parent_without_that_condition_has_events_alone() -> None:
+def test_a_parent_without_a_condition_for_findings_gets_only_events() -> None:
     plan = with_findings(Plan(status={"loadBalancer": {}}), [FAILED], condition=READY, reasons=REASONS)
     assert (plan.status, len(plan.notes)) == ({"loadBalancer": {}}, 1)

@@ -51,7 +51,7 @@ def service() -> Object:
     return stored(only)
 
 
-def test_a_service_monitor_belongs_to_the_service() -> None:
+def test_a_service_monitor_is_owned_by_the_metrics_service() -> None:
     first, monitor = objects_for(metrics(monitor=True), service())
     owner = owner_reference(SERVICE, "ts-web-abcde-metrics", service()["metadata"]["uid"])
     assert first["kind"] == "Service"
@@ -75,7 +75,7 @@ def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
 
 
 @pytest.mark.parametrize(("monitor", "there"), [(True, []), (True, [deleting(service())]), (False, [service()])])
-def test_there_is_a_service_alone_before_or_without_a_service_monitor(monitor: bool, there: list[Object]) -> None:
+def test_without_a_service_monitor_there_is_only_a_metrics_service(monitor: bool, there: list[Object]) -> None:
     assert [obj["kind"] for obj in objects_for(metrics(monitor=monitor), *there)] == ["Service"]
 
 
@@ -89,7 +89,7 @@ def test_there_is_a_service_alone_before_or_without_a_service_monitor(monitor: b
         (metrics(), served_ingress(forward_cluster_traffic=True)),
     ],
 )
-def test_a_proxy_that_serves_no_metrics_gets_nothing(wanted: Metrics | None, pod: ProxyPod) -> None:
+def test_a_proxy_that_serves_no_metrics_has_no_metrics_service(wanted: Metrics | None, pod: ProxyPod) -> None:
     assert objects_for(wanted, service(), pod=pod) == []
 
 
@@ -118,7 +118,7 @@ def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert owned_keys(service(), "svc", "tailscale") == ()
 
 
-def test_both_types_of_services_are_of_one_kind() -> None:
+def test_services_and_load_balancers_have_the_same_kind_in_metrics() -> None:
     given = ({**LABELS, "ts_proxy_type": kind} for kind in ("egress_service", "ingress_service"))
     assert [by_metrics_owner({"metadata": {"labels": each}}) for each in given] == [("svc:default/web",)] * 2
 

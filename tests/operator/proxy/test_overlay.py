@@ -80,7 +80,7 @@ def debug(on: bool, metrics: bool) -> Object:
         (METRICS | ACME, INGRESS, [*DEBUG_ENV, *METRICS_ENV, STAGING], [DEBUG_PORT, METRICS_PORT]),
     ],
 )
-def test_endpoints_and_certificates_are_as_the_class_says(
+def test_the_class_decides_about_endpoints_and_certificates(
     spec: Object, kind: ProxyPod, env: list[tuple[str, str]], ports: list[Object] | None
 ) -> None:
     made = over(spec, kind)
@@ -88,14 +88,14 @@ def test_endpoints_and_certificates_are_as_the_class_says(
     assert container_of(made).get("ports") == ports
 
 
-def test_labels_and_annotations_go_on_the_statefulset_alone() -> None:
+def test_labels_and_annotations_of_the_class_are_on_the_statefulset_only() -> None:
     made = over({"statefulSet": {"labels": {"team": "web", **OWNER.labels, "app": "x"}, "annotations": {"note": "y"}}})
     assert labels(made) == {**OWNER.labels, "team": "web", "app": "x"}
     assert annotations(made) == {"note": "y", ANNOTATION_GIVEN: "annotations.note labels.app labels.team"}
     assert made["spec"] == unclassed()["spec"]
 
 
-def test_labels_and_annotations_of_pods_go_under_ours() -> None:
+def test_labels_and_annotations_of_pods_do_not_replace_ours() -> None:
     last = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
     before = unclassed()["spec"]["template"]["metadata"]
     pod = {"labels": {"pod": "l", "app": "other"}, "annotations": {"note": "x", last: "other"}}
@@ -108,7 +108,7 @@ def test_labels_and_annotations_of_pods_go_under_ours() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, True), ({"note": "x"}, False)])
-def test_our_annotation_of_pods_is_dropped_if_the_class_gives_annotations_as_in_existing_pods(
+def test_the_pod_annotation_with_the_cluster_dns_name_is_dropped_if_the_class_has_pod_annotations(
     given: Object, kept: bool
 ) -> None:
     name = "tailscale.com/operator-last-set-cluster-dns-name"
@@ -133,11 +133,11 @@ POD_FIELDS = {
 
 
 @pytest.mark.parametrize("field", POD_FIELDS)
-def test_a_field_of_pods_is_as_the_class_says(field: str) -> None:
+def test_the_class_decides_a_field_of_pods(field: str) -> None:
     assert over_pod({field: POD_FIELDS[field]}) == {**pods_of(unclassed()), field: POD_FIELDS[field]}
 
 
-def test_a_class_with_pods_takes_the_operators_priority_class_away() -> None:
+def test_a_class_with_a_section_for_pods_removes_the_operators_priority_class() -> None:
     found = [over_pod(pod, proxy_priority_class="default") for pod in ({}, {"priorityClassName": "high"})]
     assert [each.get("priorityClassName") for each in found] == [None, "high"]
     assert pods_of(over({"statefulSet": {}}, proxy_priority_class="default"))["priorityClassName"] == "default"
@@ -151,14 +151,14 @@ CONTAINER_FIELDS = {
 
 
 @pytest.mark.parametrize("field", CONTAINER_FIELDS)
-def test_a_field_of_a_container_is_as_the_class_says(field: str) -> None:
+def test_the_class_decides_a_field_of_a_container(field: str) -> None:
     given = {field: CONTAINER_FIELDS[field]}
     assert over_container(given) == {**container_of(unclassed()), **given}
     init = over_pod({"tailscaleInitContainer": given})["initContainers"][0]
     assert init == {**pods_of(unclassed())["initContainers"][0], **given}
 
 
-def test_fields_that_are_empty_leave_the_container_as_it_is() -> None:
+def test_empty_fields_of_the_class_do_not_change_the_container() -> None:
     assert over_container({"image": "", "resources": {"limits": {}}, "env": []}) == container_of(unclassed())
 
 
@@ -170,7 +170,7 @@ def test_fields_that_are_empty_leave_the_container_as_it_is() -> None:
         ({"claims": [{"name": "gpu"}]}, {"requests": {"cpu": "1m", "memory": "1Mi"}}),
     ],
 )
-def test_requests_and_limits_are_replaced_each_as_a_whole(given: Object, resources: Object) -> None:
+def test_the_class_replaces_all_requests_and_all_limits(given: Object, resources: Object) -> None:
     assert over_container({"resources": given})["resources"] == resources
 
 
@@ -193,7 +193,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_each_variable_is_there_once_with_its_last_value_at_a_place_where_references_to_it_work(
+def test_each_variable_occurs_once_with_its_last_value_where_references_to_it_work(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]

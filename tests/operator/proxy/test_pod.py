@@ -40,13 +40,13 @@ def test_a_slim_pod_has_only_the_fields_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("last", [{}, {"lastState": {}}, {"lastState": {"terminated": None}}], ids=str)
-def test_a_slim_pod_has_only_the_restarts_of_a_container_that_has_not_ended(last: Object) -> None:
+def test_a_slim_pod_stores_only_the_number_of_restarts_of_a_container_that_has_never_ended(last: Object) -> None:
     status = {"containerStatuses": [{"restartCount": 0, **last}]}
     assert slim({**WHOLE, "status": status})["status"]["containerStatuses"] == [{"restartCount": 0}]
 
 
 @pytest.mark.parametrize("status", [{}, {"status": {}}, {"status": {"phase": "Pending"}}], ids=str)
-def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Object) -> None:
+def test_a_pod_that_has_not_started_has_no_address_and_no_containers(status: Object) -> None:
     made = slim({"apiVersion": "v1", "kind": "Pod", "metadata": IDENTITY, "spec": {}, **status})
     assert made["metadata"] == {**IDENTITY, "ownerReferences": []}
     assert made["status"] == {"podIP": "", "podIPs": [], "containerStatuses": []}
@@ -100,13 +100,13 @@ def test_a_slim_pod_with_our_gate_also_has_the_facts_that_open_it_and_its_readin
         (None, False),
     ],
 )
-def test_the_environment_says_whether_a_proxy_answers_health_checks(variable: Object | None, answers: bool) -> None:
+def test_the_environment_tells_whether_a_proxy_answers_health_checks(variable: Object | None, answers: bool) -> None:
     containers = [{"name": "sidecar"}, {"name": "tailscale", "env": [variable] if variable else None}]
     pod = {**GATED, "spec": {**GATED["spec"], "containers": containers}}
     assert answers_health_checks(pod) is answers_health_checks(slim(pod)) is answers
 
 
-def test_a_pod_has_our_gate_or_not() -> None:
+def test_a_pod_with_or_without_our_gate_is_recognized() -> None:
     specs: list[Object] = [GATED["spec"], {"readinessGates": [{"conditionType": "example.org/a"}]}, {}]
     assert [has_gate({**WHOLE, "spec": spec}) for spec in specs] == [True, False, False]
 

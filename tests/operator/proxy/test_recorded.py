@@ -55,7 +55,7 @@ EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
 def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
-    """Return our children by role, if the recorded Service, which gives the name, and *statefulsets* are there."""
+    """Return our children by role for the recorded Service, which gives the name, and the recorded *statefulsets*."""
     there = Children([recorded(name)["service"]], statefulsets)
     service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
@@ -64,7 +64,10 @@ def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
 
 
 def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
-    """Yield the paths of the fields of *theirs* that *found* lacks or has with another value; indexes are ``*``."""
+    """Yield the paths of the fields of *theirs* that are missing or different in *found*.
+
+    An index is written as ``*``.
+    """
     if isinstance(theirs, Mapping) and isinstance(found, Mapping):
         for name, value in theirs.items():
             yield from lacking(value, found.get(name), f"{path}.{name}")
@@ -80,22 +83,25 @@ def lacks(name: str) -> set[str]:
 
 
 @EVERY_PROXY
-def test_a_recorded_field_is_in_ours_or_excused(name: str) -> None:
+def test_our_children_have_every_recorded_field_except_for_the_excused_ones(name: str) -> None:
     assert lacks(name) - EXCUSED == set()
 
 
-def test_a_recorded_field_of_the_nameserver_is_in_ours_or_a_default() -> None:
+def test_our_nameserver_has_every_recorded_field_or_its_default() -> None:
     found = {obj["kind"]: obj for obj in children_of(nameserver_plan(recorded("nameserver")))}
     lack = {path for obj in recorded("nameserver").values() for path in lacking(obj, found[obj["kind"]], "")}
     assert {path.rpartition(".")[2] for path in lack} == NAMESERVER_DEFAULTS
 
 
-def test_an_excused_field_is_lacking_somewhere() -> None:
+def test_every_excused_field_really_differs() -> None:
     assert EXCUSED - {path for name in PLANS for path in lacks(name)} == set()
 
 
 def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
-    """Return the kinds of the live children in *plan*; assert that they only get the digest, except for Secrets."""
+    """Return the kinds of the live children that *plan* writes.
+
+    Check that only Secrets get more changes than the digest.
+    """
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
     adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
     for desired in adopted:
@@ -120,7 +126,7 @@ RECORDED_SPECS = [("exposed", "service"), *((name, "statefulset") for name in ("
 
 
 @pytest.mark.parametrize(("name", "what"), [*RECORDED_SPECS, ("class", "metrics")])
-def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> None:
+def test_a_recorded_spec_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
     live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
     written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
@@ -128,18 +134,18 @@ def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> 
 
 
 @pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
-def test_a_recorded_config_is_not_written(name: str) -> None:
+def test_a_recorded_config_is_not_written_again(name: str) -> None:
     plan = PLANS[name](recorded(name), None)
     assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
     assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
 
 
-def test_a_recorded_load_balancers_status_is_not_written() -> None:
+def test_the_status_of_a_recorded_load_balancer_is_not_written_again() -> None:
     made = recorded("exposed")
     assert exposed_plan(made).status == made["status"]
 
 
-def test_a_connectors_status_is_as_the_go_operators() -> None:
+def test_the_status_of_a_connector_equals_that_of_the_go_operator() -> None:
     device = {"hostname": "my-router.tail1234.ts.net", "tailnetIPs": ["100.64.0.14", "fd7a:115c:a1e0::e"]}
     ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": "ConnectorCreated"}
     assert connector_plan(recorded("connector")).status == {

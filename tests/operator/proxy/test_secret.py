@@ -41,7 +41,7 @@ SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP"
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
-"""The data of a proxy whose key was refused, and which asks for another one."""
+"""The data of a proxy whose key was refused and that asks for another one."""
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
 
@@ -71,7 +71,7 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
     return patch
 
 
-def test_a_slim_secret_has_neither_keys_nor_configs() -> None:
+def test_a_slim_secret_contains_neither_keys_nor_configs() -> None:
     state = {"_machinekey": "state", "device_id": "n1", "pod_uid": "p", **config_files(CONFIG, "new-authkey")}
     state["reissue_authkey"] = "old-authkey"
     whole = whole_secret(NAME, state)
@@ -124,7 +124,7 @@ class Known(NamedTuple):
     device: str = ""
     needs: bool = False
     keeps: bool = False
-    """True if the key in the config would be lost if another config were written."""
+    """True if a write of another config would lose the key in the present config."""
     reissue: Reissue = Reissue.NOT_ASKED
 
 
@@ -153,7 +153,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("case", KNOWN.values(), ids=KNOWN)
-def test_the_auth_key_is_read_from_the_config_and_the_device_from_the_state(case: Known) -> None:
+def test_the_auth_key_comes_from_the_config_and_the_device_from_the_state(case: Known) -> None:
     assert device_id_of(case.secrets) == case.device
     assert needs_auth_key(case.secrets) is case.needs
     assert must_keep_auth_key(case.secrets, RENAMED) is case.keeps
@@ -182,7 +182,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("secrets", "config", "auth_key", "files"), WRITTEN.values(), ids=WRITTEN)
-def test_a_config_is_written_with_the_key_that_the_proxy_has_yet_to_use(
+def test_a_new_config_has_the_key_that_the_proxy_has_not_used_yet(
     secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str, files: dict[str, str]
 ) -> None:
     patch = patch_for(secrets, config, auth_key)
@@ -228,7 +228,7 @@ SERVED = {"_serve_1234": "{}", "_machinekey": "state"}
         (ReplicaSecrets(NEWER, NEWER), RENAMED, {"serve-config", "cap-120.hujson"}),
     ],
 )
-def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(
+def test_a_patch_removes_unwanted_configs_and_changes_nothing_else(
     secrets: ReplicaSecrets, config: ProxyConfig, fields: set[str]
 ) -> None:
     body = patch_for(secrets, config).body
@@ -237,7 +237,7 @@ def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(
     assert body["data"].keys() - fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
-def test_a_changed_config_is_logged_but_not_a_key_that_comes_or_goes() -> None:
+def test_the_log_has_a_changed_config_but_not_a_key_that_comes_or_goes() -> None:
     changed, renamed = whole(**LOGGED_IN), patch_for(whole(SERVING, **LOGGED_IN), RENAMED)
     assert patch_for(changed, RENAMED).about == renamed.about == "the configuration of the proxy"
     assert patch_for(whole(auth_key="used", **LOGGED_IN), CONFIG).about == ""
@@ -282,7 +282,7 @@ OFFERS_NONE = profile(None, app_connector=False)
         (whole(LOSING, **{"_current-profile": "profile-1", "profile-1": '{"AppConnector":"yes"}'}), LEFT_OUT),
     ],
 )
-def test_an_app_connector_keeps_learned_routes_and_loses_those_of_its_config_first(
+def test_an_app_connector_keeps_learned_routes_when_its_config_loses_routes(
     there: ReplicaSecrets, wanted: ProxyConfig
 ) -> None:
     assert config_for_now(APPS, there) == wanted
@@ -325,7 +325,7 @@ def test_the_https_name_is_what_the_running_pod_reports(
         ("profile-1", "nonsense", ""),
     ],
 )
-def test_a_proxy_that_was_stopped_before_it_reported_is_known_by_its_state(
+def test_a_proxy_that_was_stopped_before_its_report_is_known_by_its_state(
     profile: str, content: str, device: str
 ) -> None:
     state = {"_current-profile": "profile-1", profile: content}
@@ -345,7 +345,7 @@ RECORDER = Owner("recorder", Key("", "rec")).labels
         ({}, "rec-0.tail1234.ts.net", "", ""),
     ],
 )
-def test_the_state_of_a_recorder_tells_the_name_of_its_device_and_where_it_logs_in(
+def test_the_state_of_a_recorder_has_the_name_of_its_device_and_its_login_server(
     labels: dict[str, str], login_name: str, fqdn: str, url: str
 ) -> None:
     profile = {"ControlURL": "https://control.example.org/", "Config": {"UserProfile": {"LoginName": login_name}}}
@@ -370,7 +370,7 @@ def test_a_device_is_empty_before_its_proxy_reports_and_its_version_is_ignored_w
         ("", ()),
     ],
 )
-def test_a_devices_addresses_are_those_that_it_reports(reported: str, ips: tuple[str, ...]) -> None:
+def test_the_addresses_of_a_device_are_those_that_its_proxy_reports(reported: str, ips: tuple[str, ...]) -> None:
     assert device_of(slim_secret(NAME, {**LOGGED_IN, "device_ips": reported}), None).ips == ips
     newer = {**LOGGED_IN, **AT_110, "device_ips": reported}
     assert device_of(slim_secret(NAME, newer), pod(NAME, "P")).ips == ips

@@ -57,7 +57,7 @@ def statefulset(
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
-    """Return the variables in order: their names with their values, or the paths of the fields that give the values."""
+    """Return the variables in order: each name with its value, or with the path of the field that has the value."""
     return [
         (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
         for variable in container_of(made)["env"]
@@ -99,7 +99,7 @@ def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int)
     assert env[position + 1][0].startswith("TS_")
 
 
-def test_a_statefulset_selects_the_pods_of_its_parent_and_not_of_one_made_anew() -> None:
+def test_a_statefulset_selects_only_the_pods_of_its_parent_and_not_of_a_recreated_one() -> None:
     assert selects(statefulset(), "1234-UID")
     assert not selects(statefulset(), "5678-UID")
     assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")
@@ -132,7 +132,7 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
     assert container_of(made)["volumeMounts"] == [mount(name, f"/etc/tsconfig/{secret}") for name, secret in names]
 
 
-def test_configs_that_are_apart_from_the_state_are_mounted_under_the_pods_names() -> None:
+def test_separate_config_secrets_are_mounted_under_the_names_of_the_pods() -> None:
     made = pods_of(statefulset(PUBLIC, replicas=2, config_suffix="-config"))
     assert made["volumes"] == [
         volume("tailscaledconfig-0", "ts-db-abcde-0-config"),
@@ -167,5 +167,5 @@ NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/i
         ({"spec": {"template": {"spec": {"initContainers": None}}}}, SCRIPT),
     ],
 )
-def test_a_live_script_that_does_the_same_stays(live: Object | None, script: str) -> None:
+def test_a_live_init_script_with_the_same_effect_stays(live: Object | None, script: str) -> None:
     assert pods_of(statefulset(live=live))["initContainers"][0]["args"] == [script]

@@ -60,7 +60,7 @@ SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
 CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
 NAME = "ts-db-24567"
-"""A name that the API server generated for the Go operator; its end looks like the number of a replica."""
+"""A name that the API server generated for the Go operator. Its end looks like the ordinal of a replica."""
 
 KEY = Key("tailscale", NAME)
 POD = egress_to_name("db.tail1234.ts.net.")
@@ -110,7 +110,7 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost() -> None:
+def test_the_live_secret_is_read_if_it_may_have_an_auth_key_that_the_cache_lacks_or_a_write_would_lose() -> None:
     refused = {"device_id": "n1", "reissue_authkey": "refused"}
     found = [
         secret(f"{NAME}-0"),
@@ -184,7 +184,7 @@ def measured() -> Children:
 
 
 @pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, pod=POD)])
-def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> None:
+def test_the_metrics_service_and_its_monitor_are_removed_when_metrics_are_turned_off(proxy: Proxy) -> None:
     service, monitor = measured().metrics
     plan = plan_proxy(proxy, measured(), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
@@ -195,21 +195,24 @@ def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> 
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_a_statefulset_of_a_parent_made_anew_goes_first_and_is_waited_for(*, leaving: bool) -> None:
+def test_the_statefulset_of_a_recreated_parent_is_deleted_first_and_the_plan_waits(*, leaving: bool) -> None:
     old = statefulset(parent_uid="old-UID")
     plan = plan_proxy(PROXY, replace(running(), statefulsets=[deleting(old) if leaving else old]), SETTINGS)
     assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, old, "Foreground")])
     assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
-def test_our_finalizer_is_taken_off_a_deleted_service_so_that_it_can_be_made_again() -> None:
+def test_our_finalizer_is_removed_from_a_deleted_service_so_that_it_can_be_created_again() -> None:
     leaving = deleting(service())
     plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
 def left(owners: Sequence[Object] = (), overdue: float | None = None) -> Children:
-    """Return the children without the StatefulSet, while a Pod with *owners* is there, *overdue* by so many seconds."""
+    """Return the children without the StatefulSet, while a Pod with *owners* still exists.
+
+    It is *overdue* seconds late.
+    """
     there = pod(f"{NAME}-0", "P")
     there["metadata"]["ownerReferences"] = [*owners]
     late = {} if overdue is None else {"P": overdue}
@@ -234,7 +237,7 @@ REMOVALS: dict[str, tuple[Children, Sequence[Step], list[str]]] = {
 
 
 @pytest.mark.parametrize(("children", "steps", "events"), REMOVALS.values(), ids=REMOVALS)
-def test_removal_ends_the_pods_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go(
+def test_a_removal_deletes_pods_then_the_device_then_the_rest_and_releases_the_parent(
     children: Children, steps: Sequence[Step], events: list[str]
 ) -> None:
     plan = plan_removal(OWNER, children, "staging")
@@ -242,7 +245,7 @@ def test_removal_ends_the_pods_then_takes_the_device_from_its_tailnet_and_the_re
     assert (plan.release, plan.requeue_after is None) == ((FINALIZER, True) if steps == REST else ("", False))
 
 
-def test_a_proxy_is_removed_when_only_a_pod_is_left_that_is_a_minute_late() -> None:
+def test_the_removal_goes_on_if_the_last_pod_is_a_minute_late() -> None:
     found = [left(OF_SET, 60.0), *(Children(pods=left(OF_SET).pods, overdue={"P": late}) for late in (59.0, 60.0))]
     assert [is_removed(each) for each in found] == [False, False, True]
 
@@ -345,7 +348,7 @@ ROUTER = replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/
         (ROUTER, [], Outline("default-db", "10.0.0.0/8, 192.0.2.0/24")),
     ],
 )
-def test_the_outline_for_the_log_has_the_wishes_of_a_proxy_and_its_ready_devices(
+def test_the_outline_for_the_log_has_the_settings_of_a_proxy_and_its_ready_devices(
     proxy: Proxy, states: list[dict[str, str]], outline: Outline
 ) -> None:
     secrets = [secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)]
@@ -361,7 +364,7 @@ def test_a_plan_has_events_for_ignored_annotations_and_delayed_keys() -> None:
 
 
 def several(count: int) -> Proxy:
-    """Return a proxy of so many replicas, each with a Secret, an auth key and a device of its own."""
+    """Return a proxy of *count* replicas, each with a Secret, an auth key and a device."""
     return replace(PROXY, replica_count=count, hostname_prefix="ts-prod", tailnet="staging")
 
 
@@ -379,7 +382,7 @@ def counted(count: int, *, generation: int = 2, observed: int = 2, pods: int = 2
 
 
 def replicas(count: int, made: Object | None = None) -> Children:
-    """Return the children of a proxy of which so many replicas have logged in."""
+    """Return the children of a proxy of which *count* replicas have logged in."""
     return Children(
         services=[service()],
         statefulsets=[made or counted(count, pods=count, updated=count)],
@@ -389,7 +392,7 @@ def replicas(count: int, made: Object | None = None) -> Children:
 
 
 def plan_of(count: int, children: Children, **auth_keys: str) -> Plan:
-    """Return the plan with these auth keys; ``r0`` is the key of the first replica, ``r1`` that of the second."""
+    """Return the plan with *keys*. ``r0`` is the key of the first replica, ``r1`` that of the second."""
     keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
     return plan_proxy(several(count), children, SETTINGS, keys)
 
@@ -402,7 +405,7 @@ def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod
     assert [texts(obj) for obj in children[1:3]] == files
 
 
-def test_a_proxy_that_is_right_is_left_alone() -> None:
+def test_a_correct_proxy_is_left_alone() -> None:
     made = plan_of(3, replicas(3))
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
     assert (len(made.steps), made.requeue_after) == (2, None)
@@ -417,14 +420,14 @@ def test_a_new_config_is_patched_into_every_secret() -> None:
     assert [texts(patch.body) for patch in patches] == files
 
 
-def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
+def test_an_additional_replica_gets_a_secret_and_the_others_keep_theirs() -> None:
     made = plan_of(3, replicas(2), r2="third")
     assert [obj["metadata"]["name"] for obj in children_of(made)] == [NAME, f"{NAME}-2", NAME]
     assert texts(children_of(made)[1]) == config_files(config_of(2), "third")
     assert not patches_of(made)
 
 
-def test_a_login_has_the_devices_of_all_replicas_and_names_those_in_need_of_a_key() -> None:
+def test_a_login_has_the_devices_of_all_replicas_and_names_those_that_need_a_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
     assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})

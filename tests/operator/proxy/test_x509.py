@@ -1,4 +1,4 @@
-"""When a certificate is valid."""
+"""The validity of certificates."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ def test_a_real_certificate_is_read() -> None:
 
 
 @pytest.mark.parametrize("tag", [UTC_TIME, GENERALIZED_TIME])
-def test_the_times_of_a_certificate_are_read_whatever_is_before_it(tag: int) -> None:
+def test_the_validity_of_a_certificate_is_read_whatever_precedes_it(tag: int) -> None:
     text = f"subject=web\n{certificate(moment(STARTS, tag), moment(ENDS, tag))}"
     assert validity(text) == Validity(STARTS, ENDS)
 

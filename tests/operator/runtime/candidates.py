@@ -13,7 +13,7 @@ from tests.support.virtual_time import now, wall
 
 
 class Diary:
-    """A record of the candidates that led, from when to when, and of those whose process had to be ended."""
+    """A record of the candidates that led, with their times, and of those whose process had to be ended."""
 
     def __init__(self) -> None:
         self.leading: list[str] = []
@@ -46,7 +46,7 @@ class Diary:
 
 
 async def linger(seconds: float) -> None:
-    """Sleep for so many *seconds* in spite of cancellations, as work does that cleans up and is cancelled again."""
+    """Sleep for *seconds* in spite of cancellations, like work that cleans up and is cancelled again."""
     end = now() + seconds
     while now() < end:
         with contextlib.suppress(asyncio.CancelledError):
@@ -54,7 +54,7 @@ async def linger(seconds: float) -> None:
 
 
 class Candidate:
-    """An elector with its link to a server, whose work goes on until it is stopped."""
+    """An elector, and its link to a server. Its work continues until somebody stops the candidate."""
 
     def __init__(
         self,

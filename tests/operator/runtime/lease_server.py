@@ -1,4 +1,4 @@
-"""An API server that knows one Lease and Pods, and links to it that lose and delay requests and answers."""
+"""An API server that knows one Lease and Pods, and unreliable links to it."""
 
 import asyncio
 import copy
@@ -13,7 +13,7 @@ from tests.support.virtual_time import now, wall
 
 KEY = Key("tailscale", "operator")
 TOKEN_CACHE = 10.0
-"""Seconds for which the API server goes on accepting the token of a Pod that is gone."""
+"""The time in seconds for which the API server still accepts the token of a Pod that is gone."""
 
 
 class LeaseServer:

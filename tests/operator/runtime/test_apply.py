@@ -45,7 +45,7 @@ async def test_a_creation_never_replaces_an_object_but_restores_its_labels(groun
 
 
 @pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
-async def test_a_strangers_object_is_in_the_way_and_left_alone(ground: Ground, wanted: Any) -> None:
+async def test_an_object_of_somebody_else_with_the_needed_name_is_left_alone(ground: Ground, wanted: Any) -> None:
     theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
     with pytest.raises(Rejected, match="Secret tailscale/new is in the way: it is not the operator's"):
         await ground.act(wanted(secret("new")))
@@ -71,7 +71,7 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
         ]  # fmt: skip
 
 
-async def test_only_what_differs_is_written(ground: Ground) -> None:
+async def test_only_differences_are_written(ground: Ground) -> None:
     steps = [Child(child("a", k="v")), Child(child("b"))]
     status = {"conditions": [condition("Ready", True, "Up", "all is well")]}
     for _ in range(2):
@@ -85,7 +85,7 @@ async def test_only_what_differs_is_written(ground: Ground) -> None:
     assert ground.there(CONFIGMAP, A)["data"] == {"k": "w"}
 
 
-async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac_grants(
+async def test_our_finalizer_is_added_and_removed_with_the_writes_that_rbac_grants(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with written(ground) as writes:
@@ -103,7 +103,7 @@ async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac
     assert caplog.messages == []  # the reconciler that released it has reported that
 
 
-async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
+async def test_a_write_with_an_outdated_cache_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
     old = ground.parent
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
@@ -126,7 +126,7 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("plan", FINALIZERS.values(), ids=FINALIZERS)
-async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Ground, plan: Plan) -> None:
+async def test_a_finalizer_that_was_added_since_the_last_look_stays(ground: Ground, plan: Plan) -> None:
     """Add a finalizer by a merge patch, which replaces the whole list."""
     old = ground.put(HELD)
     theirs = [FINALIZER, OTHERS, "example.org/more"]
@@ -178,7 +178,7 @@ async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_o
     assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_an_object_that_is_gone_counts_as_deleted_and_its_successor_is_not(ground: Ground) -> None:
+async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_name_stays(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     await ground.act(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
@@ -199,7 +199,7 @@ async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(gro
 
 
 @pytest.mark.parametrize("others", [[], [OTHERS]], ids=["ours", "others"])
-async def test_a_deletion_takes_our_finalizer_off_first_and_no_other(ground: Ground, others: list[str]) -> None:
+async def test_a_deletion_first_removes_our_finalizer_and_no_other(ground: Ground, others: list[str]) -> None:
     old = ground.put(child("old", "example.org/ours", *others))
     await ground.act(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
     live = ground.live(CONFIGMAP, key_of(old))
@@ -207,7 +207,7 @@ async def test_a_deletion_takes_our_finalizer_off_first_and_no_other(ground: Gro
     assert held == ([(True, others)] if others else [])
 
 
-async def test_an_object_that_is_being_deleted_is_only_let_go(ground: Ground) -> None:
+async def test_an_object_that_is_being_deleted_only_loses_our_finalizer(ground: Ground) -> None:
     ground.put(child("old", "example.org/ours"))
     deleting = ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "old")
     async with written(ground) as writes:
@@ -240,7 +240,7 @@ async def test_a_written_object_is_in_the_cache_before_a_watch_delivers_it(groun
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
-async def test_a_plan_without_a_status_leaves_it_and_an_empty_one_is_not_written_where_there_is_none(
+async def test_a_plan_without_a_status_keeps_the_status_and_an_empty_status_is_not_written_needlessly(
     ground: Ground,
 ) -> None:
     async with written(ground) as writes:
@@ -263,7 +263,7 @@ async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longe
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
 
 
-async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
+async def test_the_log_names_the_writes_and_says_when_nothing_is_left(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -283,7 +283,7 @@ async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_refusal_before_it(
+async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_one_before(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -339,7 +339,7 @@ async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_add
     assert found["message"].endswith(words)
 
 
-async def test_an_error_that_may_pass_is_not_reported(ground: Ground) -> None:
+async def test_a_temporary_error_is_not_reported(ground: Ground) -> None:
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.act(Child(child()))
@@ -356,7 +356,7 @@ async def test_a_step_that_waits_for_an_answer_is_no_refusal(ground: Ground) -> 
     assert ground.live(CONFIGMAP, A) is None
 
 
-async def test_while_a_device_is_being_deleted_the_rest_of_the_plan_is_reported(ground: Ground) -> None:
+async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(ground: Ground) -> None:
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     status = {"conditions": [condition("Ready", False, "Leaving", "it leaves")]}
     steps = Child(child()), delete_device("n1"), Child(child("b"))
@@ -368,7 +368,7 @@ async def test_while_a_device_is_being_deleted_the_rest_of_the_plan_is_reported(
     assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
 
 
-async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Ground) -> None:
+async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent

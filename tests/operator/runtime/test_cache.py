@@ -50,7 +50,7 @@ async def followed(url: str, *sources: Source) -> AsyncIterator[Cache]:
 
 
 class Notes:
-    """A listener that notes the teams of the old and the new object, and of those that the API server deleted."""
+    """A listener that records the teams of the old and the new object, and of those that the API server deleted."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str | None, str | None]] = []
@@ -69,7 +69,7 @@ class Notes:
 
 @asynccontextmanager
 async def noted(url: str, *sources: Source) -> AsyncIterator[tuple[Cache, Notes]]:
-    """Yield a cache as `followed` does, and a listener that notes each change of ConfigMaps."""
+    """Yield a cache as `followed` does, and a listener that records each change of ConfigMaps."""
     notes = Notes()
     async with followed(url, *sources) as cache:
         cache.listen(CONFIGMAP, notes)
@@ -122,14 +122,14 @@ def change_all(sim: ClusterSim) -> None:
 
 
 async def missing(sim: ClusterSim, change: Callable[[], None] = lambda: None) -> None:
-    """Make *change* while no watch is open, and forget its event, so that every watcher has to list again."""
+    """Make *change* while no watch is open, and drop its event, so that every watcher has to list again."""
     await away(sim, change)
     sim.faults.expire_history()
     sim.faults.clear()
 
 
 async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
-    """Close every connection, and make *change* when the watchers have noticed that."""
+    """Close every connection, and make *change* once the watchers have noticed."""
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
@@ -178,7 +178,7 @@ def test_managed_fields_are_left_out_and_nothing_else() -> None:
     assert "managedFields" in obj["metadata"]
 
 
-async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refused_no_more(sim: ClusterSim) -> None:
+async def test_the_objects_of_a_removed_kind_are_gone_and_the_kind_no_longer_counts_as_refused(sim: ClusterSim) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
     async with followed(sim.api_url, Source(Selection(DNSCONFIG), optional=True)) as cache:
@@ -193,7 +193,7 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refus
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follows_it(sim: ClusterSim) -> None:
+async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_it(sim: ClusterSim) -> None:
     slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:
@@ -210,7 +210,7 @@ async def test_a_write_is_announced_and_made_slim_once_and_no_older_state_follow
     assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
-async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim) -> None:
+async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     async with noted(sim.api_url) as (cache, notes):
         replace_with(sim, configmap("a", "y"))
@@ -391,7 +391,7 @@ async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.L
     assert caplog.messages[1] == "proxygrouppolicies.tailscale.com is served now"
 
 
-async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim) -> None:
+async def test_a_relist_of_one_selection_removes_no_object_of_another(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"), configmap("b", "y", tier="front"))
     notes = Notes()
     async with followed(sim.api_url, *LABELLED) as cache:
@@ -430,7 +430,7 @@ async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim) -> No
 
 
 @pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
-async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
+async def test_an_object_that_leaves_one_selection_by_a_write_stays_in_the_other(
     sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))

@@ -31,7 +31,7 @@ class Ground:
         self.controller = Controller("test", reconcile, self.queue, metrics, policy)
 
     async def run(self, seconds: float, *keys: Key) -> None:
-        """Let the controller run for *seconds* with *keys* to begin with."""
+        """Run the controller for *seconds*, with *keys* in the queue at the start."""
         for key in keys:
             self.queue.add(key)
         try:
@@ -45,7 +45,7 @@ class Ground:
 
 
 class Until(NamedTuple):
-    """The end of a reconcile that waits for a future; the future is done or cancelled at the time *seconds*."""
+    """The end of a reconcile that waits for a future. The future is done or cancelled at the time *seconds*."""
 
     seconds: float
     cancelled: bool = False
@@ -63,7 +63,7 @@ End = Result | Exception | Until
 
 
 class Script:
-    """A reconcile function that ends in the given ways in order, repeats the last one, and notes its times."""
+    """A reconcile function that ends in the given ways in order, repeats the last one, and records its times."""
 
     def __init__(self, *ends: End) -> None:
         self.ends = list(ends)
@@ -80,7 +80,7 @@ class Script:
 
 
 def times_of(*ends: End, seconds: float = 20, policy: Policy | None = None) -> list[float]:
-    """Return the times at which a key is reconciled if its reconciles end in these ways."""
+    """Return the times at which a key is reconciled if its reconciles end in the given ways."""
     script = Script(*ends)
     run(Ground(script, policy).run(seconds, A))
     return script.times

@@ -73,7 +73,9 @@ def written(wanted: Object, found: Object | None) -> Object:
         ({"list": [1]}, {"list": []}, False),
     ],
 )
-def test_a_live_value_may_say_more_in_maps_only(there: Any, wanted: Any, contained: bool) -> None:
+def test_a_live_map_may_have_additional_keys_but_a_live_list_no_additional_items(
+    there: Any, wanted: Any, contained: bool
+) -> None:
     assert contains(there, wanted) is contained
 
 
@@ -89,7 +91,7 @@ def test_the_last_of_several_variables_with_one_name_is_compared(values: str, co
     ("live", "wanted", "contained"),
     [("1", "1000m", True), ("1536Mi", "1.5Gi", True), ("1", "1001m", False), ("1", "1Ki", False)],
 )
-def test_amounts_of_resources_are_numbers(live: str, wanted: str, contained: bool) -> None:
+def test_amounts_of_resources_are_compared_as_numbers(live: str, wanted: str, contained: bool) -> None:
     for what in ("limits", "requests"):
         assert contains({what: {"cpu": live}}, {what: {"cpu": wanted}}) is contained
 
@@ -119,7 +121,7 @@ def test_a_written_child_is_not_written_again_for_what_the_api_server_or_others_
 
 
 @given(DESIRED, DESIRED)
-def test_a_second_write_is_not_needed(wanted: Object, before: Object) -> None:
+def test_a_child_needs_no_second_write(wanted: Object, before: Object) -> None:
     found = stored(before)
     result = write_for(wanted, found)
     assert write_for(wanted, stored(result) if result else found) is None
@@ -152,7 +154,7 @@ def test_a_field_that_somebody_changed_is_restored_and_one_that_we_no_longer_wan
     assert written(desired(wanted), stored(write_for(desired(more), None)))["spec"] == wanted
 
 
-def test_a_spec_that_is_right_stays_as_it_is_when_metadata_is_put_right() -> None:
+def test_a_correct_spec_stays_unchanged_when_metadata_is_repaired() -> None:
     found = stored(write_for(desired(), None), labels={})
     more = {**found["spec"], "restartedAt": "by hand"}
     assert written(desired(), {**found, "spec": more})["spec"] == more
@@ -162,7 +164,7 @@ LOST: list[Object] = [{"labels": {}}, {"annotations": {"other": "x"}}, {"finaliz
 
 
 @pytest.mark.parametrize("lost", [*LOST, {"finalizers": ["other"]}])
-def test_metadata_of_ours_that_is_lost_comes_back(lost: Object) -> None:
+def test_our_lost_metadata_comes_back(lost: Object) -> None:
     owner = {"kind": "DNSConfig", "uid": "u"}
     wanted = desired(annotations={"a": "b"}, finalizers=["ours"], ownerReferences=[owner])
     made = written(wanted, stored(write_for(wanted, None), **lost))["metadata"]
@@ -171,7 +173,7 @@ def test_metadata_of_ours_that_is_lost_comes_back(lost: Object) -> None:
     assert made["ownerReferences"] == [owner]
 
 
-def test_a_replaced_child_keeps_what_others_put_on_its_metadata() -> None:
+def test_a_replaced_child_keeps_the_metadata_of_others() -> None:
     theirs = live({"clusterIP": "1"}, labels={"team": "web"}, annotations={"note": "x"}, finalizers=["their/own"])
     made = written(desired(finalizers=["ours"]), theirs)["metadata"]
     assert (made["labels"], made["annotations"]["note"]) == ({"team": "web", "managed": "true"}, "x")
@@ -179,7 +181,7 @@ def test_a_replaced_child_keeps_what_others_put_on_its_metadata() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"clusterIP": "None"}, {"clusterIP": "1"}])
-def test_a_magic_dns_name_that_we_no_longer_want_goes_with_its_finalizer(spec: Object) -> None:
+def test_an_unwanted_magic_dns_name_is_removed_together_with_its_finalizer(spec: Object) -> None:
     notes = {ANNOTATION_MAGIC_DNSNAME: "old.tail1234.ts.net", ANNOTATION_LAST_CLUSTER_IP: "192.0.2.4", "note": "x"}
     made = written(desired(), live(spec, annotations=notes, finalizers=[DNS_FINALIZER, "their/own"]))
     assert annotations(made) == {"note": "x", ANNOTATION_DIGEST: digest_of(desired())}

@@ -58,7 +58,7 @@ class EventServer:
         await self._recorder.event(obj, kind, reason, message, once=once)
 
     async def repeat(self, seconds: float) -> None:
-        """Report the same about the Ingress each minute, for so many *seconds*."""
+        """Report the same about the Ingress each minute, for *seconds* in total."""
         end = now() + seconds
         while now() <= end:
             await self.tell()
@@ -108,7 +108,7 @@ def test_an_event_is_in_the_namespace_of_its_object_or_in_default() -> None:
 
 
 @in_virtual_time
-async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
+async def test_the_count_of_a_repeated_event_is_written_less_and_less_often() -> None:
     server, counts = EventServer(), []
     for _ in range(5):
         await server.repeat(59 * MINUTE)
@@ -119,7 +119,7 @@ async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
 
 
 @in_virtual_time
-async def test_an_event_that_comes_back_after_hours_is_as_quiet_as_one_that_goes_on() -> None:
+async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_one_that_continues() -> None:
     server = EventServer()
     await server.repeat(MINUTE)
     await asyncio.sleep(5 * HOUR)
@@ -145,7 +145,7 @@ async def test_an_event_that_differs_in_a_field_is_written(field: str, value: An
 
 
 @in_virtual_time
-async def test_an_event_of_an_earlier_process_is_counted_on_and_one_that_was_dropped_is_created_again() -> None:
+async def test_the_count_of_an_event_of_an_earlier_process_continues_and_a_lost_event_is_created_again() -> None:
     server = EventServer()
     await server.repeat(0)
     server.restart()
@@ -159,7 +159,7 @@ async def test_an_event_of_an_earlier_process_is_counted_on_and_one_that_was_dro
 
 
 @in_virtual_time
-async def test_an_event_that_is_to_be_written_once_stays_as_it_was_first_written() -> None:
+async def test_an_event_to_be_written_once_is_never_updated() -> None:
     server = EventServer()
     for is_later_process in (False, False, True):
         if is_later_process:
@@ -192,7 +192,7 @@ async def test_a_failed_event_is_logged_once_until_one_is_written_and_is_tried_a
 
 
 @in_virtual_time
-async def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
+async def test_a_hanging_api_server_delays_nobody_for_long() -> None:
     server = EventServer()
     server.hangs = True
     await server.tell()

@@ -19,7 +19,7 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_given_labels_and_annotations_are_there_and_noted_but_a_childs_own_win() -> None:
+def test_given_labels_and_annotations_are_added_and_recorded_but_the_childs_own_win() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     made = with_given(own, {"team": "web", "tier": "1"}, {"note": "x", "example.org/note": "x"})
     assert labels(made) == {"team": "ours", "tier": "1"}
@@ -29,7 +29,7 @@ def test_given_labels_and_annotations_are_there_and_noted_but_a_childs_own_win()
 
 
 @pytest.mark.parametrize("note", [ANNOTATION_DIGEST, ANNOTATION_GIVEN])
-def test_a_class_cannot_give_the_annotations_in_which_the_operator_keeps_notes(note: str) -> None:
+def test_a_class_cannot_set_the_annotations_in_which_the_operator_keeps_records(note: str) -> None:
     wanted = with_given(child(), {}, {note: "x", "example.org/note": "y"})
     assert annotations(wanted) == {"example.org/note": "y", ANNOTATION_GIVEN: "annotations.example.org/note"}
     assert write_for(wanted, written(wanted, None)) is None
@@ -37,7 +37,7 @@ def test_a_class_cannot_give_the_annotations_in_which_the_operator_keeps_notes(n
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_given_labels_and_annotations_can_be_taken_off_a_child_again(
+def test_given_labels_and_annotations_can_be_removed_from_a_child(
     own: Object, given_labels: Object, given_notes: Object
 ) -> None:
     plain = child(**({"labels": own} if own else {}))
@@ -50,7 +50,7 @@ def written(wanted: Object, found: Object | None) -> Object:
     return stored(result)
 
 
-def test_given_labels_go_and_those_of_others_stay() -> None:
+def test_given_labels_are_removed_and_those_of_others_stay() -> None:
     live = written(with_given(child(), {"team": "web", "tier": "1"}, {"note": "x"}), None)
     live["metadata"]["labels"]["theirs"] = "1"
     less = written(with_given(child(), {"tier": "1"}, {}), live)
@@ -62,14 +62,14 @@ def test_given_labels_go_and_those_of_others_stay() -> None:
     assert write_for(child(), none) is None
 
 
-def test_a_given_label_takes_a_new_value_and_leaves_a_spec_that_is_right_as_it_is() -> None:
+def test_a_class_can_change_the_value_of_a_label_without_a_change_of_the_childs_spec() -> None:
     live = written(with_given(child(), {"team": "web"}, {}), None)
     live["spec"]["restarted"] = "by hand"
     made = written(with_given(child(), {"team": "db"}, {}), live)
     assert (labels(made), made["spec"]) == ({"team": "db"}, {"a": 1, "restarted": "by hand"})
 
 
-def test_labels_that_another_operator_gave_are_noted_and_no_more() -> None:
+def test_labels_that_another_operator_gave_are_only_recorded() -> None:
     theirs = stored(child(labels={"team": "web"}))
     theirs["spec"] = {"a": 1, "restarted": "by hand"}
     made = written(with_given(child(), {"team": "web"}, {}), theirs)

@@ -42,7 +42,7 @@ async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
             assert (await fetch(address, path))[:2] == (status, text)
 
 
-async def test_checks_are_asked_each_time() -> None:
+async def test_checks_run_at_each_request() -> None:
     problems = ["not yet"]
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": lambda: "".join(problems)}) as address:
         before, _, _ = await fetch(address, "/readyz")
@@ -51,7 +51,7 @@ async def test_checks_are_asked_each_time() -> None:
     assert (before, after) == (503, 200)
 
 
-async def test_a_port_in_use_is_said_so_and_it_is_free_again_afterwards_and_none_turns_it_off() -> None:
+async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() -> None:
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
         with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
             await HealthServer(address, CollectorRegistry(), {}).__aenter__()

@@ -28,7 +28,7 @@ def running(container: str, name: str = "operator") -> Object:
 
 
 def end(container: str | None = NOTE.container, at: str | None = "2030-01-01T00:00:05Z") -> Object:
-    """Return the state of a container that has ended."""
+    """Return the state of a container that ended at the time *at*."""
     return {"terminated": {"exitCode": 137, "containerID": container, "finishedAt": at}}
 
 
@@ -50,7 +50,7 @@ PODS: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize(("found", "why"), PODS.values(), ids=PODS)
-def test_a_holder_has_ended_if_the_kubelet_says_so_of_its_container(found: Object, why: str) -> None:
+def test_a_holder_has_ended_if_the_kubelet_reports_the_end_of_its_container(found: Object, why: str) -> None:
     assert proof(NOTE, RENEWED, found, 0) == why
 
 
@@ -124,17 +124,17 @@ class Leader:
         self._task = asyncio.ensure_future(self._candidate.lead(until=1e6))
 
     async def kill(self) -> None:
-        """Kill the process, which sends nothing from now on. A process that has ended already stays as it is."""
+        """Kill the process, which sends nothing from now on. Do nothing if it has ended already."""
         self.link.hangs = True
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop it, and wait until it has ended."""
+        """Stop the process, and wait until it has ended."""
         self._task.cancel()
         await self.ended()
 
     async def ended(self, seconds: float | None = None) -> None:
-        """Wait until the process has ended by itself, or for some *seconds*."""
+        """Wait until the process has ended by itself, for *seconds* at most."""
         await asyncio.wait([self._task], timeout=seconds)
         if self._task.done() and not self._task.cancelled() and (error := self._task.exception()):
             assert isinstance(error, LeadershipLost), error
@@ -183,7 +183,7 @@ async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its
 
 
 @in_virtual_time
-async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_for_ended() -> None:
+async def test_a_note_of_the_earlier_container_does_not_prove_the_end_of_the_leader() -> None:
     """Use a kubelet that reports late, so that the process in the second container takes the first one for its own."""
     scene = Scene()
     place = OperatorPod(scene.server, "a", lag=10)
@@ -207,7 +207,7 @@ async def test_a_leader_whose_note_is_of_the_container_before_it_is_not_taken_fo
     ids=["killed", "runs on", "killed, with a token that stays", "runs on, with a token that stays"],
 )
 @in_virtual_time
-async def test_a_pod_that_is_gone_by_force_is_proof_after_ten_seconds_of_silence(
+async def test_a_pod_that_was_deleted_by_force_proves_the_end_of_its_leader_after_ten_seconds(
     bound: bool, goes_on: bool, taken: float | None
 ) -> None:
     """Assume the last renewal at second 6, or at 16 if the process runs on, whose token is accepted until 16.5."""
@@ -226,7 +226,7 @@ async def test_a_pod_that_is_gone_by_force_is_proof_after_ten_seconds_of_silence
 
 
 @in_virtual_time
-async def test_a_pod_that_is_seen_again_was_not_gone() -> None:
+async def test_a_pod_that_reappears_counts_as_never_gone() -> None:
     """Bring a deleted Pod back, as a restore of the API server's data from a backup does."""
     scene = Scene()
     await scene.begin()

@@ -155,7 +155,9 @@ REFUSED = {"a step": ("create", "serviceaccounts"), "a report": ("update", "tail
 
 
 @pytest.mark.parametrize(("verb", "plural"), REFUSED.values(), ids=REFUSED)
-async def test_several_objects_hear_of_a_refusal(sim: ClusterSim, ground: Ground, verb: str, plural: str) -> None:
+async def test_each_of_several_objects_reports_a_refusal(
+    sim: ClusterSim, ground: Ground, verb: str, plural: str
+) -> None:
     ground.reports = reports(sim)
     plan = Plan(steps=[Child(CHILD)], reports=[replace(each, notes=()) for each in ground.reports])
     sim.faults.fail(Failure(403, verb=verb, plural=plural))

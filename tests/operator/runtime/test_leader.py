@@ -81,7 +81,7 @@ async def test_taking_over_a_record_adds_one_to_its_transitions() -> None:
 
 
 @in_virtual_time
-async def test_a_holder_that_renews_is_waited_for_without_end() -> None:
+async def test_a_standby_waits_as_long_as_the_holder_renews() -> None:
     async def renew(server: LeaseServer) -> None:
         for second in range(0, 100, 10):
             server.put_record("other", renewTime=f"2001-01-01T00:00:{second:02}.000000Z")
@@ -171,7 +171,7 @@ async def test_a_leader_that_shuts_down_releases_its_lease_after_the_work_and_an
 
 
 @in_virtual_time
-async def test_a_leader_goes_on_when_somebody_labels_its_lease() -> None:
+async def test_a_leader_continues_when_somebody_labels_its_lease() -> None:
     server, diary = LeaseServer(), Diary()
     async with asyncio.TaskGroup() as group:
         group.create_task(Candidate(server, diary, "a").lead(until=60))
@@ -184,7 +184,7 @@ async def test_a_leader_goes_on_when_somebody_labels_its_lease() -> None:
 
 @pytest.mark.parametrize("fate", [Fate(answer_lost=True), Fate(back=60)])
 @in_virtual_time
-async def test_a_lease_whose_creation_went_unanswered_is_ours_at_the_next_look(fate: Fate) -> None:
+async def test_a_lease_whose_creation_got_no_answer_is_recognized_as_ours(fate: Fate) -> None:
     server, diary = LeaseServer(), Diary()
     await Candidate(server, diary, "a", (Fate(), fate)).lead(until=60)
     assert diary.terms[0][1] <= 7
@@ -220,7 +220,7 @@ async def test_the_log_tells_who_leads_and_who_stands_by(caplog: pytest.LogCaptu
 
 
 @in_virtual_time
-async def test_shutdown_without_api_server_does_not_take_long(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_shutdown_without_the_api_server_does_not_take_long(caplog: pytest.LogCaptureFixture) -> None:
     candidate = Candidate(LeaseServer(), Diary(), "a")
     async with asyncio.TaskGroup() as group:
         group.create_task(candidate.lead(until=3))
@@ -232,7 +232,7 @@ async def test_shutdown_without_api_server_does_not_take_long(caplog: pytest.Log
 
 @pytest.mark.parametrize("error", [None, ValueError("broken")], ids=str)
 @in_virtual_time
-async def test_work_that_ends_frees_the_lease_and_its_error_comes_through(error: Exception | None) -> None:
+async def test_the_end_of_the_work_frees_the_lease_and_its_error_is_raised(error: Exception | None) -> None:
     server, diary = LeaseServer(), Diary()
     elector = diary.elector(Link(server), Process("a"))
 
@@ -318,7 +318,7 @@ LIVES = st.builds(Life, st.lists(FATES, max_size=25), st.floats(1, 60), st.float
 
 
 async def live(server: LeaseServer, diary: Diary, number: int, life: Life) -> None:
-    """Lead for some time once and, unless that ended in a crash, again and again whenever leadership is lost."""
+    """Lead once for some time. Unless that ended in a crash, lead again whenever leadership was lost."""
     link = Link(server, life.fates)
     seconds = life.work
     for term in range(1000):

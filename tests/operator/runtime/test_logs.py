@@ -79,7 +79,7 @@ def test_libraries_say_no_more_than_info(level: str, said: list[str]) -> None:
     assert [line[-1] for line in logged("text", program, level)[1]] == said
 
 
-def test_text_is_for_people() -> None:
+def test_the_text_format_is_easy_to_read_for_people() -> None:
     code, lines = logged("text", "logging.getLogger('some.logger').warning('on %s', 'this')\nraise ValueError('wrong')")
     assert code == 1
     assert (lines[0].endswith(" WARNING some.logger: on this"), lines[-1]) == (True, "ValueError: wrong")

@@ -43,7 +43,7 @@ def by_team(obj: Object) -> Iterable[Key]:
 
 
 class Noting:
-    """A reconciler that notes its keys, and calls *look* before each."""
+    """A reconciler that records its keys, and calls *look* before each reconcile."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ async def test_reconciles_wait_until_every_kind_is_known() -> None:
     assert unsynced[0] == []
 
 
-async def test_a_burst_can_be_one_reconcile(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_burst_of_changes_can_be_one_reconcile(sim: ClusterSim, client: KubeClient) -> None:
     cache, reconciler = new_cache(), Noting(by_team)
     async with managing(client, reconciler, cache=cache, times=EnqueueTimes({reconciler.name: Gathering(0.5)})):
         for name in "abcdefgh":
@@ -265,7 +265,7 @@ async def test_a_change_while_everything_is_enqueued_is_not_lost(client: KubeCli
         await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
 
 
-async def test_a_process_that_leads_no_more_queues_nothing(client: KubeClient) -> None:
+async def test_a_process_that_no_longer_leads_queues_nothing(client: KubeClient) -> None:
     registry, table, reconciler = CollectorRegistry(), Table("a", "b"), Hanging(resources=[DEVICE])
 
     def depth() -> float | None:
@@ -278,7 +278,7 @@ async def test_a_process_that_leads_no_more_queues_nothing(client: KubeClient) -
     assert depth() == 0
 
 
-async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_new_leader_reconciles_all_existing_objects(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     create(sim, "b")
     cache, mapped = new_cache(), list[Key]()

@@ -65,7 +65,7 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         (None, None),
     ],
 )
-def test_a_child_is_found_by_its_owner(labels: dict[str, str] | None, owner: Owner | None) -> None:
+def test_an_owner_finds_its_child(labels: dict[str, str] | None, owner: Owner | None) -> None:
     child = obj(SERVICE, Key("tailscale", "ts-db"), labels=labels)
     assert owner_of(child) == owner
     assert list(by_owner(child)) == ([str(owner)] if owner else [])
@@ -113,7 +113,7 @@ def test_the_first_child_is_the_oldest_that_is_not_being_deleted_and_by_name_at_
         ({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
     ],
 )
-def test_an_object_of_an_operator_or_a_proxy_is_known(metadata: Object, data: Object) -> None:
+def test_an_object_made_by_an_operator_or_a_proxy_is_recognized(metadata: Object, data: Object) -> None:
     assert is_marked(obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": data} if data else {}, **metadata))
 
 
@@ -135,14 +135,14 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("parent", "names"), NAMES.items())
-def test_a_child_is_named_after_its_parent(parent: str, names: list[str]) -> None:
+def test_the_name_of_a_child_begins_with_the_name_of_its_parent(parent: str, names: list[str]) -> None:
     others = ["ts-db-main-x7k2p", "ts-shop-x7k2p", "ts-db"] if parent == "db" else []
     owner = Owner("svc", Key("default", parent))
     found = [is_named_after(obj(SECRET, Key("tailscale", name)), owner) for name in [*names, *others]]
     assert found == [True] * len(names) + [False] * len(others)
 
 
-def test_a_child_of_a_peerrelay_is_named_after_it() -> None:
+def test_the_name_of_a_peerrelays_child_begins_with_the_name_of_the_peerrelay() -> None:
     names = ["peerrelay-db", "peerrelay-db-0", "peerrelay-db-12-config"]
     others = ["peerrelay-db-config", "peerrelay-db-main-0", "peerrelay-dba-0", "ts-db-x7k2p-0", "db-0"]
     owner = Owner("peerrelay", Key("", "db"))
@@ -182,7 +182,7 @@ def test_a_child_of_another_parent_belongs_to_it(
     assert is_anothers(found, GROUP) is anothers
 
 
-def test_an_object_in_the_way_is_named() -> None:
+def test_the_error_names_the_foreign_object_with_the_needed_name() -> None:
     found = obj(SERVICE, Key("tailscale", "db-metrics"))
     assert in_the_way(found).startswith("Service tailscale/db-metrics is in the way: it is not the operator's")
     assert "make this object under another name" in in_the_way(found)
@@ -197,6 +197,6 @@ def test_an_object_in_the_way_is_named() -> None:
         (Owner("recorder", Key("", "r")), "Recorder r"),
     ],
 )
-def test_a_child_is_called_after_its_parent_in_messages(owner: Owner, named: str) -> None:
+def test_messages_name_a_child_together_with_its_parent(owner: Owner, named: str) -> None:
     assert parent_title({"kind": "Secret", "metadata": {"name": "x", "labels": owner.labels}}) == named
     assert parent_title({"kind": "Secret", "metadata": {"namespace": "tailscale", "name": "x"}}) == "Secret tailscale/x"

@@ -22,7 +22,7 @@ class Fight:
         self.rewrites = Rewrites(lambda: self.now)
 
     def seen(self, *fields: str) -> Reverts:
-        """Look at a new version of the object, whose *fields* are reverted."""
+        """Look at a new version of the object. *fields* of it are reverted."""
         self.version += 1
         return self.look(*fields)
 
@@ -33,18 +33,18 @@ class Fight:
         self.rewrites.rewritten(str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
-        """Look at the object, which is reverted so many seconds *after* its last rewrite."""
+        """Look at the object, as it is if somebody reverted it *after* seconds after the last rewrite."""
         self.now += after
         return self.seen(*FIELDS)
 
     def mend(self, reverts: Reverts) -> None:
-        """Wait for as long as *reverts* says, and rewrite the object."""
+        """Wait as long as *reverts* says, and rewrite the object."""
         self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
         self.rewrite()
 
     def lose(self, times: int, after: float = 1.0) -> list[float]:
-        """Have the object reverted so many *times*; return the seconds from each rewrite to the next."""
+        """Revert the object *times* times, and return the seconds from each rewrite to the next."""
         pauses = []
         for _ in range(times):
             start = self.now
@@ -105,7 +105,7 @@ def test_the_slowness_of_an_earlier_fight_is_forgotten() -> None:
     assert begun.set_back(0.5).settles == 4
 
 
-def test_the_same_setback_counts_once() -> None:
+def test_the_same_revert_counts_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE - 1)
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
@@ -134,7 +134,7 @@ def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_a
     assert begun.set_back(every) == Reverts(FIELDS)
 
 
-def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
+def test_a_writer_that_reverted_nothing_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
     begun.rewrites.remember_writer("kustomize-controller")
@@ -165,7 +165,7 @@ def test_an_object_with_another_goal_is_rewritten_at_once() -> None:
     assert begun.look(goal="ts-db-y") == Reverts()
 
 
-def test_an_object_that_is_deleted_each_time_is_made_anew_more_and_more_rarely() -> None:
+def test_an_object_that_is_deleted_each_time_is_created_again_more_and_more_rarely() -> None:
     begun = Fight()
     begun.rewrites.rewritten("", GOAL)
     waits = []

@@ -17,7 +17,7 @@ STEADY = Backoff(jitter=lambda: 1.0)
 
 
 async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float]]:
-    """Take and finish keys until the time *until*, and return each key with its time."""
+    """Take keys and finish them until the time *until*, and return each key with its time."""
     seen = []
     try:
         async with asyncio.timeout_at(until):
@@ -173,7 +173,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert [self.queue.failures(key) for key in NAMED] == [self.failures.get(key, 0) for key in NAMED]
 
     def teardown(self) -> None:
-        """Let every timer end, and assert that each key that is still due is handed out once."""
+        """Wait for the end of every timer, and check that each key that is still due is handed out once."""
         for key in self.working:
             self.queue.done(key)
         left = self.owed | self.announced.keys() | self.requeued.keys()

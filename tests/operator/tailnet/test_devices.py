@@ -64,7 +64,9 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     assert devices.at("db.tail9999.ts.net") == (known if control.headscale else None)
 
 
-async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Control, client: TailnetClient) -> None:
+async def test_a_shared_device_of_another_tailnet_is_not_found_by_the_first_label_of_its_name(
+    control: Control, client: TailnetClient
+) -> None:
     shared = {"id": "7", "nodeId": "n7", "name": "db.tail9999.ts.net", "isExternal": True}
     control.answer(json.dumps({"devices": [shared]}), path=LIST[1])
     devices = Devices(client)

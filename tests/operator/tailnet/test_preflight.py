@@ -84,7 +84,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
-    """Yield a preflight for *world* in the Pod `OPERATOR`; it makes each request only once."""
+    """Yield the preflight of *world* in the Pod `OPERATOR`. It doesn't repeat failed requests."""
     credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(

@@ -324,7 +324,7 @@ async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_given_it_o
     assert tailnet.control.requests[SET_NAME] == 3
 
 
-async def test_a_name_is_freed_for_a_new_proxy_unless_a_live_device_holds_it_and_is_reported_once(
+async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_news_is_reported_once(
     tailnet: Tailnet,
 ) -> None:
     holder = await tailnet.join()

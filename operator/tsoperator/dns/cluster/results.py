@@ -35,7 +35,7 @@ class DNSObjects:
 
     @property
     def all(self) -> Sequence[Object]:
-        """The ConfigMaps, and the object of OpenShift."""
+        """The objects that configure the cluster's DNS: the ConfigMaps, and OpenShift's DNS object if there is one."""
         return [*self.configmaps, *([self.openshift] if self.openshift else [])]
 
 

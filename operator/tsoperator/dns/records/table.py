@@ -78,7 +78,7 @@ class Table:
         return True
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """Return all records, one of each name."""
+        """Return all buckets of records. A bucket has the records of the names with the same hash."""
         for number in range(MAX_SHARDS):
             if number not in self._buckets:
                 self._buckets[number] = bucket_of(

@@ -265,10 +265,12 @@ def _has_ready_pod(observed: Observed) -> bool:
 
 
 def _selects_ours(observed: Observed) -> bool:
-    """Tell whether the Service should select only our Pods: one is ready, and a Go operator's Pod is about to stop.
+    """Tell whether the nameserver's Service should select only Pods of our nameserver, and none of the Go operator's.
 
-    The Go operator's Pod exits at once when it is stopped, while nodes still send queries to it. So the Service
-    excludes it before, but only for a few seconds, because a Go operator that comes back doesn't correct the selector.
+    It should if one of ours is ready while a Pod of the Go operator's nameserver is about to stop. That nameserver
+    exits at once when it is stopped, while nodes still send queries to it, so the Service leaves it out before. It
+    does so for a few seconds only: if the cluster goes back to the Go operator, that one doesn't correct the
+    selector.
     """
     if observed.deployment is None:
         return False

@@ -133,7 +133,10 @@ class _View:
         return question_of(dnsconfig, service, self._cache.get(DEPLOYMENT, nameserver), dns, asked)
 
     async def reverts(self, wanted: ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
-        """Return how another writer keeps undoing the *wanted* writes; a rare live read tells its name."""
+        """Return the facts about another writer that keeps undoing the *wanted* writes.
+
+        Its name comes from a read of the live object, which happens only when a fight begins.
+        """
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
         for key in {*versions, *due}:

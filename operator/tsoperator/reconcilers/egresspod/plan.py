@@ -14,7 +14,8 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, health_url, served_service
-from tsoperator.group.proxygroup import is_egress, replica_count
+from tsoperator.group.grouptype import type_of
+from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.entries import Entry
 from tsoperator.proxy.pod import answers_health_checks, has_gate, is_open
 from tsoperator.runtime.ownership import owner_of
@@ -112,13 +113,14 @@ def is_waiting(pod: Object) -> bool:
 
 
 def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuestion | None:
-    """Return the conditions under which the gate of *pod* opens; None if they aren't known before an object changes.
+    """Return the health checks that must succeed before the gate of *pod* opens.
 
-    They include each Service that has an entry in the ConfigMap, because the proxies serve it. A Service without a
-    health port can't be asked. Raises ValueError if the Pod's address isn't valid.
+    None if an object has to change first. There is a check for each Service with an entry in the ConfigMap, because
+    the proxies serve it. A Service without a health port can't be checked. Raises ValueError if the Pod's address
+    isn't valid.
     """
     group = served.group
-    if group is None or not is_egress(group):
+    if group is None or type_of(group) is None:
         return None
     urls = {
         key_of(each).name: (served_service(each), url)

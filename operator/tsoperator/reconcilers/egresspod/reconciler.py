@@ -1,7 +1,6 @@
 """Collects the facts about egress Pods for `plan`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -17,7 +16,8 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.entries import entries_of
@@ -29,9 +29,6 @@ from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.ownership import BY_OWNER
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
-
-NAME: Final = "egresspod"
-"""The name of the kind."""
 
 
 def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> Kind[plans.Observed]:
@@ -47,7 +44,7 @@ def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: S
         CONFIGMAP: lambda config: view.waiting_pods(plans.group_of(config)),
         **dict.fromkeys((SERVICE, ENDPOINTSLICE), view.pods_waiting_behind),
     }
-    return Kind(POD, watches, view.look, plans.plan, plans.failed, name=NAME)
+    return Kind(POD, watches, view.look, plans.plan, plans.failed, name="egresspod")
 
 
 class _View:
@@ -78,7 +75,7 @@ class _View:
 
     def _question(self, pod: Object) -> plans.GateQuestion | None:
         group = plans.group_of(pod)
-        config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
+        config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, EGRESS.config_name(group)))
         served = plans.ServedGroup(
             self._cache.get(PROXYGROUP, Key("", group)),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, group),

@@ -8,7 +8,8 @@ from typing import Final
 
 from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_SUFFIX, PARENT_RECORDER
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, resource_of, uid
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import TYPES
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.secret import has_other_config
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch, Plan
@@ -19,9 +20,9 @@ INTERVAL: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The time *at* the look by the clock of the loop, and *now* by the wall clock.
+    """Two present times, *at* by the clock of the loop and *now* by the wall clock, and when the Pod was last touched.
 
-    *touched* is when the Pod was last touched, by the clock of the loop; None if it wasn't.
+    *touched* is by the clock of the loop, or None if the Pod wasn't touched.
     """
 
     touched: float | None
@@ -50,7 +51,7 @@ def is_news(old: Object | None, new: Object) -> bool:
 def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     """Return the Secrets and ConfigMaps that a Pod of *owner* reads, of which some need not be there.
 
-    All proxies of a ProxyGroup read its egress ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own.
+    All proxies of a ProxyGroup read its ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own.
     The nameserver has the records by the API, and so reads no ConfigMap that it mounts.
     """
     namespace, name = key_of(pod)
@@ -59,7 +60,7 @@ def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
         stem, _, ordinal = name.rpartition("-")
         found.append((SECRET, Key(namespace, f"{stem}{AUTH_INFIX}-{ordinal}")))
     if owner == group_owner(owner.key.name):
-        found.append((CONFIGMAP, Key(namespace, config_name(owner.key.name))))
+        found += [(CONFIGMAP, Key(namespace, each.config_name(owner.key.name))) for each in TYPES.values()]
     return found
 
 

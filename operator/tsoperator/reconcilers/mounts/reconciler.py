@@ -15,10 +15,7 @@ from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
 
-NAME: Final = "mounts"
-"""The name of the kind."""
-
-DELAY: Final = 0.1
+TOUCH_DELAY: Final = 0.1
 """Seconds from a change to the touch. More changes may come, and the kubelet's own watch has to see the object first.
 """
 
@@ -27,10 +24,10 @@ KUBELET: Final = 90.0
 
 
 def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Observed]:
-    """Return the kind of Pods that are touched, so that the kubelet mounts a changed Secret or ConfigMap at once.
+    """Return the kind whose reconciler touches Pods, so that the kubelet mounts a changed Secret or ConfigMap at once.
 
-    The cache has each write of ours as soon as the API server has stored it, but perhaps not yet a Pod whose kubelet
-    has mounted the state from before the write. So a new Pod whose configuration has just changed is touched, too.
+    A Pod may reach the cache after a write that concerns it, although its kubelet has mounted the state from before
+    the write. So a new Pod whose configuration has just changed is touched, too.
 
     Nothing is touched in a steady state, at a start, or at a resync. If the operator ends between a write and its
     touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
@@ -38,7 +35,7 @@ def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Ob
     view = _View(cache, now)
     readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
     watches: Mapping[Resource, Mapper] = {SECRET: readers, CONFIGMAP: readers, POD: new_pods}
-    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name=NAME)
+    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name="mounts")
 
 
 class _View:
@@ -53,7 +50,7 @@ class _View:
             cache.listen(resource, self._note_change)
 
     def look(self, _key: Key, pod: Object) -> plans.Observed:
-        """Return when *pod* was last touched, and the time."""
+        """Return the time at which the operator last touched *pod*, and the present time by both clocks."""
         return plans.Observed(self._touched.get(pod) if pod else None, asyncio.get_running_loop().time(), self._now())
 
     def touched(self, pod: Object, observed: plans.Observed, plan: Plan) -> None:

@@ -1,43 +1,44 @@
 """Parses a ProxyGroup into an `Ask` once, with its defaults, or with the reasons why it is invalid."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tsoperator.api.objects import Key, Object, key_of, spec_of, spec_text
+from tsoperator.api.objects import Key, Object, key_of, spec_text
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS, UNSUPPORTED, GroupType, type_of
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.classref import UNSET_DEFAULT
 from tsoperator.proxy.replica import hostnames_error, replicas_error
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
-OTHER_TYPES: Final = ("ingress", "kube-apiserver")
-"""The types of ProxyGroups that the operator doesn't support yet."""
-
 _RESERVED: Final = "kube-apiserver-auth-proxy"  # the ServiceAccount of groups of another type
-_NAME_MAX: Final = 63 - len(config_name(""))  # a volume has the name of the ConfigMap, which must be a DNS label
+_VOLUME_NAME_MAX: Final = 63  # a volume has the name of the ConfigMap, which must be a DNS label
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The requests in a ProxyGroup *group*, completed by the operator's settings.
 
-    *type* is its type, *class_name* its ProxyClass and *tailnet* its Tailnet; the last two are empty if there is none.
-    All are known even if the group is invalid. If its class doesn't exist, the user can create it, or do what
-    *without_class* says.
+    *class_name* is its ProxyClass and *tailnet* its Tailnet; each is empty if there is none. Both are known even if the
+    group is invalid. If its class doesn't exist, the user can create it, or do what *without_class* says.
+
+    *unsupported* is the name of the group's type if the operator doesn't support that yet. Otherwise the group is of
+    *type*; one whose type can't be read counts as one of type egress.
 
     *unreadable* says why the group can't be parsed, and *wrong* what else is wrong with it. A group that can be parsed
     has *replicas*, whose devices have *tags*, and a hostname each that begins with *hostname_prefix*.
     """
 
     group: Object
-    type: str
+    type: GroupType
     class_name: str
     without_class: str
     tailnet: str
+    unsupported: str = ""
     unreadable: str = ""
     wrong: Sequence[str] = ()
     replicas: int = 0
@@ -54,27 +55,21 @@ class Ask:
         """The owner of the group's children."""
         return group_owner(self.key.name)
 
-    @property
-    def is_other(self) -> bool:
-        """True if the operator doesn't support the type of the group yet."""
-        return self.type in OTHER_TYPES
-
 
 def parse(group: Object, settings: Settings) -> Ask:
     """Return the requests in a ProxyGroup *group*, which need not be valid."""
     without = "change spec.proxyClass" if spec_text(group, "proxyClass") else UNSET_DEFAULT
-    type_, class_, tailnet = str(spec_of(group).get("type")), class_name(group, settings), spec_text(group, "tailnet")
+    name, class_, tailnet = spec_text(group, "type"), class_name(group, settings), spec_text(group, "tailnet")
+    asked = Ask(
+        group, type_of(group) or EGRESS, class_, without, tailnet, unsupported=name if name in UNSUPPORTED else ""
+    )
     parsed = ProxyGroup.parse(group)
     if isinstance(parsed, Invalid):
-        return Ask(group, type_, class_, without, tailnet, unreadable=parsed.message)
+        return replace(asked, unreadable=parsed.message)
     spec = parsed.spec
-    return Ask(
-        group,
-        type_,
-        class_,
-        without,
-        tailnet,
-        wrong=_violations(parsed),
+    return replace(
+        asked,
+        wrong=_violations(parsed, asked.type),
         replicas=spec.replicas,
         tags=spec.tags or settings.proxy_tags,
         hostname_prefix=spec.hostname_prefix or parsed.metadata.name,
@@ -86,12 +81,12 @@ def class_name(group: Object, settings: Settings) -> str:
     return spec_text(group, "proxyClass") or settings.proxy_class
 
 
-def _violations(group: ProxyGroup) -> list[str]:
-    """Return what is wrong with *group*; each violation says how to fix it."""
-    name, found = group.metadata.name, []
-    if len(name) > _NAME_MAX or dns_label_error(name):
+def _violations(group: ProxyGroup, type_: GroupType) -> list[str]:
+    """Return what is wrong with *group*, which is of *type_*; each violation says how to fix it."""
+    name, longest, found = group.metadata.name, _VOLUME_NAME_MAX - len(type_.config_suffix), []
+    if len(name) > longest or dns_label_error(name):
         found.append(
-            f"its name must be a DNS label of at most {_NAME_MAX} characters, because its objects are named after it: "
+            f"its name must be a DNS label of at most {longest} characters, because its objects are named after it: "
             "make it anew with another"
         )
     if name == _RESERVED:

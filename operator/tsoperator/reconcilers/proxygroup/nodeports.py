@@ -13,7 +13,6 @@ from typing import Final
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels
 from tsoperator.api.v1alpha1.proxyclass import PortRange
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.secret import static_endpoints_of
 from tsoperator.reconcilers.proxygroup.status import FREED
 from tsoperator.runtime.plan import Refusal
@@ -54,7 +53,7 @@ def slim_node(node: Object) -> Object:
 def with_static_endpoints(
     proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
 ) -> Proxy | Refusal:
-    """Return *proxy* with the static endpoints that its class asks for; *there* are all Services with node ports."""
+    """Return *proxy* with the static endpoints that its class asks for. *there* has all Services with node ports."""
     asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if asked is None:
         return proxy
@@ -80,7 +79,7 @@ def with_static_endpoints(
             )
         found.append(chosen)
     made = [_service(proxy, ordinal, port, node_port) for ordinal, node_port in enumerate(ports)]
-    return replace(proxy, pod=egress_group(port), static_endpoints=found, services=made)
+    return replace(proxy, pod=replace(proxy.pod, modes={"PORT": str(port)}), static_endpoints=found, services=made)
 
 
 def _allocated(

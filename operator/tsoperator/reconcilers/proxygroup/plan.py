@@ -1,4 +1,4 @@
-"""Decides what a ProxyGroup of type egress needs (docs/development/groups.md)."""
+"""Decides what a ProxyGroup needs (docs/development/groups.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,16 +8,14 @@ from tsoperator.api.images import image_name
 from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, uid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.group.configmap import configmap_steps, entries
-from tsoperator.group.proxygroup import config_name
+from tsoperator.group.grouptype import GroupType
 from tsoperator.proxy.account import account
-from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.annotations import ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.proxy.proxypod import egress_group
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
     Workload,
@@ -39,9 +37,6 @@ from tsoperator.runtime import unsupported
 from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
 from tsoperator.settings import Settings
-
-VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
-"""The operator reads no annotations and labels of ProxyGroups."""
 
 INVALID: Final = "ProxyGroupInvalid"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
@@ -85,8 +80,8 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     If the group is being deleted, or if its proxies can't be made, return a plan instead. When proxies can't be made,
     running ones stay as they are.
     """
-    if ask.is_other:
-        return unsupported.plan_nothing(ask.group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {ask.type}")
+    if kind := ask.unsupported:
+        return unsupported.plan_nothing(ask.group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {kind}")
     if is_deleting(ask.group):
         return plan_deletion(ask, observed)
     found = _found(ask, observed, settings)
@@ -105,7 +100,7 @@ def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal 
     if isinstance(chosen, Refusal):  # a group that waits for its class is being created
         waits = Plan(steps=_kept(ask, observed, settings), whole=False)
         return waits if chosen.is_passing else Refusal(chosen.message, CREATING)
-    if wrong := [*ask.wrong, *_class_violations(chosen)]:
+    if wrong := [*ask.wrong, *_class_violations(chosen, ask.type.work)]:
         return Refusal(f"this ProxyGroup is invalid: {'; '.join(wrong)}", INVALID)
     proxy = _proxy(ask, chosen, observed, settings)
     if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
@@ -113,13 +108,13 @@ def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal 
     return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
-def _class_violations(proxy_class: ProxyClassSpec | None) -> list[str]:
-    """Return what is wrong with a ProxyClass for a group; each violation says how to fix it."""
+def _class_violations(proxy_class: ProxyClassSpec | None, work: str) -> list[str]:
+    """Return what is wrong with a ProxyClass for a group that does this *work*; each violation says how to fix it."""
     container = proxy_class.tailscale_container if proxy_class else None
     if container is None or not container.image or image_name(container.image) != _OTHER_IMAGE:
         return []
     return [
-        f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
+        f"its ProxyClass has the image {container.image}, which can't {work}: leave "
         "tailscaleContainer.image out of the class, or name another class"
     ]
 
@@ -129,7 +124,7 @@ def plan(
 ) -> Plan:
     """Return the plan for a ProxyGroup; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
     made = _planned(ask, wanted, observed, settings, keys)
-    told = [] if is_deleting(ask.group) or ask.is_other else ignored(ask.group, VOCABULARY)
+    told = [] if is_deleting(ask.group) or ask.unsupported else ignored(ask.group, ask.type.vocabulary)
     return replace(made, notes=[*made.notes, *told]) if told else made
 
 
@@ -141,7 +136,7 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
-        plan_workload(wanted, _workload(wanted, observed, settings), observed.children, keys, devices),
+        plan_workload(wanted, _workload(ask.type, wanted, observed, settings), observed.children, keys, devices),
         status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None),
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
@@ -170,7 +165,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on a ProxyGroup why a step failed, and tries again."""
-    if ask.is_other:
+    if ask.unsupported:
         return unsupported.failed(ask.group, refusal)
     if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
@@ -183,7 +178,7 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         owner=ask.owner,
         parent_uid=uid(ask.group),
         key=Key(settings.namespace, name),
-        pod=egress_group(),
+        pod=ask.type.pod,
         config=ProxyConfig(
             hostname=name,
             server_url=observed.tailnet.login_url,
@@ -195,14 +190,14 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         replica_count=ask.replicas,
         hostname_prefix=ask.hostname_prefix,
         proxy_class=chosen,
-        notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
+        notes=[_NO_DRAIN] if ask.type.drains and moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
         controller=PROXYGROUP,
     )
 
 
-def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
-    """Return the children of a group, in the order in which they are needed.
+def _workload(type_: GroupType, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
+    """Return the children of a group of *type_*, in the order in which they are needed.
 
     An existing ConfigMap comes first, so that Services are served even if the API server refuses another child. In a
     new group the ServiceAccount comes first: if somebody else has its name, nothing else is made.
@@ -210,13 +205,14 @@ def _workload(proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
     children = observed.children
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
     made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}))
-    empty = proxy.child(CONFIGMAP, config_name(proxy.key.name))
-    found = entries(observed.services, observed.configmap, settings.cluster_domain)
-    config = configmap_steps(empty, observed.configmap, found, proxy.replica_count)
+    empty = proxy.child(CONFIGMAP, type_.config_name(proxy.key.name))
+    config = type_.configmap_steps(
+        empty, observed.configmap, observed.services, proxy.replica_count, settings.cluster_domain
+    )
     before, after = ((), config) if observed.configmap is None else (config, ())
     return Workload(
         [*before, *map(Child, proxy.services), *map(Child, made), *after],
-        group_statefulset(proxy, settings, children),
+        group_statefulset(type_, proxy, settings, children),
         unwanted(children.services, proxy.services),
     )
 
@@ -226,13 +222,12 @@ def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal)
     return replace(_refusal_plan(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 
-def _kept(ask: Ask, observed: Observed, settings: Settings) -> list[Step]:
+def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
     """Return the step that updates the ConfigMap, so that running proxies of a group serve the Services as they are."""
     live = observed.configmap
     if live is None or is_anothers(live, ask.owner):
         return []
-    found = entries(observed.services, live, settings.cluster_domain)
-    return configmap_steps(live, live, found, None)
+    return ask.type.configmap_steps(live, live, observed.services, None, settings.cluster_domain)
 
 
 def _refusal_plan(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:

@@ -24,7 +24,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
-from tsoperator.group.proxygroup import config_name, group_owner, replica_count
+from tsoperator.group.proxygroup import group_owner, replica_count
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.proxygroup import plan as plans
@@ -63,14 +63,15 @@ class _View:
     def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a ProxyGroup."""
         name = ask.key.name
-        named = self._named(name, replica_count(ask.group))
+        config = ask.type.config_name(name)
+        named = self._named(name, config, replica_count(ask.group))
         children = self._children(name, named)
         proxy_class = self._proxies.proxy_class(ask.class_name)
         is_static = has_static_endpoints(proxy_class)
         return plans.Observed(
             children,
             named,
-            self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
+            self._cache.get(CONFIGMAP, Key(self._settings.namespace, config)),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
             self._proxies.tailnet(ask.tailnet, ask.owner, children),
@@ -78,13 +79,16 @@ class _View:
             nodes=self._cache.all(NODE) if is_static else (),
         )
 
-    def _named(self, name: str, replicas: int) -> list[Object]:
-        """Return the objects that have the names of children of the group called *name*, whoever they belong to."""
+    def _named(self, name: str, config: str, replicas: int) -> list[Object]:
+        """Return the objects that have the names of children of the group called *name*, whoever they belong to.
+
+        *config* is the name of its ConfigMap.
+        """
         secrets = [f"{name}-{ordinal}{suffix}" for ordinal in range(replicas) for suffix in ("", CONFIG_SUFFIX)]
         wanted = [
             *((resource, name) for resource in (SERVICEACCOUNT, ROLE, ROLEBINDING, STATEFULSET)),
             *((SECRET, secret) for secret in secrets),
-            (CONFIGMAP, config_name(name)),
+            (CONFIGMAP, config),
             (SERVICE, f"{name}-metrics"),
             *((SERVICE, f"{name}-{ordinal}{SUFFIX}") for ordinal in range(replicas)),
         ]

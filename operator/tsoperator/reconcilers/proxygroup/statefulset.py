@@ -6,10 +6,10 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT
 from tsoperator.api.objects import SERVICE, Object, annotations, resource_of
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.group.proxygroup import config_name
+from tsoperator.group.grouptype import GroupType
 from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.proxy.proxypod import EGRESS_CONFIGS
+from tsoperator.proxy.proxypod import GROUP_CONFIGS
 from tsoperator.proxy.replica import Replica
 from tsoperator.proxy.statefulset import CONFIG_VOLUME, Volume, configs, proxy_pod_spec, statefulset
 from tsoperator.runtime.diff import contains, digest_of
@@ -32,13 +32,13 @@ _NO_FAMILIES: Final[Object] = {"spec": {}}  # a placeholder for a metrics Servic
 _OURS: Final = (_GRACE, "readinessGates")  # fields of Pods that not all Go operators set
 
 
-def group_statefulset(proxy: Proxy, settings: Settings, children: Children) -> Object | None:
+def group_statefulset(type_: GroupType, proxy: Proxy, settings: Settings, children: Children) -> Object | None:
     """Return the StatefulSet of a group; None until the address family is known at which its Pods should listen."""
     live = children.statefulset(proxy.key)
     service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
     if service is None and not (proxy.proxy_class and proxy.proxy_class.is_measured):
         service = _NO_FAMILIES
-    made = with_class(_statefulset(proxy, settings, live), proxy, children.pods, live, service)
+    made = with_class(_statefulset(type_, proxy, settings, live), proxy, children.pods, live, service)
     if made is None or live is None:
         return made
     return next((each for each in _earlier_forms(made) if _is_kept(live, each)), made)
@@ -57,16 +57,16 @@ def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     return replace(proxy, replica_count=max(count, 1)).replicas
 
 
-def _statefulset(proxy: Proxy, settings: Settings, live: Object | None) -> Object:
-    drains, labels = not moves_health_port(proxy.proxy_class), proxy.owner.labels
+def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Object | None) -> Object:
+    drains, labels = type_.drains and not moves_health_port(proxy.proxy_class), proxy.owner.labels
     metadata = {
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
         "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
     }
-    config = config_name(proxy.key.name)
-    entries = Volume(config, EGRESS_CONFIGS, {"configMap": {"name": config}})
+    config = type_.config_name(proxy.key.name)
+    entries = Volume(config, GROUP_CONFIGS, {"configMap": {"name": config}})
     volumes = [*configs(_mounted_replicas(proxy, live)), entries]
     spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
     return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec})

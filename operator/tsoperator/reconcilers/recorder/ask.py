@@ -52,15 +52,10 @@ class Ask:
 
 def parse(obj: Object, _settings: Settings) -> Ask:
     """Return the requests in the Recorder *obj*, which need not be valid."""
-    parsed, names = Recorder.parse(obj), (tailnet_name(obj), credentials_name(obj), account_name(obj))
+    parsed, names = Recorder.parse(obj), (spec_text(obj, "tailnet"), credentials_name(obj), account_name(obj))
     if isinstance(parsed, Invalid):
         return Ask(obj, *names, parsed.message)
     return Ask(obj, *names, "; ".join(violations(parsed)), parsed)
-
-
-def tailnet_name(obj: Object) -> str:
-    """Return the Tailnet that a Recorder names; empty for the operator's own."""
-    return spec_text(obj, "tailnet")
 
 
 def credentials_name(obj: Object) -> str:

@@ -19,23 +19,25 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.recorder import plan as plans
-from tsoperator.reconcilers.recorder.ask import Ask, credentials_name, ordinal_in, parse, tailnet_name
+from tsoperator.reconcilers.recorder.ask import Ask, credentials_name, ordinal_in, parse
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
 
-def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
+def recorders(proxies: Proxies, client: KubeClient) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Recorders, whose reconciler also makes their replicas."""
-    view = _View(proxies)
+    view = _View(proxies, client)
     watches = {
         RECORDER: lambda recorder: (key_of(recorder),),
         **dict.fromkeys((POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET), view.parent_keys),
         SECRET_METADATA: view.keys_of_credentials,
-        TAILNET: view.keys_of_tailnet,
+        TAILNET: proxies.naming(RECORDER, "tailnet"),
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_RECORDER),
     }
     return proxies.kind(RECORDER, watches, parse, view.look, plans, left=proxies.collected)
@@ -44,12 +46,13 @@ def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
 class _View:
     """Looks at Recorders, and finds those that a change concerns."""
 
-    def __init__(self, proxies: Proxies) -> None:
+    def __init__(self, proxies: Proxies, client: KubeClient) -> None:
         self._proxies = proxies
+        self._client = client
         self._cache = proxies.cache
         self._namespace = proxies.settings.namespace
 
-    def look(self, ask: Ask) -> plans.Observed:
+    async def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a Recorder."""
         named = self._named(ask)
         children = self._children(ask.owner, named)
@@ -57,7 +60,7 @@ class _View:
             children,
             self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(ask.owner)),
             named,
-            self._lacks(ask.credentials),
+            await self._lacks(ask.credentials),
             self._proxies.tailnet(ask.tailnet, ask.owner, children),
         )
 
@@ -76,27 +79,37 @@ class _View:
         """Return the children of the Recorder *owner*: those that are *named* so, and those of other ordinals."""
         name = owner.key.name
 
-        def ours(resource: Resource) -> list[Object]:
+        def ours(resource: Resource) -> dict[str, Object]:
             found = [*self._cache.indexed(resource, BY_OWNER, str(owner)), *named]
-            return [each for each in found if each["kind"] == resource.kind and not is_anothers(each, owner)]
+            kept = (each for each in found if each["kind"] == resource.kind and not is_anothers(each, owner))
+            return {key_of(each).name: each for each in kept}
 
-        numbered = {
-            (ordinal, key_of(each).name): each
-            for each in ours(SECRET)
-            if (ordinal := ordinal_in(name, key_of(each).name)) is not None
-        }
-        pods = [each for each in ours(POD) if ordinal_in(name, key_of(each).name) is not None]
+        def numbered(resource: Resource) -> list[Object]:
+            found = ours(resource)
+            ordinals = {each: ordinal for each in found if (ordinal := ordinal_in(name, each)) is not None}
+            return [found[each] for each in sorted(ordinals, key=lambda each: (ordinals[each], each))]
+
+        pods = numbered(POD)
         return Children(
-            statefulsets=[each for each in ours(STATEFULSET) if key_of(each).name == name],
-            secrets=[secret for _, secret in sorted(numbered.items(), key=lambda item: item[0])],
+            statefulsets=[each for called, each in ours(STATEFULSET).items() if called == name],
+            secrets=numbered(SECRET),
             pods=pods,
             overdue=self._proxies.overdue(pods),
         )
 
-    def _lacks(self, credentials: str) -> bool:
-        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one."""
+    async def _lacks(self, credentials: str) -> bool:
+        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one. Raises KubeError.
+
+        If a user applies the Secret and the Recorder together, the cache may have the Recorder first.
+        """
         key = Key(self._namespace, credentials)
-        return bool(credentials) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
+        if not credentials or any(self._cache.get(each, key) for each in (SECRET_METADATA, SECRET)):
+            return False
+        try:
+            await self._client.get(SECRET_METADATA, key)
+        except NotFound:
+            return True
+        return False
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_RECORDER, self._namespace)
@@ -104,7 +117,3 @@ class _View:
     def keys_of_credentials(self, secret: Object) -> Iterable[Key]:
         name = key_of(secret).name
         return [key_of(each) for each in self._cache.all(RECORDER) if credentials_name(each) == name]
-
-    def keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
-        name = key_of(tailnet).name
-        return [key_of(each) for each in self._cache.all(RECORDER) if tailnet_name(each) == name]

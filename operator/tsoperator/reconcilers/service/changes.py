@@ -18,8 +18,9 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.group.egress import BY_ENTRY, BY_SERVING_GROUP, by_serving_group, indexed_entry, served_service
+from tsoperator.group.grouptype import EGRESS
 from tsoperator.group.ports import BY_PROXY_PORT, by_proxy_port
-from tsoperator.group.proxygroup import BY_GROUP, config_name, is_available, replica_count
+from tsoperator.group.proxygroup import BY_GROUP, is_available, replica_count
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.pod import is_down
 from tsoperator.proxy.secret import egress_report_of
@@ -54,12 +55,13 @@ class GroupChanges:
         return self.having(group, {*before, *after} if moved else _changed(before, after))
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return the Services whose entries in a ConfigMap have changed, if it is an egress ConfigMap.
+        """Return the Services whose entries changed between two versions of an egress ConfigMap.
 
-        A Service that leaves waits for the end of its entry, and may no longer name the ProxyGroup.
+        Return none for other ConfigMaps. A Service that leaves the ProxyGroup waits for the end of its entry.
+        It possibly doesn't name the group any more.
         """
         group = _group_of(new or old)
-        if not group or config_name(group) not in (key_of(each).name for each in (old, new) if each):
+        if not group or EGRESS.config_name(group) not in (key_of(each).name for each in (old, new) if each):
             return ()
         if _leaves_out(old) != _leaves_out(new):
             return self._all(group)

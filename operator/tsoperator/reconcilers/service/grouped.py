@@ -124,7 +124,7 @@ def failed(ask: Ask, refusal: Refusal) -> Plan:
 
 
 def _port_notes(ask: Ask, places: Places) -> list[Note]:
-    """Return an Event for each port of a Service that gets another port of the proxies."""
+    """Return an Event for each port of a Service whose proxies' port changes."""
     return [
         Note(
             "Warning",

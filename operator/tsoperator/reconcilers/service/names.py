@@ -67,7 +67,7 @@ class NamesView:
         return self.concerned(parent) if parent else map(key_of, found)
 
     def _is_shared(self, service: Object) -> bool:
-        """Tell whether another object may have the name of the device to which *service* leads."""
+        """Tell whether it is possible that a second object asks for the name of the device to which *service* leads."""
         name = destination_name(service)
         return bool(name) and (
             any(key_of(each) != key_of(service) for each in self._leading(name))

@@ -143,9 +143,6 @@ class _View:
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
-        if ask.mode is not Mode.GROUP and not found.services:
-            self._timers.ages(ask.service, (), self._clock())
-            return found
         if ask.mode is Mode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
@@ -224,7 +221,7 @@ class _View:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
 
     def _with_parents(self, of: Callable[[Object | None, Object | None], Iterable[Key]]) -> Comparison:
-        """Return the mapper of changes to the keys that *of* returns, and to the parents of the changed object."""
+        """Return a mapper from a changed object to its parents, and to the keys that the function *of* returns."""
 
         def keys(old: Object | None, new: Object | None) -> Iterable[Key]:
             return [*(key for each in (old, new) if each for key in self._parent_keys(each)), *of(old, new)]

@@ -23,9 +23,10 @@ from tsoperator.api.objects import (
 )
 from tsoperator.group.clusterip import is_place
 from tsoperator.group.egress import BY_ENTRY, by_serving_group, entry_name, indexed_entry, served_service
+from tsoperator.group.grouptype import EGRESS, GroupType, type_of
 from tsoperator.group.places import Place, Places
 from tsoperator.group.ports import BY_PROXY_PORT, Wanted, allocate, allocated, indexed_port
-from tsoperator.group.proxygroup import Group, config_name, group_owner, is_egress
+from tsoperator.group.proxygroup import Group, group_owner
 from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children
@@ -155,8 +156,8 @@ class PlacesView:
                 found[uid(pod)] = wait - (now - seen)
         return found
 
-    def _configmap(self, group: str) -> Object | None:
-        return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
+    def _configmap(self, group: str, type_: GroupType = EGRESS) -> Object | None:
+        return self._cache.get(CONFIGMAP, Key(self._settings.namespace, type_.config_name(group)))
 
     def _with_entry(self, ask: Ask) -> list[str]:
         """Return the names of the ProxyGroups whose reconciler has yet to remove the entry of a Service.
@@ -164,8 +165,10 @@ class PlacesView:
         The ConfigMap of a deleted ProxyGroup goes with it, so nobody removes entries from that.
         """
         entry = entry_name(ask.key)
-        names = [key_of(each).name for each in self._cache.all(PROXYGROUP) if is_egress(each) and not is_deleting(each)]
-        return [name for name in names if entry in entries_of(self._configmap(name)) and self._rival(ask, name) is None]
+        there = [each for each in self._cache.all(PROXYGROUP) if not is_deleting(each)]
+        groups = [(key_of(each).name, type_) for each in there if (type_ := type_of(each))]
+        found = [name for name, type_ in groups if entry in entries_of(self._configmap(name, type_))]
+        return [name for name in found if self._rival(ask, name) is None]
 
     def _rival(self, ask: Ask, group: str) -> Key | None:
         """Return another Service that has, or should get, the entry that this one asks for at *group*.

@@ -12,9 +12,10 @@ from tsoperator.api.names import (
     HEALTH_PORT_NAME,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import annotations
+from tsoperator.api.objects import annotations, spec_of
 from tsoperator.api.rules import dns_label_error, fqdn_error, split_tags, tag_error, target_ip_error
 from tsoperator.group.egress import entry_name
+from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.group.places import Places
 from tsoperator.reconcilers.service.ask import FUNNEL_PORTS, Ask
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, name_error
@@ -69,11 +70,10 @@ def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES)
     if spec.get("type") != "ExternalName":
         found.append("spec.type must be ExternalName, and spec.externalName any name, which the operator replaces")
     group = places.group(ask.group).obj
-    type_ = group["spec"].get("type") if group else "egress"
-    if type_ != "egress":
+    if group and type_of(group) is not EGRESS:
         found.append(
-            f"ProxyGroup {ask.group!r} is of type {type_}, which this version of the operator doesn't run for Services "
-            f"yet: name one of type egress in annotation {PROXY_GROUP}"
+            f"ProxyGroup {ask.group!r} is of type {spec_of(group).get('type')}, which this version of the operator "
+            f"doesn't run for Services yet: name one of type egress in annotation {PROXY_GROUP}"
         )
     if places.rival:
         found.append(

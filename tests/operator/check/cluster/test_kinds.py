@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from tsoperator.api.objects import RECORDER, Key, Object
+from tsoperator.api.objects import OWN_KINDS, RECORDER, Key, Object
 from tsoperator.check.cluster.kinds import (
-    KINDS,
     Webhooks,
     check_kinds,
     check_webhooks,
@@ -19,16 +18,16 @@ from tests.operator.check.cluster.samples import manifests, wrong
 
 def test_a_check_looks_for_the_kinds_of_the_chart() -> None:
     definitions = {obj["metadata"]["name"] for obj in manifests() if obj["kind"] == "CustomResourceDefinition"}
-    assert {str(kind) for kind in KINDS} == definitions
+    assert {str(kind) for kind in OWN_KINDS} == definitions
 
 
 def test_the_finding_for_a_missing_kind_names_the_file_of_its_crd() -> None:
-    (found,) = wrong([*check_kinds([kind for kind in KINDS if kind != RECORDER])])
+    (found,) = wrong([*check_kinds([kind for kind in OWN_KINDS if kind != RECORDER])])
     file = "charts/tailscale-operator/files/crds/tailscale.com_recorders.yaml"
     assert "the cluster has no Recorder: CustomResourceDefinition recorders.tailscale.com is missing" in found
     assert file in found
     assert (ROOT / file).exists()
-    assert [each.words for each in check_kinds(KINDS)] == ["the cluster serves all 8 kinds of tailscale.com"]
+    assert [each.words for each in check_kinds(OWN_KINDS)] == ["the cluster serves all 8 kinds of tailscale.com"]
 
 
 SERVICE = Key("policies", "gate")

@@ -139,7 +139,7 @@ def test_a_corefile_that_cant_be_read_says_so() -> None:
         servers_for("ts.net", [configmap("coredns", Corefile="{")])
 
 
-def test_the_clusters_dns_reads_some_configmaps() -> None:
+def test_a_configmap_of_the_clusters_dns_is_recognized_by_its_name_and_its_keys() -> None:
     read = [configmap(name, Corefile="") for name in ("coredns", "rke2-coredns")]
     read += [configmap("coredns-custom"), configmap("kube-dns")]
     others = [configmap(name, Corefile="") for name in ("node-local-dns", "nodelocaldns")]

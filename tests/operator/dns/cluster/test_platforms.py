@@ -68,7 +68,7 @@ def test_a_corefile_with_or_without_an_import_of_our_key_is_recognized() -> None
     } == IMPORTS
 
 
-def test_another_mounted_folder_is_the_custom_configmap_if_that_exists() -> None:
+def test_any_imported_folder_counts_as_the_custom_configmap_if_that_exists() -> None:
     objects = [configmap("coredns", Corefile=f"{ROOT}import zones/*.server\n"), CUSTOM]
     assert find_platform(DNSObjects(objects)) == IN_CUSTOM
 

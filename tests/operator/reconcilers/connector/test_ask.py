@@ -1,4 +1,4 @@
-"""The class and the tailnet that a Connector names; the plan shows what is wrong with it, and what it asks for."""
+"""The class and the tailnet that a Connector names. The tests of the plan show its other requests."""
 
 from tsoperator.reconcilers.connector.ask import parse
 

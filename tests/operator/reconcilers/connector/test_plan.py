@@ -46,7 +46,7 @@ ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devi
 
 
 def seen(*secrets: Object, proxy_class: Object | None = None, tailnet: TailnetView = OWN_TAILNET) -> Observed:
-    """Return what the reconciler observes of a Connector with *secrets*."""
+    """Return the facts about a Connector with *secrets*."""
     return Observed(Children(secrets=secrets), proxy_class, tailnet)
 
 
@@ -106,7 +106,7 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("spec", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_proxies_are_as_the_spec_of_their_connector_says(spec: Object, observed: Observed, special: Object) -> None:
+def test_the_spec_of_a_connector_decides_about_its_proxies(spec: Object, observed: Observed, special: Object) -> None:
     made = plans.wanted(parse(live_connector(spec), SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     config = made.config
@@ -134,7 +134,7 @@ SHOWN: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("spec", "observed", "shown"), SHOWN.values(), ids=SHOWN)
-def test_the_status_shows_the_role_and_the_devices_in_their_order_and_no_former_ones(
+def test_the_status_shows_the_role_and_the_devices_in_order_without_former_ones(
     spec: Object, observed: Observed, shown: Object
 ) -> None:
     made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
@@ -146,7 +146,7 @@ def test_the_status_shows_the_role_and_the_devices_in_their_order_and_no_former_
 
 
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
-def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
+def test_a_connector_with_a_replica_that_logs_in_again_is_not_ready_and_names_it(key: str, words: str) -> None:
     observed = seen(secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey=""))
     status, reason, message = ready(plan(live_connector({**EXIT, "replicas": 2}), observed, Keys({1: key})))
     assert (status, reason) == ("False", "ConnectorCreating")
@@ -247,9 +247,7 @@ CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check goes 
     ],
     ids=["class", "credentials", "auth keys", "the garbage collector"],
 )
-def test_a_connector_writes_nothing_while_it_waits_for(
-    obj: Object, observed: Observed, keys: Keys, waits: Plan
-) -> None:
+def test_a_connector_writes_nothing_while_it_waits(obj: Object, observed: Observed, keys: Keys, waits: Plan) -> None:
     assert plan(obj, observed, keys) == waits
 
 

@@ -52,7 +52,7 @@ LEARNED = ("198.51.100.1/32",)
     ],
     ids=["itself", "one with routes", "a router"],
 )
-async def test_an_app_connector_without_routes_keeps_those_that_it_learns(
+async def test_an_app_connector_without_routes_keeps_the_routes_that_it_has_learned(
     world: World, former: Object, learned: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
     await world.apply(connector(**former))

@@ -55,7 +55,7 @@ def wanted(
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
-    """Return the configuration that *dns* has become when the plan for it has been carried out."""
+    """Return the configuration of *dns* after its plan has been carried out."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
@@ -64,7 +64,7 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A plan, and what it should have: the number of steps, the reason of a refusal, the words about a restart."""
+    """A plan, and the number of its steps, the reason of its refusal, and its words about a restart of CoreDNS."""
 
     plan: ClusterDNSPlan
     steps: int
@@ -113,7 +113,7 @@ def test_a_patch_names_the_version_that_the_operator_saw_and_keeps_its_own_metad
 
 
 class Reverted(NamedTuple):
-    """How another writer reverts the Corefile, and how the operator reacts."""
+    """The reverts of the Corefile by another writer, and the reaction of the operator."""
 
     reverts: Reverts
     steps: int
@@ -139,7 +139,7 @@ def test_the_operator_says_that_another_writer_removes_the_stub_domain_and_waits
     assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
 
 
-def test_the_words_about_an_undone_removal_advise_to_change_what_the_other_writer_applies() -> None:
+def test_the_message_about_an_undone_removal_advises_to_change_the_other_writers_manifest() -> None:
     key = Key("kube-system", "coredns")
     found = without_reverted_writes(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
     assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
@@ -194,7 +194,7 @@ def test_the_operator_does_not_remove_a_damaged_stub_domain() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Manual", "Managed"])
-def test_the_status_says_what_the_clusters_dns_is_and_what_to_write(mode: str) -> None:
+def test_the_status_names_the_kind_of_the_clusters_dns_and_the_text_to_write(mode: str) -> None:
     status = wanted(mode).status
     assert (status["platform"], status["zones"]) == ("CoreDNS", [ZONE])
     assert f"forward . {ADDRESS}" in status["snippet"]
@@ -217,7 +217,7 @@ def test_a_configuration_that_the_operator_may_not_read_is_looked_at_again(mode:
 
 
 @pytest.mark.parametrize(("status", "held"), [("True", True), ("False", False), (None, False)])
-def test_a_dnsconfig_is_held_if_the_operator_may_not_read_what_it_wrote_any_more(
+def test_a_dnsconfig_keeps_its_finalizer_if_the_operator_may_no_longer_read_its_stub_domain(
     status: str | None, held: bool
 ) -> None:
     conditions = [condition("ClusterDNSConfigured", status, "Any", "")] if status else []
@@ -240,7 +240,7 @@ def test_a_dnsconfig_is_held_if_the_operator_may_not_read_what_it_wrote_any_more
         (write_refusal("no", is_denied=False), "False", "NotWritten", "no"),
     ],
 )
-def test_the_condition_has_the_status_the_reason_and_the_words_of_the_result(
+def test_the_condition_has_the_status_the_reason_and_the_message_of_the_result(
     result: Nothing | Refusal, status: str, reason: str, words: str
 ) -> None:
     told = condition_of(result, 3)

@@ -34,7 +34,7 @@ async def write(world: World, text: str) -> None:
 
 
 async def told(world: World, reason: str) -> str:
-    """Wait until the condition has this *reason*, and return its message."""
+    """Wait until the condition has *reason*, and return its message."""
     await world.becomes(lambda: world.reason(managed(), CONFIGURED), reason)
     found = await world.condition(managed(), CONFIGURED)
     assert found is not None
@@ -62,7 +62,7 @@ async def snippet(world: World) -> str:
     return str(status.get("clusterDNS", {}).get("snippet", ""))
 
 
-async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: World) -> None:
+async def test_the_corefile_forwards_to_the_nameserver_until_the_mode_is_manual(world: World) -> None:
     await world.apply(managed())
     text, ours = await configured(world)
     assert text == COREFILE + ours
@@ -82,7 +82,7 @@ async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: 
         ("CoreDNSCustom", "coredns-custom", None),
     ],
 )
-async def test_the_stub_domain_is_in_the_platforms_other_configmap_as_long_as_there_is_a_dnsconfig(
+async def test_the_stub_domain_is_in_the_platforms_separate_configmap_while_there_is_a_dnsconfig(
     world: World, platform: str, name: str, before: Object | None
 ) -> None:
     place = {**COREDNS, "metadata": {**COREDNS["metadata"], "name": name}}
@@ -211,7 +211,7 @@ async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwa
         assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
-async def test_the_operator_leaves_a_faulty_corefile_alone_until_somebody_mends_it(cluster: World) -> None:
+async def test_the_operator_leaves_a_faulty_corefile_alone_until_somebody_repairs_it(cluster: World) -> None:
     broken = ".:53 {\n    errors\n"
     await write(cluster, broken)
     async with running_operator(cluster):

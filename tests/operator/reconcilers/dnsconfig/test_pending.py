@@ -1,4 +1,4 @@
-"""DNSConfigs that wait until a Pod of their nameserver is ready and answers."""
+"""DNSConfigs whose nameserver isn't ready yet, or doesn't answer yet: the cluster's DNS is not changed."""
 
 import pytest
 from clustersim.furniture import COREFILE
@@ -12,7 +12,7 @@ SOUND = {"spec": {"nameserver": {"image": {"repo": "example.org/tsnameserver"}}}
 
 
 @pytest.mark.simulated
-async def test_an_image_that_does_not_start_leaves_the_clusters_dns_alone(world: World) -> None:
+async def test_an_image_that_does_not_start_leaves_the_clusters_dns_unchanged(world: World) -> None:
     await world.apply({**managed(), "spec": {**managed()["spec"], **BROKEN["spec"]}})
     message = await told(world, PENDING)
     assert "no Pod of the nameserver is ready" in message

@@ -144,7 +144,7 @@ def test_the_pods_have_no_fields_of_placement_that_the_dnsconfig_leaves_out_or_e
 
 
 class Rollout(NamedTuple):
-    """A Deployment's status, the number of its Pods that are ours, and whether the Service leads only to those Pods."""
+    """A status of the Deployment, the number of its Pods with our image, and whether the Service selects only these."""
 
     replicas: int
     updated: int
@@ -173,7 +173,7 @@ class Rollout(NamedTuple):
         Rollout(2, 1, 2, 1, alone=False, seen=0),
     ],
 )
-def test_the_service_leads_past_a_nameserver_of_the_go_operator_that_is_about_to_be_stopped(case: Rollout) -> None:
+def test_the_service_selects_only_our_pods_while_a_nameserver_of_the_go_operator_is_replaced(case: Rollout) -> None:
     spec = deployment_spec({"replicas": case.wanted}, of=case.of)
     counts = {"replicas": case.replicas, "updatedReplicas": case.updated, "readyReplicas": case.ready}
     content = {"spec": spec, "status": {"observedGeneration": case.seen, **counts}}
@@ -221,10 +221,10 @@ ROLLED_OUT = deployment(observedGeneration=1, replicas=1, updatedReplicas=1, ava
 
 
 class Told(NamedTuple):
-    """A condition, with its reason and the first and last words of its message; it isn't there if it has no reason.
+    """A condition: its reason, and the first and last words of its message. Without a reason it doesn't exist.
 
-    *works* tells whether the nameserver is ready. *facts* are those that differ from the facts about a nameserver that
-    works. *was* is the status that the condition had before.
+    *works* tells whether the nameserver is ready. *facts* are the differences from the facts about a nameserver
+    that works. *was* is the status that the condition had before.
     """
 
     type: str
@@ -306,7 +306,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("case", TOLD.values(), ids=TOLD)
-def test_the_conditions_say_whether_the_nameserver_works_and_what_it_lacks(case: Told) -> None:
+def test_the_conditions_say_whether_the_nameserver_works_and_which_part_is_missing(case: Told) -> None:
     image, said = {"image": {"repo": case.image}} if case.image else {}, {NAMESERVER: case.said} if case.said else {}
     before = condition(case.type, case.was, "Any", "") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
     found = live_dnsconfig(nameserver=image, generation=4, annotations=said)
@@ -321,7 +321,7 @@ def test_the_conditions_say_whether_the_nameserver_works_and_what_it_lacks(case:
 
 
 @pytest.mark.parametrize("service", [None, UP])
-def test_no_service_is_made_while_the_zones_may_become_known_in_a_moment(service: Object | None) -> None:
+def test_no_service_is_made_while_the_zones_may_become_known_within_a_moment(service: Object | None) -> None:
     made = plan(live_dnsconfig(), service=service, suffixes=Suffixes(pending=True))
     kinds = [each["kind"] for each in children_of(made)]
     assert (kinds[:-3], made.status, made.requeue_after) == ([*["Service"] * bool(service), "ServiceAccount"], None, 1)
@@ -356,7 +356,7 @@ UNASKED = ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the 
 
 
 class Refused(NamedTuple):
-    """A DNSConfig that can't take effect, or whose *refusal* is to be reported, and what its conditions say.
+    """A DNSConfig that can't take effect, or whose *refusal* is reported, with the reason and words of its conditions.
 
     *answers* is the condition about the answers of the cluster's DNS.
     """
@@ -401,7 +401,7 @@ def test_a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_
     assert made == Plan(status=made.status, notes=[Note("Warning", case.reason, ready["message"])])
 
 
-def test_the_older_of_two_dnsconfigs_has_the_plan_that_it_has_alone() -> None:
+def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() -> None:
     assert plan(OLD, NEW).steps == plan(OLD).steps
 
 

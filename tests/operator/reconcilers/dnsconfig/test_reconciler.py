@@ -72,7 +72,7 @@ async def running_nameserver(world: World, obj: Object) -> Object:
     return await world.look(obj)
 
 
-async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World) -> None:
+async def test_the_second_dnsconfig_takes_over_when_the_first_one_is_deleted(world: World) -> None:
     second = dnsconfig("second")
     await world.apply(dnsconfig(), egress())
     await running_nameserver(world, dnsconfig())
@@ -182,7 +182,7 @@ def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
 
 
 def denying(*names: str) -> Respond:
-    """Return a responder that answers NXDOMAIN. Its SOA record has these *names* of a server and a mailbox."""
+    """Return a responder that answers NXDOMAIN. Its SOA record has *names* of a server and a mailbox."""
     return saying(RCODE.NXDOMAIN, authority=RR("ts.net", QTYPE.SOA, rdata=SOA(*names, (4000000000, 1, 2, 3, 5)), ttl=5))
 
 
@@ -193,7 +193,7 @@ FAILING = saying(RCODE.SERVFAIL)
 
 
 def with_old_answers(servers: Servers) -> Respond:
-    """Return the responder of a cache that still has the negative answers from before the canary was made."""
+    """Return the responder of a cache that still has the negative answers from before the canary existed."""
 
     def respond(query: bytes, transport: str) -> bytes | None:
         first = str(DNSRecord.parse(query).q.qname)
@@ -218,7 +218,7 @@ FAULTS: dict[str, Callable[[Servers], Respond]] = {
 
 
 async def said(world: World, reason: str) -> None:
-    """Wait until the condition has this *reason*, and is True only if the reason is NamesResolve."""
+    """Wait until the condition has *reason*. It must be True only if the reason is NamesResolve."""
     status = "True" if reason == "NamesResolve" else "False"
 
     async def found() -> tuple[str, str] | None:
@@ -234,7 +234,9 @@ async def forward_to(world: World, server: str) -> None:
 
 
 @pytest.mark.parametrize("reason", FAULTS)
-async def test_the_condition_names_a_fault_of_the_clusters_dns_until_it_is_mended(cluster: World, reason: str) -> None:
+async def test_the_condition_names_a_fault_of_the_clusters_dns_until_it_is_repaired(
+    cluster: World, reason: str
+) -> None:
     await forward_to(cluster, "192.0.2.53")
     async with asked(cluster) as servers:
         servers.cluster.respond = FAULTS[reason](servers)

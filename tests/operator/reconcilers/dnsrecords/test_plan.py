@@ -42,7 +42,7 @@ METADATA: Object = {
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
 RIGHT = Plan(steps=[], reports=[Report(DNSCONFIG_OBJ)])
-"""The plan if the ConfigMaps are right: it has no steps."""
+"""The plan if the ConfigMaps are correct: it has no steps."""
 
 
 @cache
@@ -112,7 +112,7 @@ def test_a_configmap_without_its_labels_gets_them_back() -> None:
     assert patch.body["data"]["records.json"] == SERVED
 
 
-def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None:
+def test_the_plan_leaves_other_keys_and_labels_of_the_configmap_alone() -> None:
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
     assert plan(UP, configmap=found) == RIGHT
@@ -221,13 +221,13 @@ def test_the_number_of_configmaps_grows_with_the_number_of_records(names: int, c
 
 
 @pytest.mark.parametrize("names", [0, 20, 220])
-def test_shards_that_are_right_are_not_written(names: int) -> None:
+def test_correct_shards_are_not_written(names: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sharded(cluster, named(names)) == RIGHT
 
 
 @pytest.mark.parametrize("shard", [0, 1, 7])
-def test_a_shard_that_is_deleted_or_edited_is_put_right_and_no_other_is_written(shard: int) -> None:
+def test_a_shard_that_is_deleted_or_edited_is_repaired_and_no_other_is_written(shard: int) -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     without = {number: live for number, live in cluster.items() if number != shard}
     edited = {**cluster, shard: {**cluster[shard], "data": {"records.json": "{}"}}}
@@ -249,7 +249,7 @@ def test_the_plan_waits_while_a_shard_is_being_deleted() -> None:
     assert sharded({**cluster, 5: deleting(cluster[5])}, named(100)) == Plan()
 
 
-def test_all_shards_start_over_together_when_the_serial_does() -> None:
+def test_all_shards_get_the_first_serial_together_when_serials_start_over() -> None:
     def aged(live: Object) -> Object:
         text = live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
         return {**live, "data": {"records.json": text}}
@@ -279,7 +279,7 @@ def test_after_every_write_of_a_new_split_a_reader_sees_the_old_or_the_new_set_o
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_a_reader_goes_from_the_old_set_to_the_new_wherever_the_operator_crashed_in_between(
+def test_a_reader_gets_from_the_old_set_to_the_new_one_wherever_the_operator_crashed_in_between(
     before: int, later: int
 ) -> None:
     start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")
@@ -297,7 +297,7 @@ SIZES = st.lists(
 
 
 @given(SIZES)
-def test_no_name_vanishes_whatever_plans_were_interrupted_and_replaced_by_others(
+def test_no_name_vanishes_whatever_plans_were_interrupted_and_replaced(
     history: list[tuple[int, str, int]],
 ) -> None:
     """Interrupt each plan after some writes, and make the next plan for the resulting ConfigMaps and other records."""
@@ -336,7 +336,7 @@ def test_the_annotation_about_names_that_are_left_out_goes_when_there_is_room_ag
     assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None
 
 
-def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted() -> None:
+def test_past_the_last_split_the_shards_grow_and_then_names_are_left_out_and_counted() -> None:
     larger = carried_out({}, sharded({}, named(1000)))
     assert LIMITS.split < max(len(live["data"]["records.json"]) for live in larger.values()) <= LIMITS.full
     assert noted(larger) is None
@@ -390,7 +390,7 @@ def test_the_records_of_an_invalid_dnsconfig_stay_in_one_configmap_or_in_shards(
 
 
 @pytest.mark.parametrize(("wait", "requeue"), [(0.5, 0.5), (inf, None)])
-def test_nothing_is_written_while_the_records_may_wait(wait: float, requeue: float | None) -> None:
+def test_nothing_is_written_while_the_plan_of_the_records_waits(wait: float, requeue: float | None) -> None:
     observed = Observed(DNSCONFIG_OBJ, buckets((UP,)), wait=wait)
     assert plans.plan(observed, SETTINGS) == Plan(requeue_after=requeue)
 

@@ -83,13 +83,13 @@ async def test_a_zone_set_by_mistake_goes_with_the_setting_even_while_a_tailnet_
 
 
 async def forwarded(world: World) -> list[str]:
-    """Return the zones that the cluster's DNS has to forward, as the DNSConfig says."""
+    """Return the zones that the DNSConfig tells the user to forward."""
     status = (await world.look(dnsconfig())).get("status") or {}
     return list((status.get("clusterDNS") or {}).get("zones") or ())
 
 
 async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
-    """Tell whether exactly these *zones* have canaries, and all of these lead to the nameserver's Service."""
+    """Tell whether exactly *zones* have canaries, and all of these have the address of the nameserver's Service."""
     service = await world.find(SERVICE, NAMESERVER)
     found = uid(await world.look(dnsconfig()))
     wanted = {canary_name(found, zone): service_addresses(service) for zone in zones}
@@ -116,7 +116,7 @@ async def test_a_new_name_of_a_service_replaces_the_old_name_for_ipv4_and_ipv6(w
     assert FQDN not in after.service["metadata"]["annotations"].values()
 
 
-async def test_a_name_gets_the_address_of_a_new_pod_and_exists_all_the_while(world: World) -> None:
+async def test_a_name_gets_the_address_of_a_new_pod_and_never_vanishes_meanwhile(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
     async with every_version(world) as seen:

@@ -42,7 +42,7 @@ def test_a_pod_waits_while_its_gate_is_closed(found: Object, waits: bool, kept: 
 
 
 class Asked(NamedTuple):
-    """A Pod with its group's objects, and the result: the health checks to make, and the Services without endpoints."""
+    """A Pod with its group's objects, the expected health checks, and the expected Services without endpoints."""
 
     name: str
     checks: Sequence[Check] = ()
@@ -93,7 +93,7 @@ def entries(served: Sequence[Key]) -> dict[str, Entry]:
 
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
-def test_the_question_has_a_health_check_for_each_service_that_the_group_serves(case: Asked) -> None:
+def test_there_is_a_health_check_for_each_service_that_the_group_serves(case: Asked) -> None:
     served = ServedGroup(group(), case.services, case.slices, entries(case.served))
     made = plans.question(slim(case.waiting), served, "cluster.local")
     assert made is not None
@@ -102,7 +102,7 @@ def test_the_question_has_a_health_check_for_each_service_that_the_group_serves(
 
 
 @pytest.mark.parametrize(("replicas", "requests"), [(None, 6), (0, 3), (1, 3), (3, 9)])
-def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, requests: int) -> None:
+def test_an_attempt_has_three_requests_for_each_replica(replicas: int | None, requests: int) -> None:
     served = ServedGroup(group(replicas), [service()], [endpoints(POD_IP)], entries([USER]))
     made = plans.question(pod(POD_IP), served, "cluster.local")
     assert made is not None
@@ -113,7 +113,7 @@ def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, request
     ("found", "ips"), [(None, [POD_IP]), (group(type_="ingress"), [POD_IP]), (group(), [])],
     ids=["no group", "a group of another type", "no address"],
 )  # fmt: skip
-def test_there_is_no_question_about_a_pod_without_a_group_or_an_address(
+def test_there_is_no_health_check_for_a_pod_without_a_group_or_an_address(
     found: Object | None, ips: Sequence[str]
 ) -> None:
     served = ServedGroup(found, [service()], [endpoints(POD_IP)], entries([USER]))

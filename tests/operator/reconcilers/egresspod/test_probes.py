@@ -31,7 +31,7 @@ def question(*names: str, pod: str = "uid-1", requests: int = 6) -> GateQuestion
 
 
 class Services:
-    """Services that give their *answers* in turn, each after *seconds*, and repeat the last answer."""
+    """Services that give their *answers* in turn, each after *seconds*, and then repeat the last answer."""
 
     def __init__(self, seconds: float = 0.0, /, **answers: Sequence[HealthAnswer]) -> None:
         self.asked: list[tuple[float, str]] = []
@@ -60,7 +60,7 @@ class Services:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def pass_all(self, wanted: GateQuestion) -> None:
-        """Ask until all Services have passed, as reconciles do, whose key comes back with each result."""
+        """Ask until all Services have passed, as reconciles do: the key comes back with each result."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 
@@ -84,7 +84,7 @@ async def asking(services: Services) -> AsyncIterator[GateProber]:
     ],
 )
 @in_virtual_time
-async def test_a_service_is_asked_until_it_leads_to_the_pod(
+async def test_a_service_is_asked_until_it_routes_to_the_pod(
     answers: Sequence[HealthAnswer], times: Sequence[float]
 ) -> None:
     services = Services(db=answers)
@@ -112,7 +112,7 @@ async def test_the_prober_counts_each_answer_by_its_meaning() -> None:
 
 
 @in_virtual_time
-async def test_eight_services_are_asked_at_a_time() -> None:
+async def test_the_prober_asks_at_most_eight_services_at_the_same_time() -> None:
     names = [f"s{number}" for number in range(20)]
     services = Services(1.0)
     async with asking(services):
@@ -291,6 +291,6 @@ async def test_each_request_has_a_connection_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
-async def test_a_url_that_leads_nowhere_is_unreachable(url: str) -> None:
+async def test_a_service_with_an_unreachable_url_is_unreachable(url: str) -> None:
     async with health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE

@@ -45,7 +45,7 @@ PLACELESS = pod(status=RUNNING)
 
 @dataclass
 class Scene:
-    """A cluster. Each Pod gives the *answers* for its address in turn, and 200 if there is none."""
+    """A cluster. Each Pod gives the *answers* for its address in turn, and 200 afterwards."""
 
     sim: ClusterSim
     client: KubeClient
@@ -106,7 +106,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
             yield made
 
 
-async def test_a_gate_opens_when_each_service_leads_to_the_pod(scene: Scene) -> None:
+async def test_a_gate_opens_when_each_service_routes_to_the_pod(scene: Scene) -> None:
     scene.answers[POD_IP] = deque([None, (503, {"Pod-IPv4": POD_IP}), (503, {})])
     await scene.make(WAITING, config([USER]), service(), endpoints(OTHER_IP, POD_IP), group())
     async with reconciling(scene.client):
@@ -148,7 +148,7 @@ async def test_a_gate_opens_even_if_the_first_write_of_it_fails(scene: Scene, st
         await until(lambda: scene.is_open)
 
 
-async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
+async def test_an_open_gate_is_not_written_again(scene: Scene) -> None:
     await scene.make(pod(POD_IP, status=gate("True")), group(), config([USER]), service(), endpoints(OTHER_IP))
     async with reconciling(scene.client) as looks:
         await until(looks)

@@ -13,7 +13,7 @@ EGRESS = ("tailscale.com/svc-type", "egress")
 SERVICES = [group_egress(name, "foo") for name in ("db", "web")]
 
 
-async def test_the_next_pod_is_ready_once_each_service_leads_to_it(world: World) -> None:
+async def test_the_next_pod_is_ready_once_each_service_routes_to_it(world: World) -> None:
     await world.apply(FOO, *SERVICES)
     await world.becomes(lambda: endpoint_counts(world), {2})
     old = (await ready_group(world, FOO))[1].pod

@@ -1,4 +1,4 @@
-"""The requests in an Ingress: whether it is served, by which name, and to which Services it leads."""
+"""The parsed requests of an Ingress: whether it is served, its name, and its backend Services."""
 
 import pytest
 from tsoperator.api.objects import Object

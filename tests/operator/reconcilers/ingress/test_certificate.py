@@ -49,7 +49,7 @@ READY, OLD = ("Normal", "CertificateReady"), ("Warning", "CertificateNotRenewed"
         (TIMELESS, 1, [READY], None),
     ],
 )
-def test_an_event_says_that_a_certificate_is_missing_has_come_or_was_not_renewed(
+def test_an_event_says_that_a_certificate_is_missing_has_arrived_or_was_not_renewed(
     certificate: Certificate, missed_for: float | None, reasons: list[tuple[str, str]], requeue_after: float | None
 ) -> None:
     found = told(certificate, missed_for)
@@ -68,7 +68,7 @@ def test_the_events_about_a_certificate_say_what_to_do() -> None:
         assert words in note.message
 
 
-def test_the_words_of_a_warning_do_not_change_from_day_to_day() -> None:
+def test_the_words_of_a_warning_are_the_same_each_day() -> None:
     later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
 

@@ -47,7 +47,7 @@ def test_the_class_may_be_a_label_but_a_group_as_a_label_causes_an_event() -> No
 
 
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
-    """Return the message about an Ingress whose class is *name*, and whose annotation names the class *old*."""
+    """Return the message about an Ingress with the class *name*, whose annotation names the class *old*."""
     found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
     notes = class_notes(parse(found, settings()), ours, class_exists=exists)
     assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "IgnoredIngressClass", True)}

@@ -85,7 +85,7 @@ def removed(parent: Object, observed: Observed) -> Plan:
 
 
 def logged_in(data: dict[str, str]) -> Observed:
-    """Return what the reconciler observes of a proxy whose Secret has *data*."""
+    """Return the facts about a proxy whose Secret has *data*."""
     secret = slim_secret(f"{NAME}-0", data, OWNER.labels)
     return Observed(Children([headless(OWNER, "web-uid", NAME)], [], [secret], [pod(f"{NAME}-0", "P")]), WEB)
 
@@ -179,7 +179,7 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_proxy_is_as_its_ingress_says(parent: Object, observed: Observed, special: Object) -> None:
+def test_the_ingress_decides_about_its_proxy(parent: Object, observed: Observed, special: Object) -> None:
     made = proxy(parent, observed)
     wanted = {"owner": "ingress:default/web", "tags": ("tag:k8s",), "forwards": False, "accepts": False, **special}
     assert made.pod == served_ingress(forward_cluster_traffic=wanted.pop("forwards"))
@@ -214,7 +214,7 @@ WEB_NAME, OTHER_NAME = "web.tail1234.ts.net", "web.example.org"
         ({**NO_HTTPS, "pod_uid": "other"}, WEB_NAME, WEB_NAME, []),
     ],
 )
-def test_status_and_name_are_what_the_device_reports(
+def test_the_status_and_the_name_come_from_the_report_of_the_device(
     data: dict[str, str], served: str, name: str, notes: list[str]
 ) -> None:
     old = {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}
@@ -227,7 +227,7 @@ def test_status_and_name_are_what_the_device_reports(
 
 
 def certified(missed_for: float) -> Observed:
-    """Return what the reconciler observes of a proxy whose certificate has been missing for so many seconds."""
+    """Return the facts about a proxy whose certificate has been missing for *missed_for* seconds."""
     seen = ObservedCertificate(WEB_NAME, Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
     return replace(logged_in(DEVICE), certificate=seen)
 
@@ -272,7 +272,7 @@ def test_the_status_of_an_ingress_with_a_redirect_shows_port_80_after_port_443()
 
 
 def served_before(hostname: str = "web", *tags: str) -> Observed:
-    """Return what the reconciler observes of a proxy with *hostname* in its config, whose device has *tags*."""
+    """Return the facts about a proxy with *hostname* in its config, whose device has *tags*."""
     found = logged_in({**DEVICE, "cap-107.hujson": json.dumps({"Hostname": hostname})})
     devices = {"n1": Device("n1", f"{hostname}.tail1234.ts.net", tags=tags)} if tags else {}
     return replace(found, tailnet=TailnetView(devices=devices))

@@ -155,7 +155,7 @@ class Ground:
     clock: Clock
 
     async def reconcile(self, after: float = 0.0) -> float | None:
-        """Reconcile *after* that many seconds, with an up-to-date cache, and return the time to the next reconcile."""
+        """Reconcile *after* seconds later, with an up-to-date cache, and return the time until the next reconcile."""
         self.clock.now += after
         await until(lambda: all(self._caught_up(resource) for resource in SEEN))
         while True:
@@ -204,14 +204,16 @@ async def ground() -> AsyncIterator[Ground]:
             yield found
 
 
-async def test_the_wait_for_a_certificate_starts_anew_when_the_certificate_is_lost(ground: Ground) -> None:
+async def test_the_wait_for_a_certificate_starts_again_when_the_certificate_is_lost(ground: Ground) -> None:
     ground.report(crt=certificate_for(timedelta(days=90)), key="key")
     await ground.reconcile(1)
     ground.report(crt=None, key=None)
     assert [await ground.reconcile(after) for after in (100, 1)] == [PATIENCE, PATIENCE - 1]
 
 
-async def test_a_certificate_that_comes_while_a_write_fails_is_reported_after_the_next_one(ground: Ground) -> None:
+async def test_a_certificate_that_arrives_during_a_failed_write_is_reported_after_the_next_write(
+    ground: Ground,
+) -> None:
     ground.report(crt=certificate_for(timedelta(days=90)), key="key")
     [statefulset] = ground.sim.store.list(kinds.STATEFULSET)
     ground.sim.store.delete(kinds.STATEFULSET, *key_of(statefulset))
@@ -222,7 +224,7 @@ async def test_a_certificate_that_comes_while_a_write_fails_is_reported_after_th
     assert "CertificateReady" in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
 
 
-async def test_the_wait_for_a_certificate_starts_anew_when_the_proxy_has_a_name_again(ground: Ground) -> None:
+async def test_the_wait_for_a_certificate_starts_again_when_the_proxy_has_a_name_again(ground: Ground) -> None:
     ground.report(device_fqdn=None)
     await ground.reconcile(1)
     ground.report(device_fqdn=f"{WEB}.")

@@ -1,4 +1,4 @@
-"""The serve config of an Ingress: which path leads to which Service."""
+"""The serve config of an Ingress, which maps each path to a Service."""
 
 import json
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ EXACT = ("Warning", "UnsupportedPathTypeExact")
 UNDEFINED = ("Normal", "PathUndefined")
 
 
-def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators() -> None:
+def test_with_redirect_and_funnel_the_config_equals_the_go_operators_byte_for_byte() -> None:
     result = served(live_ingress({**REDIRECT, **FUNNEL}, host="default-test"))
     assert json.dumps(result.config, separators=(",", ":")) == (
         '{"TCP":{"443":{"HTTPS":true},"80":{"HTTP":true}},'
@@ -88,7 +88,7 @@ ROOT = {"/": "http://192.0.2.4:8080/"}
 
 
 def to(name: str = "web", /, **port: Any) -> Object:
-    """Return rules with one path, which leads to the Service *name*."""
+    """Return rules with one path, whose backend is the Service *name*."""
     return rules(to_path(backend=to_service(name, **port)))
 
 

@@ -27,7 +27,7 @@ def entries(*names: str, **metadata: str) -> Object:
 
 
 class Change(NamedTuple):
-    """A Secret or ConfigMap before and after a change, and whether proxies have something new to read."""
+    """A Secret or ConfigMap before and after a change, and whether the change is relevant for proxies."""
 
     old: Object | None
     new: Object
@@ -48,7 +48,7 @@ class Change(NamedTuple):
         Change(None, entries("a"), True),
     ],
 )
-def test_a_change_is_news_only_if_it_changes_what_a_proxy_reads(change: Change) -> None:
+def test_a_change_is_relevant_only_if_it_changes_a_part_that_a_proxy_reads(change: Change) -> None:
     assert is_news(change.old, change.new) is change.is_news
 
 

@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[Object, Object]] = {
 
 
 async def seconds(world: World, holds: Callable[[], Awaitable[bool]]) -> float:
-    """Wait until *holds* is true, and return the time that it took, in seconds."""
+    """Wait until *holds* is true, and return the seconds that it took."""
     now = asyncio.get_running_loop().time
     began = now()
     await world.eventually(holds, timeout=120)

@@ -44,7 +44,7 @@ def host(name: str) -> Object:
 
 
 def secrets(ordinal: int, *endpoints: str, auth_key: str = "", **state: str) -> list[Object]:
-    """Return the state Secret and the config Secret of a replica. Its config has these static *endpoints*."""
+    """Return the state Secret and the config Secret of a replica. The config has static *endpoints*."""
     config = ProxyConfig(f"edge-{ordinal}", SETTINGS.control_url, relay=True, static_endpoints=endpoints)
     labels = {**OWNER.labels, OF_REPLICA: str(ordinal)}
     name = f"peerrelay-edge-{ordinal}"
@@ -67,7 +67,7 @@ def joined(ordinal: int, *endpoints: str) -> list[Object]:
 
 
 def statefulset(replicas: int, ready: int) -> Object:
-    """Return the StatefulSet of a PeerRelay in which nothing is under way."""
+    """Return the StatefulSet of a PeerRelay, of which *ready* Pods are ready. Its last change is complete."""
     status = {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": ready}
     spec = {"replicas": replicas, "template": {"spec": {}}, "selector": {"matchLabels": OWNER.labels}}
     key = Key(OPERATOR_NAMESPACE, "peerrelay-edge")
@@ -75,7 +75,7 @@ def statefulset(replicas: int, ready: int) -> Object:
 
 
 def running(*services: Object, ready: int | None = None, secret_list: Sequence[Object] | None = None) -> Children:
-    """Return the children of relays that run behind *services*, all of which have joined unless told otherwise."""
+    """Return the children of relays behind *services*. All relays have joined unless *secret_list* says otherwise."""
     count = len(services)
     found = [each for ordinal in range(count) for each in joined(ordinal)] if secret_list is None else secret_list
     return Children(

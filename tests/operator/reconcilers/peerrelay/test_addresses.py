@@ -20,7 +20,7 @@ EDGE, GATE = Key("", "edge"), Key("", "gate")
 
 
 class DNS:
-    """A resolver for which the test answers, and the addresses that the operator keeps by it."""
+    """A resolver whose answers a test chooses, and the addresses that the operator has stored from it."""
 
     def __init__(self, *answer: str) -> None:
         self.answer: Sequence[str] | Exception = answer
@@ -67,7 +67,7 @@ async def test_a_hostname_is_looked_up_in_the_background_and_its_addresses_are_a
 
 
 @in_virtual_time
-async def test_other_addresses_are_announced_to_each_peerrelay_that_has_the_hostname() -> None:
+async def test_changed_addresses_of_a_hostname_are_announced_to_each_peerrelay_that_has_the_hostname() -> None:
     dns = DNS(A)
     async with dns.following(LB) as kept:
         kept.follow(GATE, [LB])
@@ -87,7 +87,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("answer", "words"), FAILURES.values(), ids=FAILURES)
 @in_virtual_time
-async def test_a_failure_is_told_and_tried_again_soon(answer: Sequence[str] | Exception, words: str) -> None:
+async def test_a_failed_look_up_is_reported_and_soon_repeated(answer: Sequence[str] | Exception, words: str) -> None:
     dns = DNS()
     dns.answer = answer
     async with dns.following(LB) as kept:
@@ -100,7 +100,7 @@ async def test_a_failure_is_told_and_tried_again_soon(answer: Sequence[str] | Ex
 
 
 @in_virtual_time
-async def test_a_look_up_has_five_seconds_and_holds_up_no_other() -> None:
+async def test_a_look_up_has_five_seconds_and_delays_no_other() -> None:
     dns = DNS(A)
     dns.seconds = 9
     async with dns.following(LB) as kept:
@@ -123,7 +123,7 @@ async def test_few_look_ups_run_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_hostname_that_no_load_balancer_has_any_more_is_forgotten() -> None:
+async def test_a_hostname_that_no_load_balancer_has_any_longer_is_forgotten() -> None:
     dns = DNS(A)
     async with dns.following(LB) as kept:
         kept.follow(GATE, [LB])
@@ -148,7 +148,7 @@ def test_a_resync_enqueues_no_hostname() -> None:
     assert HostAddresses().all(ADDRESSES) == []
 
 
-async def test_the_platforms_resolver_is_asked_for_ipv4_only() -> None:
+async def test_the_resolver_of_the_platform_is_asked_for_ipv4_only() -> None:
     assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
     with pytest.raises(OSError, match=r".+"):
         await resolve_ipv4("::1")

@@ -16,7 +16,7 @@ FAILED = Resolved(failure="no such host")
 
 
 class Case(NamedTuple):
-    """A load balancer, and the *addresses* and a *word* of the problem that it gives its relay."""
+    """A load balancer, the *addresses* that its relay gets, and a *word* of the problem."""
 
     service: Object | None
     addresses: Sequence[str] = ()
@@ -72,7 +72,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_load_balancer_gives_its_relay_endpoints(case: Case) -> None:
+def test_a_relay_gets_endpoints_from_its_load_balancer(case: Case) -> None:
     found = endpoints(case.service, KEY, Balancers(case.sharing, case.resolved), case.published)
     assert list(found.addresses) == list(case.addresses)
     assert case.word in found.problem

@@ -117,7 +117,7 @@ def test_a_peerrelay_that_says_nothing_has_one_replica() -> None:
     assert [*named(plan_of({**live_relay(), "spec": {}}, keys=KEYS), "Service")] == ["peerrelay-edge-0"]
 
 
-def test_the_load_balancer_leads_udp_to_one_pod() -> None:
+def test_the_load_balancer_forwards_udp_to_one_pod() -> None:
     (service,) = named(plan_of(live_relay(), keys=KEYS), "Service").values()
     assert service["spec"] == {
         "type": "LoadBalancer",
@@ -127,7 +127,7 @@ def test_the_load_balancer_leads_udp_to_one_pod() -> None:
 
 
 class Given(NamedTuple):
-    """The *spec* of a PeerRelay, and the annotations that its load balancers get by it, by ordinal."""
+    """The *spec* of a PeerRelay, and the annotations of its load balancers by ordinal."""
 
     spec: Object
     annotations: Sequence[dict[str, str]]
@@ -157,7 +157,7 @@ ANNOTATIONS = {
 
 
 @pytest.mark.parametrize("case", ANNOTATIONS.values(), ids=ANNOTATIONS)
-def test_the_load_balancers_have_annotations_of_the_user_and_for_clouds(case: Given) -> None:
+def test_the_load_balancers_have_the_annotations_of_the_user_and_those_for_clouds(case: Given) -> None:
     services = named(plan_of(live_relay(case.spec), keys=KEYS), "Service").values()
     found = [{name: value for name, value in annotations(each).items() if name != GIVEN} for each in services]
     assert found == list(case.annotations)
@@ -170,7 +170,7 @@ CLEARED = {
 
 
 @pytest.mark.parametrize(("spec", "gone"), CLEARED.values(), ids=CLEARED)
-def test_annotations_go_when_the_spec_no_longer_has_them_and_those_of_others_stay(
+def test_annotations_that_the_spec_no_longer_has_are_removed_and_those_of_others_stay(
     spec: Object, gone: list[str]
 ) -> None:
     (before,) = named(plan_of(live_relay(spec), keys=KEYS), "Service").values()
@@ -183,14 +183,14 @@ def test_annotations_go_when_the_spec_no_longer_has_them_and_those_of_others_sta
     assert annotations(written).items() >= {**CLOUDS, "example.org/others": "kept"}.items()
 
 
-def test_a_load_balancer_keeps_the_class_that_a_cloud_has_given_it() -> None:
+def test_a_load_balancer_keeps_the_class_that_a_cloud_has_set() -> None:
     live = balancer(0, ip(A))
     live["spec"]["loadBalancerClass"] = "service.k8s.aws/nlb"
     (service,) = named(plan_of(live_relay(), running(live)), "Service").values()
     assert service["spec"]["loadBalancerClass"] == "service.k8s.aws/nlb"
 
 
-def test_the_pods_are_those_of_the_go_operator() -> None:
+def test_the_pods_equal_those_of_the_go_operator() -> None:
     made = named(plan_of(live_relay({"replicas": 2}), keys=KEYS), "StatefulSet")["peerrelay-edge"]
     assert made["metadata"]["labels"] == OWNER.labels
     names = ["peerrelay-edge-0", "peerrelay-edge-1"]
@@ -232,7 +232,7 @@ def test_the_pods_are_those_of_the_go_operator() -> None:
     }
 
 
-def test_the_proxyclass_changes_the_pods_but_adds_no_metrics_and_no_debugging() -> None:
+def test_the_proxyclass_changes_the_pods_but_adds_neither_metrics_nor_debugging() -> None:
     pods = {
         "nodeSelector": {"zone": "edge"},
         "tailscaleContainer": {"image": "example.org/ts:1", "env": [{"name": "A", "value": "b"}]},
@@ -266,7 +266,7 @@ def config(made: Plan, ordinal: int = 0) -> Object:
     return value
 
 
-def test_the_one_config_makes_the_proxy_a_relay() -> None:
+def test_the_config_makes_the_proxy_a_relay() -> None:
     assert list(config(plan_of(live_relay(), keys=KEYS)).items()) == [
         ("Version", "alpha0"),
         ("Locked", False),
@@ -284,7 +284,7 @@ def test_the_config_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_addr
     assert config(made)["RelayServerStaticEndpoints"] == [f"{B}:41641", f"{A}:41641"]
 
 
-def test_a_config_of_another_operator_for_newer_images_goes() -> None:
+def test_a_config_of_another_operator_for_newer_images_is_removed() -> None:
     state, live = joined(0)
     newer = slim_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, newer]))
@@ -303,7 +303,7 @@ def test_the_devices_have_the_prefix_of_the_spec_and_its_tags_in_its_tailnet() -
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["state", "config"])
-def test_a_secret_that_has_lost_the_label_of_its_replica_gets_it_again(number: int) -> None:
+def test_a_secret_without_the_label_of_its_replica_gets_it_again(number: int) -> None:
     found = joined(0, f"{A}:41641")
     del found[number]["metadata"]["labels"][OF_REPLICA]
     (patch,) = patches_of(plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=found)))
@@ -314,7 +314,7 @@ def test_a_secret_that_has_lost_the_label_of_its_replica_gets_it_again(number: i
 
 
 class Shown(NamedTuple):
-    """The children of a PeerRelay with *replicas*, and what its status shows: the reason, words, and the endpoints."""
+    """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints."""
 
     replicas: int
     children: Children
@@ -409,7 +409,7 @@ def test_the_status_shows_the_endpoints_and_what_is_missing(case: Shown) -> None
     assert condition_of(made)["observedGeneration"] == 7
 
 
-def test_a_replica_that_asks_for_another_key_is_told_of() -> None:
+def test_the_status_names_a_replica_that_asks_for_another_key() -> None:
     asking = secrets(0, f"{A}:41641", auth_key="old", device_id="n", reissue_authkey="old")
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=asking), keys=Keys({0: "new"}))
     assert ready(made)[:2] == ("False", "PodsPending")
@@ -421,7 +421,7 @@ def test_a_replica_that_asks_for_another_key_is_told_of() -> None:
 
 
 class Bad(NamedTuple):
-    """A bad *spec*, or other facts that make a PeerRelay bad; the reason of its condition, and words of the cure."""
+    """An invalid *spec* or other facts that make a PeerRelay invalid; the reason and words of its condition."""
 
     spec: Object
     reason: str
@@ -481,7 +481,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_bad_input_is_told_with_its_cure_and_changes_nothing_that_runs(case: Bad) -> None:
+def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes(case: Bad) -> None:
     before = {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}
     relay = {**live_relay(case.spec, case.name), "status": before}
     made = plan_of(relay, running(balancer(0, ip(A))), **case.observed)
@@ -492,17 +492,17 @@ def test_bad_input_is_told_with_its_cure_and_changes_nothing_that_runs(case: Bad
     assert reasons_of(made) == ([case.reason] if case.is_told else [])
 
 
-def test_a_refused_key_is_told() -> None:
+def test_a_refused_key_is_reported() -> None:
     made = plan_of(live_relay(), keys=Refusal("tag:k8s is not permitted"))
     assert ready(made) == ("False", "PeerRelayCreationFailed", "tag:k8s is not permitted")
 
 
-def test_a_proxyclass_that_is_being_checked_again_is_waited_for_in_silence() -> None:
+def test_a_peerrelay_writes_no_status_while_its_proxyclass_is_being_checked_again() -> None:
     changing = live_proxy_class(ready=True, generation=2)
     assert plan_of(live_relay(CLASS), running(balancer(0, ip(A))), proxy_class=changing) == Plan(whole=False)
 
 
-def test_an_annotation_without_effect_is_told() -> None:
+def test_an_event_names_an_annotation_without_effect() -> None:
     relay = live_relay(annotations={"tailscale.com/hostname": "gate"})
     assert reasons_of(plan_of(relay, keys=KEYS)) == ["IgnoredAnnotation"]
 
@@ -517,7 +517,7 @@ def surplus(**changes: Any) -> Children:
 
 
 def removed(made: Plan) -> list[str]:
-    """Return what *made* deletes, in its order."""
+    """Return the objects and devices that *made* deletes, in order."""
     return [
         f"device {step.device}" if isinstance(step, DeleteDevice) else f"{step.obj['kind']} {key_of(step.obj).name}"
         for step in made.steps
@@ -534,19 +534,19 @@ def test_a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_loa
     ]
 
 
-def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_goes_at_once() -> None:
+def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_is_removed_at_once() -> None:
     children = TWO
     made = plan_of(live_relay(), replace(children, statefulsets=[statefulset(1, 1)]))
     assert removed(made) == []
     assert (made.requeue_after, listed(made)) == (5.0, [(0, A)])
 
 
-def test_a_load_balancer_without_secrets_goes_too() -> None:
+def test_a_load_balancer_without_secrets_is_deleted_too() -> None:
     children = surplus(secrets=joined(0))
     assert removed(plan_of(live_relay(), children)) == ["Service peerrelay-edge-1"]
 
 
-def test_a_deleted_peerrelay_first_ends_its_pods_and_shows_no_endpoints() -> None:
+def test_a_deleted_peerrelay_first_deletes_its_pods_and_shows_no_endpoints() -> None:
     relay = {**deleting(held(live_relay())), "status": {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}}
     made = plan_of(relay, running(balancer(0, ip(A))))
     assert removed(made) == ["StatefulSet peerrelay-edge"]
@@ -580,14 +580,14 @@ def test_a_deleted_peerrelay_says_that_its_tailnet_has_not_been_tried() -> None:
     assert "delete Secret tailscale/peerrelay-edge-0 by hand" in ready(made)[2]
 
 
-def test_a_deleted_peerrelay_that_has_nothing_goes_at_once() -> None:
+def test_a_deleted_peerrelay_without_children_is_released_at_once() -> None:
     assert plan_of(deleting(live_relay())) == Plan()
 
 
-def test_an_untried_tailnet_is_waited_for() -> None:
+def test_a_peerrelay_waits_for_a_tailnet_that_has_not_been_checked() -> None:
     error = RuntimeError()
     assert plan_of(live_relay(), tailnet=TailnetView("other", pending=error)) == Plan(error=error)
 
 
-def test_findings_about_devices_have_reasons_of_peerrelays() -> None:
+def test_findings_about_devices_have_the_reasons_of_peerrelays() -> None:
     assert {*DEVICE_REASONS.values()} == {"PodsPending", "PeerRelayCreationFailed"}

@@ -52,19 +52,19 @@ async def endpoints(world: World, relay: Object) -> list[tuple[int, str]]:
 
 
 async def told(world: World, relay: Object) -> list[list[str]]:
-    """Return the endpoints that the config of each replica lists."""
+    """Return the endpoints in the config of each replica."""
     configs = [texts(each) for each in await world.children(SECRET, relay) if key_of(each).name.endswith("-config")]
     return [json.loads(each["cap-142.hujson"]).get("RelayServerStaticEndpoints", []) for each in configs]
 
 
 async def balanced(world: World, relay: Object) -> list[str]:
-    """Return the address of each load balancer, by the replica."""
+    """Return the address of each load balancer by replica."""
     entries = [each["status"]["loadBalancer"]["ingress"] for each in await world.children(SERVICE, relay)]
     return [entry["ip"] for (entry,) in entries]
 
 
 async def ready(world: World, relay: Object, replicas: int = 1) -> None:
-    """Wait until *relay* is ready with as many *replicas*, and the operator has settled."""
+    """Wait until *relay* is ready with *replicas* replicas, and the operator has settled."""
 
     async def whole() -> bool:
         secrets = await world.children(SECRET, relay)
@@ -76,7 +76,7 @@ async def ready(world: World, relay: Object, replicas: int = 1) -> None:
     await world.settled()
 
 
-async def test_the_devices_learn_the_address_of_each_relay(world: World) -> None:
+async def test_the_devices_of_the_tailnet_learn_the_address_of_each_relay(world: World) -> None:
     relay = peer_relay(replicas=2)
     await world.apply(relay)
     await ready(world, relay, 2)
@@ -88,7 +88,7 @@ async def test_the_devices_learn_the_address_of_each_relay(world: World) -> None
     assert not await world.writes_when_left_alone()
 
 
-async def test_replicas_come_and_go_and_leave_nothing(world: World) -> None:
+async def test_added_and_removed_replicas_leave_nothing(world: World) -> None:
     relay = peer_relay(replicas=0)
     await world.apply(relay)
     kept: list[str] = []
@@ -124,7 +124,7 @@ def orders() -> Iterator[object]:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("order", list(orders()))
-async def test_a_peerrelay_leaves_nothing_in_whatever_order_things_happen(cluster: World, order: Sequence[str]) -> None:
+async def test_a_peerrelay_leaves_nothing_whatever_the_order_of_events(cluster: World, order: Sequence[str]) -> None:
     world, relay = cluster, peer_relay(replicas=0)
     await world.apply(relay)
     async with AsyncExitStack() as running:
@@ -139,7 +139,7 @@ async def test_a_peerrelay_leaves_nothing_in_whatever_order_things_happen(cluste
 
 
 async def happen(world: World, relay: Object, event: str, running: AsyncExitStack) -> None:
-    """Let one of `EVENTS` happen."""
+    """Make one of `EVENTS` happen."""
     match event:
         case "operator":
             await running.enter_async_context(running_operator(world))
@@ -169,7 +169,7 @@ async def test_a_deleted_peerrelay_shows_no_endpoints_while_its_pod_ends_and_kee
     assert not world.control.devices
 
 
-async def test_a_peerrelay_leaves_those_of_others_alone(world: World) -> None:
+async def test_a_peerrelay_does_not_touch_the_objects_of_others(world: World) -> None:
     relays = [peer_relay("edge"), peer_relay("edge-0"), peer_relay("edge-0-config")]
     await world.apply(*relays)
     for relay in relays:
@@ -251,7 +251,7 @@ async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_whe
     assert await endpoints(world, second) == [(0, address)]
 
 
-async def test_what_a_peerrelay_names_and_what_belongs_to_it_concerns_it(cluster: World) -> None:
+async def test_changes_of_the_class_the_tailnet_and_the_children_concern_a_peerrelay(cluster: World) -> None:
     cache = Cache(sources(NAMESPACE))
     proxies = Proxies(cache, cast("Any", None), cast("Any", None), settings())
     watches = peerrelays(proxies, HostAddresses()).watches
@@ -267,7 +267,7 @@ async def test_what_a_peerrelay_names_and_what_belongs_to_it_concerns_it(cluster
         assert list(watches[resource](child)) == edge
 
 
-async def test_a_relay_joins_its_tailnet_which_stays_as_long_as_the_relay(world: World) -> None:
+async def test_a_relay_joins_its_tailnet_and_the_tailnet_stays_as_long_as_the_relay(world: World) -> None:
     relay = peer_relay(tailnet=NAME)
     async with other_tailnet(world) as other:
         await world.apply(other.secret(), relay)
@@ -326,6 +326,13 @@ def by_go(auth_key: str, server: str) -> list[Object]:
         obj(SECRET, Key(NAMESPACE, f"{name}-config"), {"data": files}, labels=types["config"]),
         obj(STATEFULSET, Key(NAMESPACE, "peerrelay-relay"), {"spec": workload}, labels=owned),
     ]
+
+
+async def test_the_load_balancers_of_relays_are_not_exposed_to_the_tailnet(cluster: World) -> None:
+    async with running_operator(cluster, default_load_balancer=True):
+        await cluster.apply(peer_relay())
+        await ready(cluster, peer_relay())
+        assert await cluster.device_names() == [f"relay-0.{DOMAIN}"]
 
 
 @pytest.mark.simulated

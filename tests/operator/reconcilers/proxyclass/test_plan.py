@@ -53,9 +53,9 @@ def ports(*given: Object) -> Object:
 
 
 class Case(NamedTuple):
-    """A ProxyClass, words of the message about its fault, if it has one, and the Events before that about its fault.
+    """A ProxyClass, words of the message about its fault, and the earlier Events about its fault.
 
-    Each Event is a reason, and words of the message.
+    Each Event is a reason and words of the message. Without a fault there are no words.
     """
 
     spec: Object

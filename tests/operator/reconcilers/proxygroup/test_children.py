@@ -34,7 +34,7 @@ def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
     assert [each["metadata"] for each in (own, role, binding)] == [metadata] * 3
 
 
-def test_the_role_of_a_group_without_secrets_has_no_rule_without_names_for_them() -> None:
+def test_the_role_of_a_group_without_secrets_has_no_rule_for_secrets_with_an_empty_list_of_names() -> None:
     assert rules("foo", ()) == [LIST, EVENTS]
 
 

@@ -37,7 +37,7 @@ def service(name: str, node_port: int, port: int = 0) -> Object:
 
 
 def two_ports(name: str, node_port: int) -> Object:
-    """Return a Service with two ports. It isn't ours, because our Services have one."""
+    """Return a Service with two ports. It isn't ours, because our Services have one port."""
     return {**service(name, 1), "spec": {"ports": [{"nodePort": node_port}, {"nodePort": 1}]}}
 
 

@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
+from tsoperator.group.grouptype import EGRESS
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import entries_of, slim_configmap
 from tsoperator.proxy.login import Keys
@@ -287,14 +288,25 @@ def test_the_condition_names_a_replica_that_cannot_log_in() -> None:
     assert "replica 0 could not log in" in ready(made)[2]
 
 
+MOVED = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
+
+
 def test_an_event_says_that_a_class_prevents_the_draining_of_proxies() -> None:
-    class_ = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
-    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=class_))
+    made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=MOVED))
     assert reasons_of(made) == ["NoGracefulShutdown"]
 
 
+@pytest.mark.parametrize(("group", "class_"), [(live_group(), None), (CLASSY, MOVED)])
+def test_a_type_that_does_not_drain_has_neither_a_gate_nor_that_event(group: Object, class_: Object | None) -> None:
+    ask = replace(parse(group, SETTINGS), type=replace(EGRESS, drains=False))
+    seen = Observed(Children(), proxy_class=class_)
+    made = plans.plan(ask, plans.wanted(ask, seen, SETTINGS), seen, SETTINGS)
+    assert "readinessGates" not in child(made, "StatefulSet")["spec"]["template"]["spec"]
+    assert reasons_of(made) == []
+
+
 def statefulset(replicas: int, pods: int | None = None) -> Object:
-    """Return the StatefulSet with its status. All replicas have Pods, unless there are so many *pods*."""
+    """Return the StatefulSet with its status. All replicas have Pods, unless *pods* is another number."""
     counts = {"replicas": pods or replicas, "updatedReplicas": replicas}
     made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)

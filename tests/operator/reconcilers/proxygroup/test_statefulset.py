@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
+from tsoperator.group.grouptype import EGRESS
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
@@ -31,7 +32,7 @@ def made(
     found = live_proxy_class(spec=class_, ready=True) if class_ is not None else None
     proxy = proxy_of(group, Observed(Children(), proxy_class=found), of)
     there = Children(statefulsets=[live] if live else [], **given)
-    return group_statefulset(proxy, of, there)
+    return group_statefulset(EGRESS, proxy, of, there)
 
 
 def whole(*args: Any, **given: Any) -> Object:

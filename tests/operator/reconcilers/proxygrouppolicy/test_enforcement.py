@@ -21,7 +21,7 @@ POLICY = group_policy(ingress=["web"], egress=["out"])
 
 
 class Case(NamedTuple):
-    """A function that makes an object which names a ProxyGroup, the one that it may name, and its kind in a message."""
+    """A function that makes an object, the ProxyGroup that it names, the allowed one, and its kind in a message."""
 
     make: Callable[[str], Object]
     allowed: str
@@ -37,7 +37,7 @@ CASES = {
 
 
 async def refusal(world: World, obj: Object) -> str:
-    """Create *obj*, and delete it again; return why the API server refuses it, or nothing."""
+    """Create *obj*, and delete it again. Return the API server's reason for a refusal, or ""."""
     try:
         await world.apply(obj)
     except Rejected as error:
@@ -77,7 +77,7 @@ async def test_an_object_may_name_no_group_under_an_empty_policy(world: World) -
         assert words in await refusal(world, case.make(case.allowed))
 
 
-async def test_what_a_policy_does_not_concern_passes(world: World) -> None:
+async def test_objects_outside_of_the_policy_are_accepted(world: World) -> None:
     await world.apply(group_policy())
     await in_force(world)
     elsewhere = group_egress("elsewhere", "other")
@@ -89,7 +89,7 @@ async def test_what_a_policy_does_not_concern_passes(world: World) -> None:
         assert await refusal(world, obj) == ""
 
 
-async def test_the_operator_writes_on_older_objects_and_their_deletion_ends(cluster: World) -> None:
+async def test_the_operator_can_change_objects_that_are_older_than_the_policy(cluster: World) -> None:
     old = group_egress("old", "other")
     await cluster.apply(old, *admission_policies("default", Allowed(("web",), ("out",)), settings()))
     await in_force(cluster)
@@ -105,7 +105,7 @@ async def test_the_operator_writes_on_older_objects_and_their_deletion_ends(clus
         await cluster.eventually(lambda: cluster.gone(old))
 
 
-async def test_anybody_may_end_a_deletion(cluster: World) -> None:
+async def test_anybody_may_complete_a_deletion(cluster: World) -> None:
     old = group_egress("old", "other")
     old["metadata"]["finalizers"] = ["example.org/hold"]
     await cluster.apply(old, *admission_policies("default", Allowed(), settings()))

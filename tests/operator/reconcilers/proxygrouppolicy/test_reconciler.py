@@ -1,4 +1,4 @@
-"""ProxyGroupPolicies in a cluster: the API server holds the admission policies of exactly those that are there."""
+"""ProxyGroupPolicies in a cluster: the admission policies in the API server follow those that exist."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from tests.support.operator import World, new_world, running_operator
 TEAM = "team"
 ENFORCED = "ProxyGroupPolicyEnforced"
 LOOK_AGAIN = 70.0
-"""Seconds after which the operator has looked again for kinds that were missing or hidden."""
+"""Seconds after which the operator looks again for kinds that were missing or hidden."""
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
@@ -51,7 +51,7 @@ async def message(world: World, policy: Object) -> str:
 
 
 async def enforced(world: World, namespace: str = "default") -> dict[str, list[str]]:
-    """Return the ProxyGroups that *namespace* may use, for ingress and egress; neither if nothing is enforced there."""
+    """Return the ProxyGroups that *namespace* may use for ingress and for egress. Without enforcement it is empty."""
     found = {}
     for use in ("ingress", "egress"):
         name = f"ts-{use}-{namespace}"
@@ -65,7 +65,7 @@ async def enforced(world: World, namespace: str = "default") -> dict[str, list[s
     return found
 
 
-async def test_a_policy_is_enforced_and_says_which_groups_are_missing_until_they_are_there(world: World) -> None:
+async def test_a_policy_is_enforced_and_names_missing_groups_until_they_exist(world: World) -> None:
     mine = group_policy(ingress=["web"])
     await world.apply(mine)
     await world.becomes(lambda: reason(world, mine), "ProxyGroupNotFound")
@@ -81,7 +81,7 @@ async def test_a_policy_is_enforced_and_says_which_groups_are_missing_until_they
 
 
 Step = tuple[str, str, Sequence[str], bool]
-"""Something that a user does: to create, edit or delete a policy; its name, its groups; and whether the user waits."""
+"""A step of a user: the creation, edit or deletion of a policy, its name, its groups, and whether the user waits."""
 
 STEPS: Sequence[Step] = [
     ("apply", "x", ["a"], False),
@@ -95,7 +95,10 @@ STEPS: Sequence[Step] = [
 
 
 async def union_after(steps: Sequence[Step]) -> None:
-    """Let a user do *steps*. Show that the union of what is left is enforced, and then nothing after the last."""
+    """Carry out *steps*.
+
+    Check that the union of the remaining policies is enforced, and nothing after the last deletion.
+    """
     async with new_world() as world, running_operator(world):
         there: dict[str, list[str]] = {}
         for verb, name, groups, waits in steps:
@@ -116,7 +119,7 @@ async def union_after(steps: Sequence[Step]) -> None:
         await world.becomes(lambda: enforced(world), {})
 
 
-def test_the_union_of_the_policies_that_are_left_is_enforced() -> None:
+def test_the_union_of_the_remaining_policies_is_enforced() -> None:
     patient.run(union_after(STEPS))
 
 

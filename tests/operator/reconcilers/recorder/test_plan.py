@@ -84,7 +84,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_a_bad_recorder_says_why_in_its_condition_and_keeps_what_runs(case: Wrong) -> None:
+def test_an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods(case: Wrong) -> None:
     devices = {"devices": [{"hostname": "rec-0"}]}
     refusal = plan_of(live_recorder(case.spec) | {"status": devices}, joined(0))
     status, reason, message = ready(refusal)
@@ -141,7 +141,7 @@ def test_the_default_tag_does_not_depend_on_the_settings(given: Object, tags: tu
 
 
 class Renamed(NamedTuple):
-    """An account of an earlier spec, which goes when *goes* is true: all Pods are *updated* and name the new one."""
+    """The account of an earlier spec. If *goes* is true, it is deleted: all Pods are *updated* and use the new one."""
 
     updated: int
     account: Object
@@ -186,7 +186,7 @@ GROUPS = {"ownerReferences": [owner_reference(PROXYGROUP, "rec", "rec-uid")]}
     ],
     ids=["a ProxyGroup's", "a ProxyGroup's by its labels", "another Recorder's"],
 )
-def test_a_recorder_names_the_object_of_another_that_has_the_name_of_a_child(stranger: Object, words: str) -> None:
+def test_a_recorder_names_the_foreign_object_that_has_the_name_of_a_child(stranger: Object, words: str) -> None:
     given = live_recorder({**UI, **pod_with(name="test-sa")})
     refusal = plan_of(given, replace(NOTHING, named=[stranger]))
     status, reason, message = ready(refusal)
@@ -195,7 +195,7 @@ def test_a_recorder_names_the_object_of_another_that_has_the_name_of_a_child(str
     assert (refusal.steps, refusal.hold, refusal.requeue_after) == ((), "", plans.FREED)
 
 
-def test_a_recorder_is_refused_the_name_of_an_object_that_nobody_of_ours_made() -> None:
+def test_a_recorder_is_refused_the_name_of_an_object_that_no_operator_made() -> None:
     error = ValueError("409")
     told = plans.failed(
         ask_of(live_recorder()), NOTHING, Refusal("ServiceAccount x is in the way", "", error, is_taken=True)
@@ -268,7 +268,7 @@ def test_an_auth_secret_without_data_gets_a_file_for_the_pods_to_mount() -> None
 
 
 class Storage(NamedTuple):
-    """A spec of S3 and what is wrong with it: the status and the reason of the condition, and words of its message."""
+    """A spec of S3 and its fault: the status and the reason of the condition, and words of its message."""
 
     s3: Object
     lacks: bool
@@ -285,7 +285,7 @@ STORAGE = {
 
 
 @pytest.mark.parametrize("case", STORAGE.values(), ids=STORAGE)
-def test_a_recorder_says_what_its_storage_lacks(case: Storage) -> None:
+def test_a_recorder_names_the_missing_part_of_its_storage(case: Storage) -> None:
     planned = plan_of(live_recorder({"storage": {"s3": case.s3}}), replace(NOTHING, lacks_credentials=case.lacks))
     status, _, message = ready(planned)
     assert (status, case.words in message) == (case.status, True), message
@@ -301,7 +301,7 @@ def test_a_recorder_says_what_its_storage_lacks(case: Storage) -> None:
     ],
     ids=["account", "annotation", "variable"],
 )
-def test_credentials_for_the_storage_may_come_from_elsewhere(pod: Object) -> None:
+def test_the_credentials_for_the_storage_may_come_from_another_source(pod: Object) -> None:
     spec = {"storage": {"s3": {"endpoint": "e", "bucket": "b"}}, "statefulSet": {"pod": pod}}
     assert ready(plan_of(live_recorder(spec))) == ("True", "RecorderCreated", "RecorderCreated")
 
@@ -332,14 +332,14 @@ def test_a_recorder_reports_that_its_tailnet_cannot_be_used() -> None:
     assert (refusal.steps, reasons_of(refusal)) == ((), ["RecorderTailnetUnavailable"])
 
 
-def test_a_recorder_waits_without_a_status_for_what_the_control_server_answers() -> None:
+def test_a_recorder_writes_no_status_while_it_waits_for_the_control_server() -> None:
     assert plan_of(live_recorder(), replace(NOTHING, tailnet=UNTRIED)) == Plan(error=UNTRIED.pending)
     keys = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
     assert plan_of(live_recorder(), keys=keys) == Plan(error=keys.pending)
 
 
 class End(NamedTuple):
-    """A deleted Recorder: what is observed of it, the devices that are deleted, and the reason of its condition."""
+    """A deleted Recorder: the facts about it, the devices that are deleted, and the reason of its condition."""
 
     observed: Observed
     devices: list[str]
@@ -393,7 +393,7 @@ def test_a_refused_deletion_of_a_device_names_the_tailnet_as_the_reason() -> Non
     assert ready(told)[1] == "RecorderTailnetUnavailable"
 
 
-def test_a_deleted_recorder_that_holds_nothing_goes_at_once() -> None:
+def test_a_deleted_recorder_without_children_is_released_at_once() -> None:
     assert plan_of(deleting(live_recorder())) == Plan()
 
 

@@ -23,6 +23,7 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
+from tsoperator.kube.client import USER_AGENT
 from tsoperator.runtime.ownership import Owner, owner_reference
 
 from tests.operator.proxies import event
@@ -39,7 +40,7 @@ REC = recorder(**S3)
 
 
 async def whole(world: World, obj: Object = REC, count: int = 1) -> list[Object]:
-    """Wait until *obj* has that many replicas, all of them have joined, and the operator has settled.
+    """Wait until *obj* has *count* replicas that have joined, and the operator has settled.
 
     Return the devices in its status.
     """
@@ -71,7 +72,7 @@ async def says(world: World, obj: Object, words: str) -> bool:
 
 
 async def left(world: World, obj: Object = REC) -> list[str]:
-    """Return what is left of *obj*: children, devices, and the object itself."""
+    """Return the leftovers of *obj*: children, devices, and the object itself."""
     kinds = (SERVICE, STATEFULSET, SECRET, POD, SERVICEACCOUNT, ROLE, ROLEBINDING)
     found = [f"{kind} {key_of(each)}" for kind in kinds for each in await world.children(kind, obj)]
     return [*found, *await world.device_names(), *([] if await world.gone(obj) else [str(key_of(obj))])]
@@ -103,6 +104,15 @@ async def test_scaling_and_deletion_leave_no_secret_and_no_device(world: World, 
         assert not await world.writes_when_left_alone()
     await world.delete(REC)
     await world.becomes(lambda: left(world), [])
+
+
+@pytest.mark.simulated
+async def test_the_statefulset_of_a_deleted_recorder_is_deleted_once(world: World) -> None:
+    await world.apply(S3_KEYS, recorder(replicas=2, **S3))
+    await whole(world, REC, 2)
+    await world.delete(REC)
+    await world.becomes(lambda: left(world), [])
+    assert world.sim.writes[USER_AGENT, "delete", "statefulsets"] == 1
 
 
 LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
@@ -173,7 +183,7 @@ async def account_annotations(world: World) -> set[str]:
 
 
 class Stranger(NamedTuple):
-    """Somebody else's object with the name of a child, and the words in which the Recorder names it."""
+    """An object of somebody else with the name of a child, and the words with which the Recorder names it."""
 
     obj: Object
     words: str
@@ -191,8 +201,12 @@ STRANGERS = {
 }
 
 
+def identity(obj: Object) -> list[object]:
+    return [obj["metadata"].get(name) for name in ("uid", "labels", "annotations", "ownerReferences", "finalizers")]
+
+
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
-async def test_an_object_of_another_that_has_the_name_of_a_child_is_named_and_left_alone(
+async def test_the_condition_mentions_a_foreign_object_with_the_name_of_a_child_and_the_object_stays(
     world: World, stranger: Stranger
 ) -> None:
     await world.apply(S3_KEYS, stranger.obj)
@@ -203,10 +217,20 @@ async def test_an_object_of_another_that_has_the_name_of_a_child_is_named_and_le
     await world.becomes(lambda: world.reason(rec, READY), "RecorderInvalid")
     assert stranger.words in await message(world)
     await world.settled()
-    assert (await world.look(stranger.obj))["metadata"] == before["metadata"]
+    assert identity(await world.look(stranger.obj)) == identity(before)
     await world.delete(rec)
     await world.eventually(lambda: world.gone(rec))
     assert not await world.gone(stranger.obj)
+
+
+@pytest.mark.simulated
+async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operator_sees_late(world: World) -> None:
+    await world.settled()
+    world.sim.faults.silence_watches(objects.SECRET)
+    await world.apply(S3_KEYS, REC)
+    await world.becomes(lambda: world.reason(REC, READY), "RecorderCreated")
+    await world.settled()
+    assert "NoCredentials" not in await world.events(REC)
 
 
 async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> None:

@@ -25,7 +25,8 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.group.egress import entry_name, entry_of, served_service
-from tsoperator.group.proxygroup import config_name, group_owner
+from tsoperator.group.grouptype import EGRESS
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.proxy.entries import Entry, render_entries
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
@@ -50,7 +51,7 @@ VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "C
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CLUSTER_DOMAIN = "k8s.example.org"
 GRACE = 0.3
-"""Seconds for which an old place stays, and a new Pod waits for connections, in these tests."""
+"""Seconds for which an old place stays, and for which a new Pod waits for connections, in these tests."""
 _SETTINGS = {"cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, "newcomer_wait": GRACE}
 
 
@@ -105,15 +106,15 @@ class PlayedGroup:
         """Make the ProxyGroup, set its condition to available, and make its ConfigMap, Pods and state Secrets."""
         await self.world.apply(proxy_group(self.name, type=type_, replicas=self.replicas))
         await self.available(True)
-        await self.world.apply(self._child(CONFIGMAP.kind, config_name(self.name)))
+        await self.world.apply(self._child(CONFIGMAP.kind, EGRESS.config_name(self.name)))
         for ordinal in range(self.replicas):
             await self.start_pod(ordinal)
             await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
 
     async def stop(self) -> None:
-        """Delete all that `start` made."""
+        """Delete all objects that `start` made."""
         await self.world.api.delete(PROXYGROUP, Key("", self.name))
-        await self.world.delete(self._child(CONFIGMAP.kind, config_name(self.name)))
+        await self.world.delete(self._child(CONFIGMAP.kind, EGRESS.config_name(self.name)))
         for ordinal in range(self.replicas):
             await self.world.delete(*(self._child(kind, f"{self.name}-{ordinal}") for kind in (POD.kind, SECRET.kind)))
             await self.world.eventually(lambda ordinal=ordinal: self._is_gone(ordinal))  # type: ignore[misc]  # a value
@@ -152,13 +153,13 @@ class PlayedGroup:
         return {name: entry for name, entry in found.items() if entry}
 
     async def configure(self, entries: dict[str, Entry] | None = None) -> None:
-        """Write *entries* into the ConfigMap, or without any the entries that it should have."""
+        """Write *entries* into the ConfigMap. Without *entries*, write those that it should have."""
         found = await self.entries() if entries is None else entries
-        configmap = self._child(CONFIGMAP.kind, config_name(self.name))
+        configmap = self._child(CONFIGMAP.kind, EGRESS.config_name(self.name))
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let the proxies *ordinals*, or all, report that they serve *entries*, or the entries that there should be."""
+        """Let the proxies *ordinals*, or all, report *entries*, or the entries that there should be."""
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {
@@ -174,7 +175,7 @@ class PlayedGroup:
             await self.world.change(secret, {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}})
 
     async def play(self) -> None:
-        """Write and report the entries that there should be whenever they change, until cancelled."""
+        """Write and report the right entries whenever they change, until cancelled."""
         told: dict[str, Entry] = {}
         with self.world.store.subscribe() as changes:
             while True:
@@ -200,7 +201,7 @@ class PlayedGroup:
         }
 
     async def led(self) -> dict[str, list[str]]:
-        """Return the addresses to which the ports in the EndpointSlices at this group lead, by the port's name."""
+        """Return the addresses of each port in the EndpointSlices at this group, by the port's name."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
             port["name"]: sorted(ip for end in each["endpoints"] or () for ip in end["addresses"])

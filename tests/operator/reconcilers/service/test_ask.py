@@ -1,4 +1,4 @@
-"""The parsed wishes of a Service: whether a group or an own proxy serves it, and which device it leads to."""
+"""The parsed requests of a Service: whether a group or its own proxy serves it, and its target."""
 
 import pytest
 from tsoperator.api.objects import Object

@@ -1,4 +1,4 @@
-"""Which Services a change of a ProxyGroup's objects concerns, according to the cache."""
+"""Tests of the Services that a change of a ProxyGroup's objects concerns, according to the cache."""
 
 import json
 from base64 import b64encode
@@ -122,7 +122,7 @@ async def report(watched: Watched, ip: str, *names: str) -> set[Key]:
     return await watched.concerned(SECRET, "egress-0")
 
 
-async def test_a_report_concerns_the_services_whose_entries_it_changes(watched: Watched) -> None:
+async def test_a_changed_report_of_a_proxy_concerns_only_the_services_whose_entries_differ(watched: Watched) -> None:
     assert await report(watched, "10.0.0.1") == set()
     assert await report(watched, "10.0.0.1", "default-db", "default-stranger") == {DB}
     assert await report(watched, "10.0.0.1", "default-db", "default-moved") == {MOVED}

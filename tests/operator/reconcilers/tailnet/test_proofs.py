@@ -11,6 +11,7 @@ from clustersim.faults import Ban
 from clustersim.sim import ClusterSim
 from pydantic import SecretStr
 from tsoperator.api.device import Device
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     CONNECTOR,
     PEERRELAY,
@@ -44,7 +45,7 @@ from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import put, running, until
 from tests.support.manifests import connector
-from tests.support.objects import OPERATOR_NAMESPACE, settings, whole_secret
+from tests.support.objects import HOLD, OPERATOR_NAMESPACE, settings, whole_secret
 from tests.support.othertailnet import NAME, OtherTailnet, encoded
 from tests.support.tailnets import applier, join, tailnet_of
 from tests.support.virtual_time import Clock
@@ -284,6 +285,23 @@ async def test_a_tailnet_that_vanishes_without_our_finalizer_is_forgotten(ground
     await until(lambda: not ground.version(TAILNET, KEY))
     await ground.reconciler.reconcile(KEY)
     assert ground.used is None
+
+
+GATE_KEY = key_of(GATE)
+
+
+async def test_a_released_tailnet_that_another_finalizer_holds_is_not_used_again(ground: Ground) -> None:
+    await ground.proved()
+    finalizers = [FINALIZER, *HOLD["metadata"]["finalizers"]]
+    await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": finalizers}})
+    for resource, key in ((CONNECTOR, GATE_KEY), (TAILNET, KEY)):
+        await ground.client.delete(resource, key)
+    await until(lambda: is_deleting(ground.cache.get(TAILNET, KEY) or GATE) and not ground.version(CONNECTOR, GATE_KEY))
+    used: list[KnownTailnet | None] = []
+    ground.tailnets.listen_to_names(lambda: used.append(ground.used))
+    for _ in range(2):
+        assert await ground.reconciler.reconcile(KEY) == DONE
+    assert (ground.version(TAILNET, KEY) != "", {*used}) == (True, {None})
 
 
 async def has_device(ground: Ground, device: str) -> None:

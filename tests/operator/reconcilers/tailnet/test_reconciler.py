@@ -9,7 +9,7 @@ from tsoperator.api.objects import Object, uid
 from tsoperator.kube.client import USER_AGENT
 
 from tests.operator.contract.memory import remembered
-from tests.support.manifests import DOMAIN, connector, proxy_group
+from tests.support.manifests import DOMAIN, connector, proxy_group, recorder
 from tests.support.operator import World, running_operator
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, one_url, other_tailnet
 
@@ -161,10 +161,11 @@ async def test_the_device_of_a_connector_that_is_deleted_during_a_restart_goes_f
 RESIDENTS: list[tuple[Object, str, str, list[str]]] = [
     (connector("gate", exitNode=True), CONNECTOR_READY, "ConnectorCreationFailed", ["gate-connector"]),
     (proxy_group("gate"), "ProxyGroupReady", "ProxyGroupTailnetUnavailable", ["gate-0", "gate-1"]),
+    (recorder("gate"), "RecorderReady", "RecorderTailnetUnavailable", ["gate-0"]),
 ]
 
 
-@pytest.mark.parametrize(("own", "kind", "reason", "names"), RESIDENTS, ids=["Connector", "ProxyGroup"])
+@pytest.mark.parametrize(("own", "kind", "reason", "names"), RESIDENTS, ids=["Connector", "ProxyGroup", "Recorder"])
 async def test_proxies_cannot_move_to_another_tailnet(
     world: World, lab: OtherTailnet, own: Object, kind: str, reason: str, names: list[str]
 ) -> None:

@@ -1,0 +1,86 @@
+"""The serve config of a proxy: which paths go to which Service (docs/development/proxies.md)."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tsoperator.api.names import ANNOTATION_EXPOSE, CERT_DOMAIN
+from tsoperator.api.objects import Object, key_of
+
+_REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands these
+
+
+class Unusable(Exception):
+    """A backend can't be used; the message names it and says why."""
+
+
+class Backend(NamedTuple):
+    """A port of a *service*, chosen by its *port_name*, or else by its *number*; the port need not exist."""
+
+    service: Object
+    port_name: str = ""
+    number: int = 0
+
+    def origin(self) -> str:
+        """Return the URL of the backend without a path. Raises Unusable."""
+        cluster_ip, port = _cluster_ip(self.service), self._port()
+        scheme = "https+insecure" if port == 443 or self.port_name == "https" else "http"
+        host = f"[{cluster_ip}]" if ":" in cluster_ip else cluster_ip
+        return f"{scheme}://{host}:{port}"
+
+    def doubt(self) -> str:
+        """Return a message if the Service doesn't have the port with the *number*. The proxy uses the port anyway."""
+        ports = self.service["spec"].get("ports") or ()
+        there = [each["port"] for each in ports if each.get("protocol", "TCP") == "TCP"]
+        if self.port_name or self.number in there:
+            return ""
+        has = f"has TCP port {', '.join(map(str, there))}, not {self.number}" if there else "has no TCP port"
+        return f"Service {key_of(self.service).name!r} {has}: correct one of the two"
+
+    def _port(self) -> int:
+        name = key_of(self.service).name
+        if self.port_name:
+            for port in self.service["spec"].get("ports") or ():
+                if port.get("name") == self.port_name:
+                    return int(port["port"])
+            raise Unusable(f"Service {name!r} has no port named {self.port_name!r}")
+        if self.number:
+            return self.number
+        raise Unusable(f"the backend {name!r} has no port")
+
+
+def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) -> Object:
+    """Return the serve config of a proxy that serves HTTPS; *origins* are the URLs to which its paths go.
+
+    If it *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet may reach it.
+    """
+    secure, plain = f"{CERT_DOMAIN}:443", f"{CERT_DOMAIN}:80"
+    config: Object = {
+        "TCP": {"443": {"HTTPS": True}},
+        "Web": {secure: {"Handlers": {path: {"Proxy": f"{url}{path}"} for path, url in origins.items()}}},
+    }
+    ports = [secure]
+    if redirects:
+        config["TCP"]["80"] = {"HTTP": True}
+        config["Web"][plain] = {"Handlers": {path: {"Redirect": _REDIRECT} for path in origins}}
+        ports.append(plain)
+    if funnels:
+        config["AllowFunnel"] = dict.fromkeys(ports, True)
+    return config
+
+
+def _cluster_ip(service: Object) -> str:
+    """Return the address that the proxy sends requests to. Raises Unusable."""
+    name, spec = key_of(service).name, service["spec"]
+    if spec.get("type") == "ExternalName":
+        raise Unusable(
+            f"Service {name!r} is of type ExternalName and has no cluster IP to send requests to: name one of type "
+            f"ClusterIP, or expose it without an Ingress by its annotation {ANNOTATION_EXPOSE}"
+        )
+    if spec.get("clusterIP") == "None":
+        raise Unusable(
+            f"Service {name!r} is headless and has no cluster IP to send requests to: name a Service with the same "
+            "selector and without clusterIP: None"
+        )
+    if not spec.get("clusterIP"):
+        raise Unusable(f"Service {name!r} has no cluster IP yet")
+    return str(spec["clusterIP"])
