@@ -77,8 +77,8 @@ class RunningPod:
 class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
-    When a Pod ends, each second takes only *second* seconds. With *ignores_sigterm*, deleted proxies go on until their
-    grace periods end.
+    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. With
+    *ignores_sigterm*, deleted proxies run until their grace periods end.
     """
 
     def __init__(

@@ -38,10 +38,10 @@ class ProxyConfig:
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
-    """Return the files of the proxy's Secret by key.
+    """Return the files of the proxy's Secret by key. docs/development/proxies.md lists the fields.
 
-    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
-    have one file, because images that are too old to read this file can't be one.
+    Their order must stay as it is. For a proxy of a ProxyGroup and for a relay there is only one file: an image
+    that is too old to read it can run neither.
     """
     if config.only_key:
         return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file

@@ -186,7 +186,7 @@ async def test_a_proxy_keeps_its_serve_config_until_the_config_is_removed(world:
     assert f"_serve_{profile}" in state(world.store)
 
 
-async def test_a_relay_is_in_the_login_profile_while_the_configuration_has_it(joined: World) -> None:
+async def test_the_state_of_a_proxy_has_the_settings_of_a_relay_while_the_configuration_has_them(joined: World) -> None:
     port, endpoints = {"RelayServerPort": 41641}, {"RelayServerStaticEndpoints": ["203.0.113.1:41641"]}
     for relay in (port | endpoints, port, {"RelayServerPort": 0}, {}):
         configure(joined.store, Hostname="ts-db-0", **relay)

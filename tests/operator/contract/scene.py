@@ -1,4 +1,7 @@
-"""One object of a kind in a world: a test makes, changes and deletes it, and compares portraits of all its parts."""
+"""An object of a kind in a world.
+
+A test creates, changes and deletes it, and compares texts that describe its parts.
+"""
 
 import json
 import re

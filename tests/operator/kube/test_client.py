@@ -120,7 +120,9 @@ async def test_secrets_are_listed_and_watched_without_their_data(sim: ClusterSim
     ("status", "text", "content_type"),
     [(200, "ok", "text/plain"), (503, "[-] cache", "text/plain"), (200, "{}", "application/json")],
 )
-async def test_an_answer_of_a_pod_is_passed_on(status: int, text: str, content_type: str) -> None:
+async def test_the_client_returns_the_answer_of_a_pod_that_the_api_server_forwards(
+    status: int, text: str, content_type: str
+) -> None:
     seen: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:

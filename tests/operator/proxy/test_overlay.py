@@ -108,7 +108,7 @@ def test_labels_and_annotations_of_pods_do_not_replace_ours() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, True), ({"note": "x"}, False)])
-def test_our_annotation_of_pods_is_dropped_if_the_class_has_annotations_as_in_existing_pods(
+def test_the_pod_annotation_with_the_cluster_dns_name_is_dropped_if_the_class_has_pod_annotations(
     given: Object, kept: bool
 ) -> None:
     name = "tailscale.com/operator-last-set-cluster-dns-name"

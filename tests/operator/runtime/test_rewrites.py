@@ -33,7 +33,7 @@ class Fight:
         self.rewrites.rewritten(str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
-        """Look at the object, which is reverted *after* seconds after its last rewrite."""
+        """Look at the object, as it is if somebody reverted it *after* seconds after the last rewrite."""
         self.now += after
         return self.seen(*FIELDS)
 

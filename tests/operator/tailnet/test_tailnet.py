@@ -291,7 +291,9 @@ def verdict(lab: Lab) -> asyncio.Future[None]:
     return raised.value.until
 
 
-async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict_or_its_end(lab: Lab) -> None:
+async def test_a_parent_of_a_tailnet_without_a_result_of_its_check_waits_for_that_or_the_end_of_the_tailnet(
+    lab: Lab,
+) -> None:
     waiting = [verdict(lab), verdict(lab)]
     assert not any(each.done() for each in waiting)
     lab.tailnets.unregister(LAB)
@@ -366,7 +368,9 @@ async def test_the_home_of_a_device_is_the_one_of_two_tailnets_at_its_url_that_h
     assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == home
 
 
-async def test_the_choice_between_two_tailnets_at_one_url_waits_for_their_lists(sim: ClusterSim, lab: Lab) -> None:
+async def test_two_tailnets_at_one_url_are_told_apart_only_after_their_device_lists_have_been_read(
+    sim: ClusterSim, lab: Lab
+) -> None:
     device = together(sim, lab)
     with pytest.raises(Pending) as raised:
         lab.tailnets.home(OWN, sim.control_url, {device.node_id: device.name})

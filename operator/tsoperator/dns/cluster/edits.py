@@ -62,7 +62,7 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
 
 
 def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
-    """Return the writes that take our stub domain out of *objects*, except for the place of *keep*.
+    """Return the writes that remove our stub domain from *objects*, but not from the platform *keep*.
 
     An object to which we haven't written needs no write, whether it can be read or not. *owner* is our namespace.
     """

@@ -20,9 +20,9 @@ INTERVAL: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The time *at* the look by the clock of the loop, and *now* by the wall clock.
+    """Two present times, *at* by the clock of the loop and *now* by the wall clock, and when the Pod was last touched.
 
-    *touched* is when the Pod was last touched, by the clock of the loop; None if it wasn't.
+    *touched* is by the clock of the loop, or None if the Pod wasn't touched.
     """
 
     touched: float | None

@@ -53,7 +53,7 @@ def slim_node(node: Object) -> Object:
 def with_static_endpoints(
     proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
 ) -> Proxy | Refusal:
-    """Return *proxy* with the static endpoints that its class asks for; *there* are all Services with node ports."""
+    """Return *proxy* with the static endpoints that its class asks for. *there* has all Services with node ports."""
     asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if asked is None:
         return proxy

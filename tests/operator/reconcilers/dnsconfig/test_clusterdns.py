@@ -64,7 +64,7 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A plan, and the expected number of steps, reason of a refusal, and words about a restart."""
+    """A plan, and the number of its steps, the reason of its refusal, and its words about a restart of CoreDNS."""
 
     plan: ClusterDNSPlan
     steps: int

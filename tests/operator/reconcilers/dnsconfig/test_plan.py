@@ -144,7 +144,7 @@ def test_the_pods_have_no_fields_of_placement_that_the_dnsconfig_leaves_out_or_e
 
 
 class Rollout(NamedTuple):
-    """A Deployment's status, the number of its Pods that are ours, and whether the Service leads only to those Pods."""
+    """A status of the Deployment, the number of its Pods with our image, and whether the Service selects only these."""
 
     replicas: int
     updated: int
