@@ -159,7 +159,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
     ],
     "An object with a name that the Recorder needs": [
-        f"{_RECORDER}/test_reconciler.py the_condition_mentions_a_foreign_object_with_the_name_of_a_child_and_the_object_stays",
+        f"{_RECORDER}/test_reconciler.py the_condition_mentions_a_foreign_object_with_the_name_of_a_child_which_stays",
     ],
     "The image of a Recorder": [
         "operator/test_settings.py the_image_of_recorders_has_the_tag_of_that_of_proxies",
