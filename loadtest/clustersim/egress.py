@@ -2,13 +2,12 @@
 
 import json
 import re
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from clustersim.controller import Key
-from clustersim.mounts import Volumes
+from clustersim.mounts import Volumes, files
 from clustersim.objects import CONFIGMAP, Object
 from clustersim.proxyconfig import ConfigError
 from clustersim.routing import services_leading_to
@@ -92,13 +91,7 @@ class Egress:
 
     def _files(self) -> dict[str, str]:
         """Return the texts of the files that the kubelet makes from the ConfigMap, by name."""
-        found = self._volumes.find(CONFIGMAP, self._configmap) or {}
-        binary = {name: b64decode(text).decode(errors="replace") for name, text in _section(found, "binaryData")}
-        return binary | dict(_section(found, "data"))
-
-
-def _section(configmap: Object, name: str) -> list[tuple[str, str]]:
-    return list((configmap.get(name) or {}).items())
+        return files(CONFIGMAP, self._volumes.find(CONFIGMAP, self._configmap))
 
 
 def _in_effect(entry: Object, tailnet: Tailnet) -> Object:

@@ -148,6 +148,13 @@ class TailscaleServices:
             self._settle(name)
         self._changed()
 
+    def withdraw(self, node_id: str) -> None:
+        """Take note that a device advertises no Service any more; nothing changes if the device was deleted."""
+        report = self._reports.get(node_id, {})
+        served = {name: replace(host, advertises=False) for name, host in report.items() if host.ports is not None}
+        if report:
+            self.report(node_id, served)
+
     def follow(self, node_id: str) -> None:
         """Take note that a device has changed, or has been deleted, and with it its report."""
         hosted = self._reports.get(node_id, {})

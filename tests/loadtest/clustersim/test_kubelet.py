@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from clustersim import kubelet
+from clustersim.kubelet import Kubelet
 from clustersim.objects import NODE, POD, SECRET, Object
 from clustersim.store import Store
-from clustersim.tailnet import Tailnet
+from clustersim.tailnet import Tailnet, Tailnets
 
 from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, state, touch, until
 from tests.support.cluster import running
@@ -150,6 +151,18 @@ async def test_a_running_proxy_sees_a_changed_secret_when_the_kubelet_syncs_its_
             touch(world.store, "ts-db-0")
         await until(world.store, lambda: state(world.store)["device_fqdn"].startswith("renamed."), 90)
     assert at_least <= now() - began <= at_most
+
+
+async def test_a_new_pod_gets_an_image_of_the_present_version() -> None:
+    world = World(Store(), Tailnet())
+    nodes = Kubelet(world.store, Tailnets(world.tailnet))
+    async with running(nodes.run()):
+        start(world, {"cap-143.hujson": '{"Version": "alpha0", "Hostname": "new"}'})
+        await until(world.store, lambda: state(world.store).get("tailscale_capver") == "142")
+        nodes.capability_version = 143
+        await restart(world)
+        assert state(world.store)["tailscale_capver"] == "143"
+    assert [device.hostname for device in world.tailnet.devices.values()] == ["new"]
 
 
 async def test_a_new_pod_removes_the_reports_of_an_earlier_one(world: World) -> None:

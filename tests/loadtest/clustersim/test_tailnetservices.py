@@ -131,6 +131,18 @@ def test_the_policy_or_an_admin_approves_a_host(table: dict[str, list[str]] | No
     assert services.approval("svc:web", node_id) == level
 
 
+def test_a_host_that_withdraws_still_has_its_serve_configuration() -> None:
+    ground = hosted()
+    services, node_id = ground.services, ground.first.node_id
+    services.report(node_id, {"svc:web": SERVING, "svc:api": Host()})
+    services.withdraw(node_id)
+    withdrawn = {node_id: replace(SERVING, advertises=False)}
+    assert (services.hosts("svc:web"), services.hosts("svc:api")) == (withdrawn, {})
+    ground.tailnet.delete_device(ground.first)
+    services.withdraw(node_id)
+    assert services.hosts("svc:web") == {}
+
+
 def test_a_host_may_get_a_certificate_before_it_advertises() -> None:
     ground = hosted(replace(SERVING, advertises=False))
     assert ground.services.names_of_host(ground.first.node_id) == ["web.tail1234.ts.net"]
