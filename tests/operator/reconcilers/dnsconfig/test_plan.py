@@ -414,7 +414,7 @@ def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() ->
         ({"service": {"clusterIP": "192.0.2.99"}}, None, "Service", ""),
     ],
 )
-def test_an_address_counts_as_refused_if_the_new_service_that_has_it_is(
+def test_an_address_counts_as_refused_if_the_api_server_refuses_the_new_service_with_the_address(
     nameserver: Object, live: Object | None, refused: str, address: str
 ) -> None:
     found, known = live_dnsconfig(nameserver=nameserver), NO_ADDRESSES.with_last(UP)
