@@ -155,7 +155,10 @@ class Ground:
     clock: Clock
 
     async def reconcile(self, after: float = 0.0) -> float | None:
-        """Reconcile *after* seconds later, with an up-to-date cache, and return the time until the next reconcile."""
+        """Advance the clock by *after* seconds, and reconcile with an up-to-date cache.
+
+        Return the time until the next reconcile.
+        """
         self.clock.now += after
         await until(lambda: all(self._caught_up(resource) for resource in SEEN))
         while True:
