@@ -1,7 +1,7 @@
 """A simulation of Tailscale's proxy image: it boots from its Secret, joins the tailnet and reports its state.
 
-Nothing here waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it again whenever
-a Secret or the tailnet has changed.
+No function of this module waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it
+again whenever a Secret or the tailnet has changed.
 """
 
 import json
@@ -34,7 +34,10 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The state of a container: running unless it *waits* for a reason, and *ready* or not."""
+    """The state of a container.
+
+    *waits* is the reason why the container doesn't run; it is empty while the container runs.
+    """
 
     ready: bool = True
     waits: str = ""
@@ -306,7 +309,10 @@ class Proxy:
         }
 
     def _misses_target(self) -> bool:
-        """Tell whether the tailnet lacks the name that the proxy leads to: then the image reports no name."""
+        """Tell whether the tailnet lacks the egress target of the proxy.
+
+        In that case the image reports no name of its own.
+        """
         missing = bool(self._target) and not self._tailnet.addresses(self._target)
         return missing and not self._tailnet.has_all_targets
 

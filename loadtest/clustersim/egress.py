@@ -1,4 +1,7 @@
-"""A simulation of the proxy image in an egress ProxyGroup: it reads its ConfigMap and reports that it forwards so."""
+"""A simulation of the proxy image in an egress ProxyGroup.
+
+It reads the ConfigMap of its group, and reports that it forwards to the Services in it.
+"""
 
 import json
 import re
@@ -28,7 +31,10 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """*addresses* are the Pod's, by the name of the header in which the answer has each address."""
+        """Take the proxy's *container* with its variables *env*, and the Pod's *addresses*.
+
+        *addresses* has one address for each HTTP header that an answer shows an address in.
+        """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
         tag = _TAG.search(container.get("image", ""))

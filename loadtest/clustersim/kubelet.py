@@ -1,10 +1,10 @@
 """The kubelets: every Pod gets a node and addresses, and runs.
 
-In the Pods of proxies and of Recorders, Tailscale's images are simulated. Here, both are called proxies. A proxy sees
-changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's metadata.
-
-A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
-node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
+In the Pods of proxies and of Recorders, Tailscale's images are simulated. This module calls both of them proxies. A
+proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's
+metadata. A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The
+Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces
+them.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
 """Seconds between two checks whether the control server has changed the proxies' devices."""
 SECOND = 0.01
-"""How long a second of a Pod's end takes here, in seconds."""
+"""The seconds of the event loop that stand for one second of a Pod's preStop hook or grace period."""
 OFFLINE_AFTER = 60.0
 """Seconds from the death of a node until the control server marks the devices there as offline."""
 _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -262,7 +262,10 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return the next number that is free, counting round the network, so that no address is soon used again."""
+        """Return the next free number after the last one. After the end of the network, the numbers begin again.
+
+        So an address isn't used again soon.
+        """
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
         return number

@@ -140,7 +140,7 @@ async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_fi
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
-def test_an_unreadable_document_is_an_error(text: str) -> None:
+def test_an_unreadable_list_of_egress_services_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
         egress(configured(egress_services=text), ADDRESSES).report(Tailnet())
 

@@ -90,7 +90,7 @@ async def test_the_status_of_a_pod_says_that_it_waits_for_its_readiness_gates(
     assert (found["ContainersReady"], found["Ready"]) == (None, reason)
 
 
-async def test_a_pod_whose_image_is_in_no_registry_waits_for_it(world: World) -> None:
+async def test_a_pod_whose_image_is_in_no_registry_waits_for_the_image(world: World) -> None:
     spec = {"containers": [{"name": "c", "image": "registry.invalid/c:v1"}]}
     world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": spec})
     await until(world.store, lambda: "containerStatuses" in pod_status(world, "a"))
@@ -165,7 +165,7 @@ async def test_a_new_pod_gets_an_image_of_the_present_version() -> None:
     assert [device.hostname for device in world.tailnet.devices.values()] == ["new"]
 
 
-async def test_a_new_pod_removes_the_reports_of_an_earlier_one(world: World) -> None:
+async def test_a_new_pod_of_a_proxy_removes_the_reports_of_an_earlier_pod(world: World) -> None:
     stale = dict.fromkeys(("reissue_authkey", "https_endpoint", "egress-services", "ingress-config.json"), "old")
     start(world, stale)
     await until(world.store, lambda: "device_fqdn" in state(world.store))

@@ -76,7 +76,7 @@ def approve_by_tag(ground: Hosted, *tags: str) -> None:
     ],
     ids=["disconnected", "withdrawn", "without configuration", "one port", "no report", "not approved", "deleted"],
 )
-def test_a_host_gets_the_traffic_until_it_is_no_longer_good_and_another_takes_over(
+def test_another_host_takes_over_the_traffic_once_the_primary_host_can_no_longer_serve(
     break_: Callable[[Hosted], None], heal: Callable[[Hosted], None]
 ) -> None:
     ground = hosted(SERVING, SERVING)

@@ -43,7 +43,7 @@ def test_contestants_are_measured_round_after_round(bench: Bench) -> None:
     assert not [command for command in commands if str(bench.folder).encode() in command]
 
 
-def test_the_bare_echo_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
+def test_the_echo_server_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
     measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
