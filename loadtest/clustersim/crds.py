@@ -36,7 +36,10 @@ def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
 
 
 def _serve(kinds: Kinds, definition: Object) -> None:
-    """Serve the kind, unless it is served already: the store has its objects under the Resource that is served."""
+    """Serve the kind that *definition* defines.
+
+    If the kind is served already, keep its Resource, by which the store finds its objects.
+    """
     if kinds.locate(_path(definition)) is None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]
         names = spec["names"]

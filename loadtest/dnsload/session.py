@@ -13,7 +13,7 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""How long after the end of the schedule a client that lags may still send, in nanoseconds."""
+"""A function that returns a pacing that starts at the given time of the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

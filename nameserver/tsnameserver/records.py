@@ -21,7 +21,7 @@ MAX_SHARDS = 32
 
 
 def _names(value: Any) -> Any:
-    """Replace null by an empty value, in place of all names or of the addresses of one."""
+    """Read null as an empty value where the names are expected, or the addresses of one name."""
     if value is None:
         return {}
     if isinstance(value, dict) and None in value.values():

@@ -200,7 +200,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         connectors(proxies),
         proxyclasses(cache, node_ports),
         proxygroups(proxies),
-        recorders(proxies),
+        recorders(proxies, client),
         peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),

@@ -13,21 +13,16 @@ from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
     CONFIGMAP,
-    CONNECTOR,
     CRD,
     DAEMONSET,
     DEPLOYMENT,
-    DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
     INGRESSCLASS,
     NODE,
-    PEERRELAY,
+    OWN_KINDS,
     POD,
-    PROXYCLASS,
-    PROXYGROUP,
     PROXYGROUPPOLICY,
-    RECORDER,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -36,7 +31,6 @@ from tsoperator.api.objects import (
     SERVICEACCOUNT,
     SERVICEMONITOR,
     STATEFULSET,
-    TAILNET,
     Key,
     Object,
     Resource,
@@ -106,7 +100,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, RECORDER, TAILNET)
+            for resource in (INGRESSCLASS, *OWN_KINDS)
+            if resource != PROXYGROUPPOLICY
             for source in users(resource)
         ),
         # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.

@@ -54,7 +54,10 @@ def condition_of(obj: Object) -> str:
 
 
 def in_world(obj: Object, world: World) -> Object:
-    """Return *obj* with the login URL or the OAuth client of the control server of *world*, which has all tailnets."""
+    """Return *obj* with the login URL or the OAuth client of the control server of *world*.
+
+    It serves every tailnet here.
+    """
     if obj["kind"] == "Tailnet":
         return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}
     if "client_secret" in obj.get("stringData", {}):

@@ -147,7 +147,10 @@ def manifests(path: Path) -> Iterator[Any]:
 
 
 def values() -> dict[str, str]:
-    """Return the YAML of all documented values for the chart, by the example or the block of a page that has it."""
+    """Return the YAML of all documented values for the chart.
+
+    Each key is the path of an example, or names a page and its block.
+    """
     found = {name_of(path): path.read_text() for path in sorted((DOCS / "examples" / "values").glob("*.yaml"))}
     for page in PAGES:
         shown = (block for block in blocks(page) if block.startswith(VALUES_OF_CHART))

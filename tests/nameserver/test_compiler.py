@@ -42,7 +42,7 @@ def test_records_can_add_zones_whose_names_disappear_with_the_zone() -> None:
     assert "b..ad" in problem
 
 
-def test_the_settings_decide_the_ttl_and_with_the_serial_the_soa() -> None:
+def test_the_settings_and_the_serial_of_the_records_decide_the_ttl_and_the_soa() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]}, serial=2**32 + 2**31 + 9)
     zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     soa = "ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"

@@ -79,7 +79,10 @@ class Left:
 
 @asynccontextmanager
 async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
-    """Create a proxy for *parent*, delete the parent, and yield the rest; the operator watches *watched*, or all."""
+    """Create a proxy for *parent*, delete the parent, and yield a `Left`.
+
+    The operator watches the namespaces *watched*, or all.
+    """
     async with new_world() as world:
         async with running_operator(world):
             await world.apply(backend(), parent)

@@ -40,11 +40,10 @@ PATIENCE = 45.0
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PEERRELAY, objects.PROXYCLASS,
-    objects.PROXYGROUP, objects.PROXYGROUPPOLICY, objects.RECORDER, objects.TAILNET,
-    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
-    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.ADMISSIONPOLICY,
-    objects.ADMISSIONBINDING, objects.LEASE, objects.EVENT, objects.NODE,
+    *objects.CUSTOM_RESOURCES, objects.SERVICE, objects.INGRESS, objects.STATEFULSET, objects.DEPLOYMENT,
+    objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE,
+    objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.ADMISSIONPOLICY, objects.ADMISSIONBINDING,
+    objects.LEASE, objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds of objects that tests or the operator create or read."""
 
@@ -297,7 +296,7 @@ async def _forget_policies(client: KubeClient) -> None:
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
-    """Leave out objects that disappear without further help: they are deleted, and have no finalizers."""
+    """Yield all of *found* but those objects that disappear without further help: deleted ones without finalizers."""
     for resource, obj in found:
         if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
             yield resource, obj

@@ -121,6 +121,8 @@ RESOURCES = {
         CONNECTOR, DNSCONFIG, PROXYCLASS, PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
     )
 }  # fmt: skip
+OWN_KINDS = tuple(each for each in RESOURCES.values() if each.group == CONNECTOR.group)
+"""The operator's own kinds, which users create objects of."""
 
 
 def resource_of(obj: Object) -> Resource:

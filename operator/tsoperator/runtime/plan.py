@@ -89,7 +89,10 @@ class FreeName:
 
 @dataclass(frozen=True, slots=True)
 class TakeName:
-    """The renaming of a device to *hostname*, after that name was freed as by `FreeName`. No step waits for it."""
+    """The renaming of a device to *hostname*. Before that, a dead device with the name is deleted, as by `FreeName`.
+
+    No step waits for it.
+    """
 
     tailnet: str
     owner: Owner

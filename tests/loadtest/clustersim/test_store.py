@@ -75,7 +75,7 @@ def test_generation_counts_changes_of_the_specification_only() -> None:
     assert [each["metadata"]["generation"] for each in (labelled, reported, scaled)] == [1, 1, 2]
 
 
-def test_a_deleted_object_stays_for_its_finalizer_and_gets_no_new_ones() -> None:
+def test_a_deleted_object_stays_for_its_finalizer_and_gets_no_new_finalizers() -> None:
     store = Store()
     store.create(CONFIGMAP, configmap(finalizers=["example.org/a"]))
     assert "deletionTimestamp" in store.delete(CONFIGMAP, "default", "settings")["metadata"]

@@ -8,10 +8,11 @@ from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
+from tsoperator.tailnet.devices import DeviceGauges
 
 from tests.support import manifests
 from tests.support.cluster import put, running
-from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj
+from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj, whole_secret
 
 
 def told(found: Object, type_: str, reason: str) -> Object:
@@ -37,6 +38,7 @@ def proxy(name: str, parent: str, replicas: int) -> Object:
     return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)
 
 
+STATE: Object = {"_current-profile": "profile-1", "profile-1": {"Config": {"NodeID": "n1"}}}
 THERE = [
     *(group(f"good-{number}", "egress", "ProxyGroupReady") for number in range(2)),
     group("slow", "egress", "ProxyGroupCreating"),
@@ -53,9 +55,11 @@ THERE = [
     *(proxy(f"new-{number}", "svc", 1) for number in range(2)),
     proxy("router", "connector", 0),
     proxy("rec", "recorder", 0),
+    whole_secret("rec-0", STATE, Owner("recorder", Key("", "rec")).labels),
     told(manifests.recorder("rec"), "RecorderReady", "RecorderCreated"),
 ]
 GAUGES = [
+    ("tsoperator_devices", {"parent": "recorder"}, 1),
     ("tsoperator_egress_entries", {"group": "good-0"}, 3),
     ("tsoperator_egress_entries", {"group": "good-1"}, 0),
     ("tsoperator_egress_entries", {"group": "slow"}, 0),
@@ -84,6 +88,7 @@ GAUGES = [
 async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, client: KubeClient) -> None:
     await put(client, *THERE)
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
+    registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
     registry.register(RelayGauges(cache))

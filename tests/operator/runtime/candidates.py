@@ -54,7 +54,7 @@ async def linger(seconds: float) -> None:
 
 
 class Candidate:
-    """An elector with its link to a server, whose work goes on until it is stopped."""
+    """An elector, and its link to a server. Its work continues until somebody stops the candidate."""
 
     def __init__(
         self,

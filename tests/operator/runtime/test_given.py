@@ -62,7 +62,7 @@ def test_given_labels_are_removed_and_those_of_others_stay() -> None:
     assert write_for(child(), none) is None
 
 
-def test_a_given_label_changes_its_value_and_a_correct_spec_stays_as_it_is() -> None:
+def test_a_class_can_change_the_value_of_a_label_without_a_change_of_the_childs_spec() -> None:
     live = written(with_given(child(), {"team": "web"}, {}), None)
     live["spec"]["restarted"] = "by hand"
     made = written(with_given(child(), {"team": "db"}, {}), live)

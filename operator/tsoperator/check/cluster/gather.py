@@ -19,6 +19,7 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     EVENT,
     INGRESS,
+    OWN_KINDS,
     PEERRELAY,
     POD,
     PROXYGROUP,
@@ -36,7 +37,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.check.cluster.installed import Installed, SecretKey
-from tsoperator.check.cluster.kinds import KINDS, Webhooks, has_ready_endpoint, webhook_services
+from tsoperator.check.cluster.kinds import Webhooks, has_ready_endpoint, webhook_services
 from tsoperator.check.cluster.names import NameResolution
 from tsoperator.check.cluster.proxies import ProxyObjects, pod_problem, refusals_of
 from tsoperator.check.cluster.rights import AccessQuestion, questions
@@ -127,8 +128,8 @@ class ClusterReader:
 
     async def served_kinds(self) -> list[Resource]:
         """Return those of the operator's kinds that the API server serves."""
-        served = await _together(map(self._client.serves, KINDS))
-        return [kind for kind, is_served in zip(KINDS, served, strict=True) if is_served]
+        served = await _together(map(self._client.serves, OWN_KINDS))
+        return [kind for kind, is_served in zip(OWN_KINDS, served, strict=True) if is_served]
 
     async def webhooks(self) -> Webhooks:
         """Return the webhooks, and the Services behind them that have a ready Pod."""
@@ -182,7 +183,7 @@ class ClusterReader:
         """Return the objects of users that may have conditions of the operator."""
         places = self._installed.watched or [""]
         services = [each for place in places for each in await self._listed(SERVICE, place)]
-        return services + [each for kind in KINDS for each in await self._listed(kind)]
+        return services + [each for kind in OWN_KINDS for each in await self._listed(kind)]
 
     async def ingresses(self) -> list[Object]:
         """Return the Ingresses of users."""

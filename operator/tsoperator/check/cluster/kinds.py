@@ -5,24 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import GROUP, LABEL_MANAGED, MANAGED
-from tsoperator.api.objects import (
-    CONNECTOR,
-    DNSCONFIG,
-    PEERRELAY,
-    PROXYCLASS,
-    PROXYGROUP,
-    PROXYGROUPPOLICY,
-    RECORDER,
-    TAILNET,
-    Key,
-    Object,
-    Resource,
-    key_of,
-)
+from tsoperator.api.objects import OWN_KINDS, Key, Object, Resource, key_of
 from tsoperator.check.findings import Finding, failed, ok
-
-KINDS: Final = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
-"""The operator's own kinds. It watches them all."""
 
 _WRITTEN: Final = {
     "": {"pods", "services", "services/status", "secrets", "configmaps", "serviceaccounts", "events"},
@@ -31,7 +15,7 @@ _WRITTEN: Final = {
     "discovery.k8s.io": {"endpointslices"},
     "coordination.k8s.io": {"leases"},
     "rbac.authorization.k8s.io": {"roles", "rolebindings"},
-    GROUP: {word for kind in KINDS for word in (kind.plural, f"{kind.plural}/status")},
+    GROUP: {word for kind in OWN_KINDS for word in (kind.plural, f"{kind.plural}/status")},
 }
 """The objects that the operator writes, and the Pods that Kubernetes makes of its StatefulSets: kinds by group."""
 
@@ -41,7 +25,7 @@ _LABELS: Final = {LABEL_MANAGED: MANAGED}
 
 def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
     """Check that all of the operator's kinds are *served*."""
-    missing = [each for each in KINDS if each not in served]
+    missing = [each for each in OWN_KINDS if each not in served]
     for each in missing:
         yield failed(
             "crds",
@@ -51,7 +35,7 @@ def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
             "`helm upgrade` with installCRDs=true",
         )
     if not missing:
-        yield ok("crds", f"the cluster serves all {len(KINDS)} kinds of {GROUP}")
+        yield ok("crds", f"the cluster serves all {len(OWN_KINDS)} kinds of {GROUP}")
 
 
 @dataclass(frozen=True, slots=True)

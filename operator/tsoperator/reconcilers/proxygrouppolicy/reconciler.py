@@ -13,7 +13,10 @@ from tsoperator.settings import Settings
 
 
 def proxygrouppolicies(cache: Cache, settings: Settings) -> Kind[decisions.Observed]:
-    """Return the kind of ProxyGroupPolicies. A key names a namespace, for which all of its policies count together."""
+    """Return the kind of ProxyGroupPolicies.
+
+    A key names a namespace. Its plan is about all policies of that namespace.
+    """
 
     def look(key: Key, _obj: Object | None) -> decisions.Observed:
         policies = cache.indexed(PROXYGROUPPOLICY, BY_NAMESPACE, key.name)

@@ -199,16 +199,18 @@ def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
         id_ = device_id_of(observed.children.secrets_of(replica))
         device = observed.tailnet.devices.get(id_)
         if device is not None:
-            found.setdefault(device.hostname, _entry(device))
+            shown = _entry(device)
+            found.setdefault(shown["hostname"], shown)  # the status can have only one entry for a hostname
         elif id_ and not observed.tailnet.is_listed and replica.hostname in before:
             found.setdefault(replica.hostname, before[replica.hostname])
     return [*found.values()]
 
 
 def _entry(device: Device) -> Object:
-    """Return the entry of the status for *device*. The status can have only one entry for a hostname."""
+    """Return the entry of the status for *device*; some control servers don't tell the hostname that it asked for."""
     addresses = {"tailnetIPs": [*device.addresses]} if device.addresses else {}
-    return {"hostname": device.hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}
+    hostname = device.hostname or device.short_name
+    return {"hostname": hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}
 
 
 def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:

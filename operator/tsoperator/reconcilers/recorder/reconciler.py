@@ -19,6 +19,8 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.recorder import plan as plans
@@ -28,9 +30,9 @@ from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_key
 from tsoperator.runtime.plan import Plan
 
 
-def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
+def recorders(proxies: Proxies, client: KubeClient) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the kind of Recorders, whose reconciler also makes their replicas."""
-    view = _View(proxies)
+    view = _View(proxies, client)
     watches = {
         RECORDER: lambda recorder: (key_of(recorder),),
         **dict.fromkeys((POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET), view.parent_keys),
@@ -44,12 +46,13 @@ def recorders(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
 class _View:
     """Looks at Recorders, and finds those that a change concerns."""
 
-    def __init__(self, proxies: Proxies) -> None:
+    def __init__(self, proxies: Proxies, client: KubeClient) -> None:
         self._proxies = proxies
+        self._client = client
         self._cache = proxies.cache
         self._namespace = proxies.settings.namespace
 
-    def look(self, ask: Ask) -> plans.Observed:
+    async def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a Recorder."""
         named = self._named(ask)
         children = self._children(ask.owner, named)
@@ -57,7 +60,7 @@ class _View:
             children,
             self._cache.indexed(SERVICEACCOUNT, BY_OWNER, str(ask.owner)),
             named,
-            self._lacks(ask.credentials),
+            await self._lacks(ask.credentials),
             self._proxies.tailnet(ask.tailnet, ask.owner, children),
         )
 
@@ -94,10 +97,19 @@ class _View:
             overdue=self._proxies.overdue(pods),
         )
 
-    def _lacks(self, credentials: str) -> bool:
-        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one."""
+    async def _lacks(self, credentials: str) -> bool:
+        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one. Raises KubeError.
+
+        If a user applies the Secret and the Recorder together, the cache may have the Recorder first.
+        """
         key = Key(self._namespace, credentials)
-        return bool(credentials) and all(self._cache.get(each, key) is None for each in (SECRET_METADATA, SECRET))
+        if not credentials or any(self._cache.get(each, key) for each in (SECRET_METADATA, SECRET)):
+            return False
+        try:
+            await self._client.get(SECRET_METADATA, key)
+        except NotFound:
+            return True
+        return False
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_RECORDER, self._namespace)

@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from tsoperator.api.objects import RECORDER, Key, Object
+from tsoperator.api.objects import OWN_KINDS, RECORDER, Key, Object
 from tsoperator.check.cluster.kinds import (
-    KINDS,
     Webhooks,
     check_kinds,
     check_webhooks,
@@ -19,16 +18,16 @@ from tests.operator.check.cluster.samples import manifests, wrong
 
 def test_a_check_looks_for_the_kinds_of_the_chart() -> None:
     definitions = {obj["metadata"]["name"] for obj in manifests() if obj["kind"] == "CustomResourceDefinition"}
-    assert {str(kind) for kind in KINDS} == definitions
+    assert {str(kind) for kind in OWN_KINDS} == definitions
 
 
 def test_the_finding_for_a_missing_kind_names_the_file_of_its_crd() -> None:
-    (found,) = wrong([*check_kinds([kind for kind in KINDS if kind != RECORDER])])
+    (found,) = wrong([*check_kinds([kind for kind in OWN_KINDS if kind != RECORDER])])
     file = "charts/tailscale-operator/files/crds/tailscale.com_recorders.yaml"
     assert "the cluster has no Recorder: CustomResourceDefinition recorders.tailscale.com is missing" in found
     assert file in found
     assert (ROOT / file).exists()
-    assert [each.words for each in check_kinds(KINDS)] == ["the cluster serves all 8 kinds of tailscale.com"]
+    assert [each.words for each in check_kinds(OWN_KINDS)] == ["the cluster serves all 8 kinds of tailscale.com"]
 
 
 SERVICE = Key("policies", "gate")
@@ -99,7 +98,7 @@ def test_the_finding_for_a_webhook_without_a_pod_names_the_resources_that_it_sto
     assert all(words in found for words in (about, "Service policies/gate has no ready Pod", cure))
 
 
-def test_the_finding_counts_the_webhooks_and_their_services_are_known() -> None:
+def test_the_finding_about_webhooks_has_their_number_and_the_check_knows_their_services() -> None:
     remote = webhook(clientConfig={"url": "https://gate.example.org"})
     found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
     assert webhook_services(found) == {SERVICE}

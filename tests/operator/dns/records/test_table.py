@@ -75,7 +75,7 @@ ADDRESSES = st.lists(st.sampled_from(["192.0.2.1", "198.51.100.20", "2001:db8::1
 
 
 @given(st.dictionaries(NAMES, st.tuples(ADDRESSES, ADDRESSES), max_size=5))
-def test_the_size_of_a_document_is_at_most_the_weight_of_its_bucket_and_its_frame(
+def test_a_document_is_never_larger_than_the_estimates_for_its_records_and_for_the_text_around_them(
     found: dict[str, tuple[tuple[str, ...], ...]],
 ) -> None:
     bucket = bucket_of(Record(name, ip4, ip6) for name, (ip4, ip6) in found.items())

@@ -24,6 +24,7 @@ from tests.operator.reconcilers.recorder.recorders import (
     S3,
     SETTINGS,
     UI,
+    device,
     joined,
     live_recorder,
     made,
@@ -141,7 +142,7 @@ def test_the_default_tag_does_not_depend_on_the_settings(given: Object, tags: tu
 
 
 class Renamed(NamedTuple):
-    """The account of an earlier spec. If *goes* is true, it is deleted: all Pods are *updated* and use the new one."""
+    """A live ServiceAccount that the spec no longer names, and whether it *goes* when so many Pods are *updated*."""
 
     updated: int
     account: Object
@@ -230,6 +231,16 @@ def test_the_status_shows_the_devices_as_the_control_server_lists_them() -> None
     ]
     some = replace(joined(0, 2), children=joined(0, 1, 2).children)  # replica 1 has just logged in
     assert status_of(plan_of(live_recorder({"replicas": 3, **S3}), some))["devices"] == [shown(0), shown(2)]
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "shown"), [(["a", "a"], ["a"]), (["", ""], ["test-0", "test-1"])], ids=["twice", "untold"]
+)
+def test_the_status_has_one_entry_for_a_hostname(hostnames: list[str], shown: list[str]) -> None:
+    devices = {f"node-{n}": replace(device(n), hostname=hostname) for n, hostname in enumerate(hostnames)}
+    observed = replace(joined(0, 1), tailnet=TailnetView(devices=devices))
+    found = status_of(plan_of(live_recorder({"replicas": 2, **S3}), observed))["devices"]
+    assert [each["hostname"] for each in found] == shown
 
 
 def test_the_url_is_not_taken_from_the_login_name() -> None:

@@ -106,6 +106,21 @@ async def test_scaling_and_deletion_leave_no_secret_and_no_device(world: World, 
     await world.becomes(lambda: left(world), [])
 
 
+async def test_other_labels_of_the_pods_take_a_new_statefulset_and_the_devices_stay(world: World) -> None:
+    await world.apply(S3_KEYS, recorder(replicas=2, **S3))
+    await whole(world, REC, 2)
+    before, (old,) = {*world.control.devices}, await world.children(STATEFULSET, REC)
+    await world.change(REC, {"spec": {"statefulSet": {"pod": {"labels": {"team": "a"}}}}})
+    await world.eventually(lambda: is_renewed(world, uid(old)))
+    await whole(world, REC, 2)
+    assert {*world.control.devices} == before
+
+
+async def is_renewed(world: World, before: str) -> bool:
+    found = await world.children(STATEFULSET, REC)
+    return [uid(each) != before and "team" in each["spec"]["selector"]["matchLabels"] for each in found] == [True]
+
+
 @pytest.mark.simulated
 async def test_the_statefulset_of_a_deleted_recorder_is_deleted_once(world: World) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
@@ -201,31 +216,61 @@ STRANGERS = {
 }
 
 
+def identity(obj: Object) -> list[object]:
+    return [obj["metadata"].get(name) for name in ("uid", "labels", "annotations", "ownerReferences", "finalizers")]
+
+
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
-async def test_a_recorder_names_a_foreign_object_with_the_name_of_a_child_and_keeps_it(
+async def test_a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition(
     world: World, stranger: Stranger
 ) -> None:
     await world.apply(S3_KEYS, stranger.obj)
     await world.settled()
-    before = await world.look(stranger.obj)
+    before, devices = await world.look(stranger.obj), {*world.control.devices}
     rec = recorder(**S3, statefulSet={"pod": {"serviceAccount": {"name": "pre-existing-sa"}}})
+    rec["metadata"]["finalizers"] = [FINALIZER]  # the Go operator puts it there first
     await world.apply(rec)
     await world.becomes(lambda: world.reason(rec, READY), "RecorderInvalid")
     assert stranger.words in await message(world)
     await world.settled()
-    assert (await world.look(stranger.obj))["metadata"] == before["metadata"]
+    assert identity(await world.look(stranger.obj)) == identity(before)
     await world.delete(rec)
     await world.eventually(lambda: world.gone(rec))
+    await world.settled()
     assert not await world.gone(stranger.obj)
+    assert {*world.control.devices} == devices
+
+
+@pytest.mark.simulated
+async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operator_sees_late(world: World) -> None:
+    await world.settled()
+    world.sim.faults.silence_watches(objects.SECRET)
+    await world.apply(S3_KEYS, REC)
+    await world.becomes(lambda: world.reason(REC, READY), "RecorderCreated")
+    await world.settled()
+    assert "NoCredentials" not in await world.events(REC)
 
 
 async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> None:
-    await world.apply(REC)
+    await world.apply(recorder(**S3, replicas=0))  # without Pods, whose changes would have it looked at again
     await world.becomes(lambda: world.reason(REC, READY), "RecorderCreating")
     assert "Secret s3-keys isn't there" in await message(world)
     assert not await world.writes_when_left_alone()
     await world.apply(S3_KEYS)
-    await whole(world)
+    await whole(world, REC, 0)
+
+
+async def test_a_tailnet_stays_while_devices_of_a_recorder_are_left_in_it(world: World) -> None:
+    async with other_tailnet(world) as other:
+        rec = recorder(**S3, tailnet=NAME)
+        await world.apply(S3_KEYS, other.secret(), other.tailnet(), rec)
+        await whole(world, rec)
+        await world.change(rec, {"spec": {"tailnet": None}})
+        await world.delete(other.tailnet())
+        await world.becomes(lambda: world.reason(other.tailnet(), "TailnetReady"), "TailnetInUse")
+        await world.delete(rec)
+        await world.eventually(lambda: world.gone(other.tailnet()))
+        assert other.device_names() == []
 
 
 @pytest.mark.simulated
