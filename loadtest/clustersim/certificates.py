@@ -30,7 +30,7 @@ class CertificateError(Exception):
 
 @dataclass(slots=True)
 class _Loop:
-    """The care for one certificate: the *next* look at it, and how often the last looks have failed."""
+    """The checks of one certificate: when the *next* check is due, and how often the last checks have failed."""
 
     next: datetime
     failures: int = 0
@@ -50,9 +50,9 @@ class Certificates:
         self._loops: dict[str, _Loop] = {}
 
     def follow(self, domains: Collection[str], listed: Collection[str]) -> None:
-        """Get and renew the certificates of *domains*, as far as control has *listed* them for the device.
+        """Get and renew the certificates of *domains*, as far as the control server has *listed* them for the device.
 
-        If one can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
+        If a certificate can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
         """
         now = self._store.now()
         self._loops = {domain: self._loops.get(domain) or _Loop(now) for domain in domains}

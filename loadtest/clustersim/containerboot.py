@@ -150,7 +150,7 @@ class Proxy:
 
     @property
     def draining(self) -> int:
-        """For how many seconds the proxy goes on when its Pod ends and nothing leads to it any more."""
+        """The seconds for which the proxy goes on when its Pod ends and nothing leads to the Pod any more."""
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
@@ -161,7 +161,10 @@ class Proxy:
             self._login.keep(self._preferences(self.device))
 
     def end(self) -> None:
-        """Disconnect a host of Tailscale Services, whose Pod is gone. Other proxies stay connected here."""
+        """Disconnect a host of Tailscale Services whose Pod is gone.
+
+        In the simulation, other proxies stay connected.
+        """
         if self._ingress is not None and self.device is not None:
             self.withdraw()
             self._tailnet.set_connected(self.device.node_id, False)
@@ -289,7 +292,7 @@ class Proxy:
         return () if self._ends else self._config.services
 
     def _writer(self, pod: Object, env: Mapping[str, str]) -> Certificates | None:
-        """Return what writes the certificates of a ProxyGroup, if *pod* is the replica that does so."""
+        """Return the Certificates of a ProxyGroup if *pod* is the replica that writes them, else None."""
         if env.get(SHARES) != "true" or not pod["metadata"]["name"].endswith("-0"):
             return None
         account = pod["spec"].get("serviceAccountName", "default")

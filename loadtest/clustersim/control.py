@@ -36,7 +36,7 @@ class _Fault:
     answer: _Answer | None = None
     """The answer to send; None closes the connection without one."""
     carried_out: bool = False
-    """True if the request still has its effect."""
+    """True if the server carries the request out, so that only the answer is wrong or missing."""
 
 
 class Control(Tailnet):

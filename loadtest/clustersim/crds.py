@@ -23,7 +23,7 @@ async def run(store: Store, kinds: Kinds) -> None:
 
 
 def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
-    """Serve the kinds whose definitions exist after a *batch* of changes; tell whether one is being deleted."""
+    """Serve the kinds whose definitions exist after a *batch* of changes; tell if a definition is being deleted."""
     for change in batch:
         if change.resource == CRD and change.type == "DELETED":
             _withdraw(store, kinds, change.object)
@@ -66,7 +66,7 @@ def _withdraw(store: Store, kinds: Kinds, definition: Object) -> None:
 
 
 def _empty(store: Store, kinds: Kinds, definition: Object) -> None:
-    """Delete the objects of the kind; once there are none, take `CRD_FINALIZER` off its definition."""
+    """Delete the objects of a kind; once none is left, take `CRD_FINALIZER` off the *definition* of the kind."""
     served = kinds.locate(_path(definition))
     there = store.list(served.resource) if served else []
     for obj in there:

@@ -251,7 +251,7 @@ class Kubelet:
         return None
 
     def _stop(self, uid: str) -> RunningPod | None:
-        """Forget the Pod with *uid*, and return its old entry."""
+        """Stop running the Pod with *uid*, and return its RunningPod; None if the Pod doesn't run."""
         running = self._running.pop(uid, None)
         if running is None:
             return None

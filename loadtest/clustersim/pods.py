@@ -64,8 +64,8 @@ def is_deleting(obj: Object) -> bool:
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
     """Return for how many seconds a deleted Pod may go on: *asked* by the request, or else by the Pod's own spec.
 
-    A Pod with neither a preStop hook nor Tailscale Services ends at once here. If its node *is_silent*, no kubelet ends
-    the Pod, so it stays.
+    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once. If its node
+    *is_silent*, no kubelet ends the Pod, so it stays.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):

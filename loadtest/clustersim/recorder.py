@@ -83,7 +83,7 @@ class Recorder:
         """Do nothing: a Recorder hosts no Tailscale Services."""
 
     def end(self) -> None:
-        """Do nothing: its device stays connected until somebody marks it as offline."""
+        """Do nothing: the Recorder's device stays connected until somebody marks it as offline."""
 
     def is_routed(self) -> bool:
         """Return False: a Recorder has no preStop hook that waits."""

@@ -199,7 +199,7 @@ class TailscaleServices:
         return [f"{self._services[name].label}.{self._domain}" for name in approved]
 
     def _settle(self, name: str) -> None:
-        """Choose the primary host of a Service anew, unless the present one is still good."""
+        """Choose the primary host of a Service anew, unless the present primary host can still serve."""
         good = [node_id for node_id in self.hosts(name) if self._is_good(name, node_id)]
         if self._primaries.get(name, "") not in good:
             self._primaries[name] = next(iter(good), "")

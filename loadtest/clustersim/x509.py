@@ -1,4 +1,7 @@
-"""Certificates. Only their serial numbers and times of validity are meaningful, since nothing here reads the rest."""
+"""Certificates.
+
+Only their serial numbers and times of validity are meaningful, since the simulation reads nothing else.
+"""
 
 import base64
 import binascii

@@ -28,7 +28,7 @@ _FULL = 0.75
 
 
 def query(asked: Asked) -> Query:
-    """Return *asked* as a client reads it."""
+    """Return *asked* in the form that a compiled client reads."""
     if asked.question is None:
         return Query(b"\xff\xff" + asked.packet, JUNK)
     addresses = asked.expected.addresses

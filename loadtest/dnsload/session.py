@@ -13,7 +13,7 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""A function that returns a pacing that starts at the given time of the monotonic clock."""
+"""How long after the end of the schedule a client that lags may still send, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Session:
     workload: Workload
     checker: Checker
     pacing: Callable[[int], Pacing]
-    """Returns a pacing that starts at the given time of the monotonic clock."""
+    """A function that returns a pacing that starts at the given time of the monotonic clock."""
     recording: Recording
     timeout: float
     """Seconds after which a query without an answer is lost."""

@@ -142,7 +142,7 @@ class _Draft:
         )
 
     def compile(self, name: str) -> None:
-        """Give the folded *name* the addresses that the new set has for it."""
+        """Give the folded *name* the addresses that the new records have for it."""
         was, now = self.before.addresses(name), self._said.addresses(name)
         if was == now:
             return

@@ -21,7 +21,7 @@ MAX_SHARDS = 32
 
 
 def _names(value: Any) -> Any:
-    """Read null as an empty value where the names are expected, or the addresses of one name."""
+    """Return *value* with empty values for nulls: a null can stand for all names, or for the addresses of one name."""
     if value is None:
         return {}
     if isinstance(value, dict) and None in value.values():

@@ -17,7 +17,7 @@ MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
 
 class Ground:
-    """A store whose clock a test moves, and what writes certificates into it."""
+    """A store whose clock a test moves, and the Certificates that write into it."""
 
     def __init__(self, shared: tuple[str, str] | None = None) -> None:
         self.clock = Clock(0)
@@ -25,7 +25,7 @@ class Ground:
         self.certificates = Certificates(self.store, "tailscale", "ing", shared)
 
     def after(self, time: timedelta, listed: list[str] = LISTED) -> str:
-        """Let *time* pass, look at the certificate, and return it."""
+        """Let *time* pass, let the replica check its certificate, and return that; empty if there is none."""
         self.clock.now += time.total_seconds()
         self.certificates.follow([DOMAIN], listed)
         return state(self.store, DOMAIN).get("tls.crt", "") if self.store.find(SECRET, "tailscale", DOMAIN) else ""
@@ -54,7 +54,9 @@ def role(**rule: list[str]) -> Object:
         (ROLEBINDING, {"roleRef": {**BINDING["roleRef"], "name": "other"}}),
     ],
 )
-def test_a_certificate_that_could_not_be_stored_is_tried_again(kind: Resource, patch: Object | None) -> None:
+def test_a_replica_tries_again_to_store_a_certificate_that_could_not_be_stored(
+    kind: Resource, patch: Object | None
+) -> None:
     ground = prepared()
     good = ground.store.get(kind, "tailscale", DOMAIN)
     ground.store.delete(kind, "tailscale", DOMAIN)
@@ -70,7 +72,7 @@ def test_a_certificate_that_could_not_be_stored_is_tried_again(kind: Resource, p
 
 
 @pytest.mark.parametrize("failures", range(1, 6))
-def test_each_failure_makes_the_next_wait_longer(failures: int) -> None:
+def test_each_failure_to_store_a_certificate_makes_the_next_wait_longer(failures: int) -> None:
     ground, waits = prepared(), [MINUTE, 10 * MINUTE, 100 * MINUTE, CHECKED_EVERY, CHECKED_EVERY]
     ground.store.delete(ROLE, "tailscale", DOMAIN)
     for passed in [timedelta(), *waits][:failures]:
@@ -96,7 +98,7 @@ def test_a_certificate_is_renewed_when_it_has_less_than_30_days_left() -> None:
     assert end_of(ground.after(CHECKED_EVERY)) == ground.store.now() + LIFETIME
 
 
-def test_a_certificate_waits_until_control_lists_its_domain_and_nobody_forgets_it() -> None:
+def test_a_certificate_waits_until_its_domain_is_listed_and_is_checked_at_once_when_needed_again() -> None:
     ground = prepared()
     assert ground.after(timedelta(), listed=[]) == ""
     assert ground.after(timedelta())

@@ -149,13 +149,13 @@ def ground(name: str = "ing-0", capability_version: int = 142, **variables: str)
         (["svc:api"], {}, {"svc:api": BOTH}, {"svc:api": Host(backends=("10.0.0.9", "2001:db8::9"))}),
     ],
 )
-def test_a_host_reports_what_it_advertises_and_what_it_serves(
+def test_a_host_of_tailscale_services_reports_what_it_advertises_and_what_it_serves(
     advertised: list[str], serve_config: Object, rules: Object, hosts: dict[str, Host]
 ) -> None:
     assert hosted(advertised, serve_config, rules) == hosts
 
 
-def test_a_host_advertises_at_each_start_before_it_has_its_configuration() -> None:
+def test_a_host_of_tailscale_services_advertises_at_each_start_before_it_has_its_configuration() -> None:
     it = ground()
     put_files(it.store, serve_config=SERVE, ingress_config=RULES)
     services = it.tailnet.services
@@ -202,7 +202,9 @@ def test_a_missing_or_empty_serve_configuration_changes_nothing(text: str | None
         (RULES, "", ({"configs": {"svc:api": API}, "podIPv4": "10.244.0.2"}, {"podIPv4": "10.244.0.2"})),
     ],
 )
-def test_a_host_reports_its_rules(before: str | None, after: str | None, reports: tuple[Any, Any]) -> None:
+def test_a_host_of_tailscale_services_reports_its_rules(
+    before: str | None, after: str | None, reports: tuple[Any, Any]
+) -> None:
     it = ground()
     found = []
     for text in (before, after):
@@ -214,14 +216,14 @@ def test_a_host_reports_its_rules(before: str | None, after: str | None, reports
 
 @pytest.mark.parametrize("file", ["serve_config", "ingress_config"])
 @pytest.mark.parametrize("text", ["{", "[]"])
-def test_a_host_crashes_at_an_unreadable_file(file: str, text: str) -> None:
+def test_a_host_of_tailscale_services_crashes_at_an_unreadable_file(file: str, text: str) -> None:
     it = ground()
     put_files(it.store, **{file: text})
     it.settle()
     assert it.proxy.step().waits == "CrashLoopBackOff"
 
 
-def test_the_advertised_services_follow_the_configuration() -> None:
+def test_the_advertised_tailscale_services_follow_the_configuration() -> None:
     it = ground()
     it.settle()
     assert (it.preference(), [*it.hosts]) == (ADVERTISED, ADVERTISED)
@@ -232,7 +234,7 @@ def test_the_advertised_services_follow_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(("end", "connected"), [(Proxy.withdraw, True), (Proxy.end, False)])
-def test_a_proxy_that_ends_withdraws_its_services(end: Callable[[Proxy], None], connected: bool) -> None:
+def test_a_proxy_that_ends_withdraws_its_tailscale_services(end: Callable[[Proxy], None], connected: bool) -> None:
     it = ground()
     put_files(it.store, serve_config=SERVE)
     it.settle()
@@ -292,7 +294,7 @@ def is_connected(it: Ground) -> bool:
 
 
 @pytest.mark.virtual_time
-async def test_a_host_withdraws_its_services_before_its_pod_is_gone(cluster: tuple[Ground, Kubelet]) -> None:
+async def test_a_host_withdraws_its_tailscale_services_before_its_pod_is_gone(cluster: tuple[Ground, Kubelet]) -> None:
     it, _ = cluster
     assert (serves(it), is_connected(it)) == (True, True)
     it.store.delete(POD, "tailscale", "ing-0")
@@ -309,7 +311,9 @@ async def test_a_host_withdraws_its_services_before_its_pod_is_gone(cluster: tup
 
 
 @pytest.mark.virtual_time
-async def test_a_host_on_a_dead_node_gets_traffic_until_control_misses_it(cluster: tuple[Ground, Kubelet]) -> None:
+async def test_a_host_on_a_dead_node_gets_traffic_until_the_control_server_marks_it_as_offline(
+    cluster: tuple[Ground, Kubelet],
+) -> None:
     it, nodes = cluster
     nodes.kill_node(it.store.get(POD, "tailscale", "ing-0")["spec"]["nodeName"])
     it.store.delete(POD, "tailscale", "ing-0", grace=0)

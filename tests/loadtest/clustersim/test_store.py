@@ -25,7 +25,7 @@ def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
-def test_the_store_generates_a_name() -> None:
+def test_the_store_generates_different_names_for_objects_with_the_same_prefix() -> None:
     store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
     generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
     assert len(generated) == 9

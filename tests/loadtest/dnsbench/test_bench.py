@@ -67,7 +67,8 @@ FLOOD, GONE = (
 def test_the_benchmark_measures_another_client_during_an_attack(bench: Bench, scenario: Scenario) -> None:
     for row in bench.run(scenario):
         assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
-        assert 0 < row.best.p50_us <= row.best.longest_us <= row.best.stall_us
+        assert 0 < row.best.p50_us <= row.best.longest_us
+        assert row.best.longest_us <= 1.002 * row.best.stall_us  # latencies are known to 0.2 %, stalls exactly
 
 
 def test_the_benchmark_fails_if_the_attack_does_not_start() -> None:
