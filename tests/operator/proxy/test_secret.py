@@ -94,6 +94,7 @@ def test_a_slim_secret_contains_neither_keys_nor_configs() -> None:
         ({"cap-107.hujson": {"AuthKey": 7}}, ""),
         ({"tailscaled": {"AuthKey": "legacy"}}, ""),
         ({"authkey": "of-a-recorder"}, "of-a-recorder"),
+        ({"authkey": "leftover", "cap-107.hujson": {}}, ""),
         ({}, ""),
     ],
 )
@@ -202,6 +203,7 @@ REORDERED: dict[str, str | Object] = {
         whole(auth_key="unused"),
         whole(auth_key="refused", **ASKING),
         whole(auth_key="new", **ASKING),
+        whole(authkey="leftover", **LOGGED_IN),
         ReplicaSecrets(slim_secret(NAME, REORDERED)),
         apart("unused"),
         apart("unused", **PROFILE),
