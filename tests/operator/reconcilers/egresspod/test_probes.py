@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_that_has_passed_is_asked_again_only_if_its_pod_is_new_or_it_comes_back(
+async def test_a_service_that_has_passed_is_asked_again_only_for_a_new_pod_or_after_the_service_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])

@@ -141,7 +141,7 @@ async def test_a_gate_opens_when_the_missing_object_or_address_appears(
 
 
 @pytest.mark.parametrize("status", [409, 500, LOST])
-async def test_a_gate_opens_even_if_the_first_write_of_it_fails(scene: Scene, status: int) -> None:
+async def test_a_gate_opens_even_if_the_first_write_of_its_condition_fails(scene: Scene, status: int) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.fail(Failure(status, verb="update", plural="pods"))
     async with reconciling(scene.client):

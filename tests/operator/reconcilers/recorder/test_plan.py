@@ -157,7 +157,7 @@ RENAMED = {
 
 
 @pytest.mark.parametrize("case", RENAMED.values(), ids=RENAMED)
-def test_a_service_account_of_an_earlier_name_goes_once_no_pod_runs_under_it(case: Renamed) -> None:
+def test_a_service_account_of_an_earlier_name_is_deleted_once_no_pod_uses_the_account(case: Renamed) -> None:
     old = owned(stored(made(live_recorder())[("ServiceAccount", "rec")]))
     live = statefulset_of({**UI, **case.account}, replicas=1, updatedReplicas=case.updated)
     observed = Observed(Children(statefulsets=[live]), accounts=[old])
