@@ -44,7 +44,7 @@ class Services:
 
     @property
     def times(self) -> list[float]:
-        """The times of all requests, in seconds."""
+        """The times at which the prober made its requests, in seconds."""
         return [round(time, 3) for time, _ in self.asked]
 
     async def ask(self, wanted: Check) -> HealthAnswer:

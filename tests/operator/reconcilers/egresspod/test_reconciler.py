@@ -45,7 +45,10 @@ PLACELESS = pod(status=RUNNING)
 
 @dataclass
 class Scene:
-    """A cluster. Each Pod gives the *answers* for its address in turn, and 200 afterwards."""
+    """A cluster without kubelets.
+
+    Each Pod answers with the *answers* for its address in turn, and with 200 afterwards.
+    """
 
     sim: ClusterSim
     client: KubeClient

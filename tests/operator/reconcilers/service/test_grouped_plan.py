@@ -56,7 +56,7 @@ NEW = new_name(user_service(), GROUP)
 
 
 def at(*services: Object, **changes: Any) -> Places:
-    """Return the Places of a Service at a group: *services* are its places. *changes* are other fields."""
+    """Return the Places of a Service whose places at a group are *services*. *changes* are other fields."""
     found = {"groups": {GROUP: group()}, "ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": 35.0}
     return Places(**{"services": services, **found, **changes})
 

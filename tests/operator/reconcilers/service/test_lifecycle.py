@@ -150,7 +150,7 @@ async def test_proxies_run_on_and_can_be_deleted_while_the_definition_of_proxycl
 
 
 async def applied(world: World, obj: Object) -> bool:
-    """Try to create *obj*, and tell whether the API server already serves its kind."""
+    """Try to create *obj*. Return true if the API server serves its kind already."""
     with suppress(NotFound):
         await world.apply(obj)
         return True
