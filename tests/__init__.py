@@ -1,4 +1,4 @@
-"""Tests."""
+"""All tests: of the operator, the nameserver, the chart, the documentation and the programs for tests."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
 
 
-def test_the_modules_that_are_not_pure_are_protected_from_those_that_are() -> None:
+def test_only_the_modules_with_side_effects_are_protected_from_pure_modules() -> None:
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (pure,) = (each for each in contracts if each["name"] == "Decisions and answers are pure")
     (protected,) = (each for each in contracts if each["type"] == "protected")

@@ -32,7 +32,7 @@ class ApiClient:
         await self._session.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        """Return one object."""
+        """Return the object of this kind with this name."""
         return await self._request("GET", f"{_path(resource, namespace)}/{name}")
 
     async def list(self, resource: Resource, namespace: str, labels: Mapping[str, str]) -> list[Object]:

@@ -212,7 +212,7 @@ def _serves(target: Target) -> bool:
 
 
 def _hang_up(request: web.Request) -> web.Response:
-    """Close the connection, so that the client never gets the response that this returns."""
+    """Cut the connection of *request*, and return a response that the client never gets."""
     if request.transport:
         request.transport.abort()
     return web.Response(status=503)
@@ -223,7 +223,7 @@ def _respond(body: bytes, status: int = 200) -> web.Response:
 
 
 def _check_conditional(target: Target, obj: Object) -> None:
-    """Refuse to replace an object without a ``resourceVersion``, for the kinds for which a real API server refuses."""
+    """Refuse a replacement without a ``resourceVersion`` for those kinds for which a real API server refuses it."""
     blind = not obj["metadata"].get("resourceVersion")
     if blind and (target.resource in (LEASE, CRD) or target.resource not in BUILTIN_RESOURCES):
         cause = "Invalid value: 0x0: must be specified for an update"

@@ -1,7 +1,7 @@
 """A simulation of Tailscale's proxy image: it boots from its Secret, joins the tailnet and reports its state.
 
-Nothing here waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it again whenever
-a Secret or the tailnet has changed.
+No function of this module waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it
+again whenever a Secret or the tailnet has changed.
 """
 
 import json
@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from clustersim.certificates import ACCOUNT, ACCOUNTS, SHARED_ACCOUNTS_SINCE, SHARES, Certificates, domains_in
 from clustersim.egress import CONFIG_DIR as EGRESS_DIR
 from clustersim.egress import SERVICES as EGRESS_SERVICES
 from clustersim.egress import Egress, Health
+from clustersim.ingress import RULES, Ingress, document, hosted
 from clustersim.login import Login, texts
 from clustersim.mounts import Mount, Volumes, mount_of, mounted
 from clustersim.objects import SECRET, Object, Resource
+from clustersim.pods import RULES_FILE
 from clustersim.proxyconfig import CAPABILITY_VERSION, ConfigError, ProxyConfig, check_listening, newest_file, parse
 from clustersim.store import Store
 from clustersim.tailnet import Device, Tailnet, Tailnets
@@ -31,7 +34,10 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The state of a container: running unless it *waits* for a reason, and *ready* or not."""
+    """The state of a container.
+
+    *waits* is the reason why the container doesn't run; it is empty while the container runs.
+    """
 
     ready: bool = True
     waits: str = ""
@@ -70,8 +76,16 @@ def environment(pod: Object, container: Object) -> dict[str, str]:
 class Proxy:
     """One proxy container, from its first boot to the end of its Pod."""
 
-    def __init__(self, store: Store, tailnets: Tailnets, pod: Object, container: Object) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tailnets: Tailnets,
+        pod: Object,
+        container: Object,
+        capability_version: int = CAPABILITY_VERSION,
+    ) -> None:
         self._store = store
+        self._capability_version = capability_version
         self._tailnets = tailnets
         self._namespace: str = pod["metadata"]["namespace"]
         self.uid: str = pod["metadata"]["uid"]
@@ -86,6 +100,12 @@ class Proxy:
         forwarding = mount_of(pod, container, env.get(EGRESS_DIR, ""))
         reported = {f"pod{family}": address for family, address in sorted(addresses.items())}
         self._egress = Egress(store, self._volumes, forwarding.source, reported) if forwarding else None
+        rules = mount_of(pod, container, env.get(RULES_FILE, ""))
+        self._ingress = Ingress(self._volumes, rules, reported) if rules else None
+        self._certificates = self._writer(pod, env)
+        self._serve_config = ""
+        self._is_fresh = True
+        self._ends = False
         self._tailnet_version = -1
         self._listens_at = [env[name] for name in LISTENING if name in env]
         self._target = env.get(TARGET_FQDN, "").rstrip(".").lower()
@@ -113,7 +133,7 @@ class Proxy:
     def is_outdated(self) -> bool:
         """Tell whether the tailnet has changed so that the proxy has to take another `step`."""
         if self.device is not None:
-            looks = self._egress is not None or self._is_lost
+            looks = self._egress is not None or self._ingress is not None or self._is_lost
             moved = looks and self._tailnet.version != self._tailnet_version
             return moved or self._tailnet.devices.get(self.device.node_id) != self.device
         waits = self._login.asks_for_key or self._config.hostname in self._tailnet.silent
@@ -127,6 +147,27 @@ class Proxy:
         """Mark the proxy's device as offline since *seconds* ago, unless the device was deleted."""
         if self.device is not None and self.device.node_id in self._tailnet.devices:
             self._tailnet.disconnect(self.device.node_id, seconds)
+
+    @property
+    def draining(self) -> int:
+        """The seconds for which the proxy goes on when its Pod ends and nothing leads to the Pod any more."""
+        return 10 if self._ingress is None else 20
+
+    def withdraw(self) -> None:
+        """Advertise no Tailscale Service any more, as when the image gets SIGTERM."""
+        self._ends = True
+        if self._ingress is not None and self.device is not None:
+            self._tailnet.services.withdraw(self.device.node_id)
+            self._login.keep(self._preferences(self.device))
+
+    def end(self) -> None:
+        """Disconnect a host of Tailscale Services whose Pod is gone.
+
+        In the simulation, other proxies stay connected.
+        """
+        if self._ingress is not None and self.device is not None:
+            self.withdraw()
+            self._tailnet.set_connected(self.device.node_id, False)
 
     def is_routed(self) -> bool:
         """Tell whether Services of the proxy's group still lead to it, so that its preStop hook goes on waiting."""
@@ -174,7 +215,7 @@ class Proxy:
             except ConfigError:
                 return
         else:
-            file = newest_file(data)
+            file = newest_file(data, self._capability_version)
             self._config = parse(data[file])
             self._boot()
             self._file = file
@@ -184,7 +225,8 @@ class Proxy:
         self._login.tailnet = self._tailnets.at(self._config.server_url)
         reports = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
         self._told.clear()
-        version = str(CAPABILITY_VERSION)
+        self._serve_config, self._is_fresh = "", True
+        version = str(self._capability_version)
         self._login.resume(self._config.auth_key, {**reports, "tailscale_capver": version, "pod_uid": self.uid})
 
     def _stay_logged_in(self) -> None:
@@ -216,22 +258,64 @@ class Proxy:
         if self._is_lost:
             return
         ips = json.dumps(device.addresses, separators=(",", ":"))
-        self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
+        self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips})
+        if self._ingress is None:
+            self._tell(self._serve(device))
+        else:
+            self._host(device, self._ingress)
         if self._egress and (self._egress.is_configured() or EGRESS_SERVICES in self._told):
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
+    def _host(self, device: Device, ingress: Ingress) -> None:
+        """Report which Tailscale Services the device hosts, and get certificates for them if this replica writes them.
+
+        A new container first only advertises. It takes its serve configuration and its rules at its next step.
+        """
+        report, advertised = self._tailnet.services.report, self._advertised
+        if self._is_fresh:
+            report(device.node_id, hosted(advertised, {}, {}))
+            self._is_fresh = False
+            self._tailnet_version = -1  # so that the next step comes soon
+            return
+        self._tell(self._serve(device))
+        serve_config = document(SERVE_CONFIG, self._serve_config) if self._serve_config else {}
+        report(device.node_id, hosted(advertised, serve_config, ingress.rules() or {}))
+        if ingress.rules() is not None or RULES in self._told:
+            self._tell({RULES: ingress.report()})
+        if self._certificates is not None:
+            listed = self._tailnet.services.names_of_host(device.node_id) if self._tailnet.https else []
+            self._certificates.follow(domains_in(serve_config), listed)
+
+    @property
+    def _advertised(self) -> tuple[str, ...]:
+        """The names of the Tailscale Services that the proxy advertises now."""
+        return () if self._ends else self._config.services
+
+    def _writer(self, pod: Object, env: Mapping[str, str]) -> Certificates | None:
+        """Return the Certificates of a ProxyGroup if *pod* is the replica that writes them, else None."""
+        if env.get(SHARES) != "true" or not pod["metadata"]["name"].endswith("-0"):
+            return None
+        account = pod["spec"].get("serviceAccountName", "default")
+        knows_shared = self._capability_version >= SHARED_ACCOUNTS_SINCE
+        shared = (env[ACCOUNTS], env[ACCOUNT]) if knows_shared and {ACCOUNTS, ACCOUNT} <= env.keys() else None
+        return Certificates(self._store, self._namespace, account, shared)
+
     def _preferences(self, device: Device) -> Object:
-        """Return what tailscaled writes into the login profile of the *device*: its routes, and whether it relays."""
+        """Return what tailscaled writes into the login profile of the *device*, such as its routes and Services."""
         config = self._config
         relay = {"RelayServerPort": config.relay_port, "RelayServerStaticEndpoints": list(config.relay_endpoints)}
         return {
             "AdvertiseRoutes": list(device.advertised_routes) or None,
             "AppConnector": {"Advertise": device.app_connector},
+            "AdvertiseServices": list(self._advertised) or None,
             **{name: value for name, value in relay.items() if value not in (None, [])},
         }
 
     def _misses_target(self) -> bool:
-        """Tell whether the tailnet lacks the name that the proxy leads to: then the image reports no name."""
+        """Tell whether the tailnet lacks the egress target of the proxy.
+
+        In that case the image reports no name of its own.
+        """
         missing = bool(self._target) and not self._tailnet.addresses(self._target)
         return missing and not self._tailnet.has_all_targets
 
@@ -245,17 +329,17 @@ class Proxy:
         self._login.write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Return the keys of the state Secret that come from the serve config: the endpoint, and a copy of the config.
+        """Take the serve config, and return the keys of the state Secret that come from it: an endpoint, and a copy.
 
-        A later run goes on with the copy until it gets another serve config.
+        A missing or empty config changes nothing.
         """
-        mount = self._serve_mount
-        config = texts(self._volumes.find(SECRET, mount.source)).get(mount.key) if mount else None
-        if not config:
-            return {"https_endpoint": None}
+        mounted_config = self._volumes.text(self._serve_mount) if self._serve_mount else None
+        self._serve_config = mounted_config or self._serve_config
+        if not self._serve_config:
+            return {}
         endpoint = device.name if self._tailnet.https else "no-https"
         profile = self._login.profile
-        return {"https_endpoint": endpoint, **({f"_serve_{profile}": config} if profile else {})}
+        return {"https_endpoint": endpoint, **({f"_serve_{profile}": self._serve_config} if profile else {})}
 
 
 def _addresses(pod: Object) -> list[str]:

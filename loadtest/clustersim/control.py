@@ -20,7 +20,7 @@ _SHUTDOWN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer that the server sends instead of its own."""
+    """An answer that the server sends in place of the usual one."""
 
     status: int
     text: str
@@ -36,7 +36,7 @@ class _Fault:
     answer: _Answer | None = None
     """The answer to send; None closes the connection without one."""
     carried_out: bool = False
-    """True if the request still has its effect."""
+    """True if the server carries the request out, so that only the answer is wrong or missing."""
 
 
 class Control(Tailnet):
@@ -139,7 +139,7 @@ def _template(request: web.Request) -> str:
 
 
 def _drop(request: web.Request) -> web.Response:
-    """Cut the connection, so that the client never gets the response that this returns."""
+    """Cut the connection of *request*, and return a response that the client never gets."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -20,7 +20,10 @@ Needs = Callable[[str, Work], Work]
 
 
 class ServicesApi:
-    """Answers requests about the Tailscale Services of one tailnet. *needs* returns work that checks for a scope."""
+    """Answers requests about the Tailscale Services of one tailnet.
+
+    *needs* adds a check of the token's scope to a handler.
+    """
 
     def __init__(self, tailnet: Tailnet, needs: Needs) -> None:
         self._tailnet = tailnet

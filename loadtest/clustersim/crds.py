@@ -23,7 +23,7 @@ async def run(store: Store, kinds: Kinds) -> None:
 
 
 def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
-    """Serve the kinds whose definitions exist after a *batch* of changes; tell whether one is being deleted."""
+    """Serve the kinds whose definitions exist after a *batch* of changes; tell if a definition is being deleted."""
     for change in batch:
         if change.resource == CRD and change.type == "DELETED":
             _withdraw(store, kinds, change.object)
@@ -36,7 +36,10 @@ def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
 
 
 def _serve(kinds: Kinds, definition: Object) -> None:
-    """Serve the kind, unless it is served already: the store has its objects under the Resource that is served."""
+    """Serve the kind that *definition* defines.
+
+    If the kind is served already, keep its Resource, by which the store finds its objects.
+    """
     if kinds.locate(_path(definition)) is None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]
         names = spec["names"]
@@ -63,7 +66,7 @@ def _withdraw(store: Store, kinds: Kinds, definition: Object) -> None:
 
 
 def _empty(store: Store, kinds: Kinds, definition: Object) -> None:
-    """Delete the objects of the kind; once there are none, take `CRD_FINALIZER` off its definition."""
+    """Delete the objects of a kind; once none is left, take `CRD_FINALIZER` off the *definition* of the kind."""
     served = kinds.locate(_path(definition))
     there = store.list(served.resource) if served else []
     for obj in there:

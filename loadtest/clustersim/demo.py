@@ -102,7 +102,7 @@ class Looks:
 
 
 class Demo:
-    """One run, from nothing to the measured answers."""
+    """One run of the demo: it starts every program, checks every name and measures how soon changes are answered."""
 
     def __init__(self, stage: Stage, processes: Processes) -> None:
         self._stage = stage
@@ -157,7 +157,10 @@ class Demo:
         return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
-        """Measure how fast changes of the first egress Service by name are answered; raises DemoError if one is not."""
+        """Measure how soon the nameserver answers with changes of the first egress Service by name.
+
+        Raises DemoError if it never answers with one of the changes.
+        """
         for target in targets:
             if target.resource == SERVICE and await checks.qname(target):
                 print()

@@ -126,9 +126,9 @@ class Checks:
         return hostname
 
     async def delays(self, target: Exposed, rounds: int) -> list[float]:
-        """Give *target*'s proxy another address *rounds* times; return the seconds from each slice to the answer.
+        """Replace the address of *target*'s proxy *rounds* times, and measure how soon the nameserver answers with it.
 
-        Raises NotYet if a change isn't answered.
+        Return the seconds from each new EndpointSlice to the answer. Raises NotYet if a change isn't answered.
         """
         qname = await self.qname(target)
         seen: set[str] = set()

@@ -103,7 +103,7 @@ def _is_exposed(service: Object) -> bool:
 
 
 def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
-    """Return the addresses that *status* shows, by the name of the device; nothing if it shows no device."""
+    """Return the addresses that *status* shows for each device, by the device's name; empty if it shows no device."""
     if resource == CONNECTOR:
         return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
     if resource == RECORDER:

@@ -15,7 +15,7 @@ from clustersim.tailnet import Tailnet
 OPERATOR_NAMESPACE = "tailscale"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ELSEWHERE = ("tailnet.yaml", "dnsconfig-managed.yaml")
-"""The examples that need another tailnet than the simulated one, or a second DNSConfig: a cluster has one."""
+"""The examples that need another tailnet than the simulated one, or a second DNSConfig (a cluster has only one)."""
 POLL_SECONDS = 0.02
 
 

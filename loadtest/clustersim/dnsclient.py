@@ -8,7 +8,7 @@ import asyncio_dgram
 from dnslib import QTYPE, RCODE, DNSError, DNSRecord
 
 ANSWER_SECONDS = 0.5
-"""How long the client waits for a server on loopback."""
+"""The seconds for which the client waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)

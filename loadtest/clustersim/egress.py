@@ -1,14 +1,16 @@
-"""A simulation of the proxy image in an egress ProxyGroup: it reads its ConfigMap and reports that it forwards so."""
+"""A simulation of the proxy image in an egress ProxyGroup.
+
+It reads the ConfigMap of its group, and reports that it forwards to the Services in it.
+"""
 
 import json
 import re
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from clustersim.controller import Key
-from clustersim.mounts import Volumes
+from clustersim.mounts import Volumes, files
 from clustersim.objects import CONFIGMAP, Object
 from clustersim.proxyconfig import ConfigError
 from clustersim.routing import services_leading_to
@@ -29,7 +31,10 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """*addresses* are the Pod's, by the name of the header in which the answer has each address."""
+        """Take the proxy's *container* with its variables *env*, and the Pod's *addresses*.
+
+        *addresses* has one address for each HTTP header that an answer shows an address in.
+        """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
         tag = _TAG.search(container.get("image", ""))
@@ -92,13 +97,7 @@ class Egress:
 
     def _files(self) -> dict[str, str]:
         """Return the texts of the files that the kubelet makes from the ConfigMap, by name."""
-        found = self._volumes.find(CONFIGMAP, self._configmap) or {}
-        binary = {name: b64decode(text).decode(errors="replace") for name, text in _section(found, "binaryData")}
-        return binary | dict(_section(found, "data"))
-
-
-def _section(configmap: Object, name: str) -> list[tuple[str, str]]:
-    return list((configmap.get(name) or {}).items())
+        return files(CONFIGMAP, self._volumes.find(CONFIGMAP, self._configmap))
 
 
 def _in_effect(entry: Object, tailnet: Tailnet) -> Object:

@@ -19,7 +19,10 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects, and remembers the latest by ``resourceVersion``; two objects share one only after a restore."""
+    """Encodes objects, and remembers the latest texts by ``resourceVersion``.
+
+    Two objects have the same version only if the store was restored to an older state in between.
+    """
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
         self._encoded: dict[str, tuple[Object, bytes]] = {}
@@ -74,5 +77,5 @@ class MetadataEncoder(Encoder):
 
 
 def event(kind: str, obj: bytes) -> bytes:
-    """Return one line of a watch."""
+    """Return the line of a watch for an event about *obj*; *kind* is the event's type, such as ADDED or BOOKMARK."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)

@@ -73,5 +73,5 @@ def bad_request(message: str) -> ApiError:
 
 
 def expired(oldest: int, wanted: int) -> ApiError:
-    """Return the error for a request that needs the history from *wanted* on, which begins at *oldest*."""
+    """Return the error for a request for changes from version *wanted* on, if the history begins only at *oldest*."""
     return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")

@@ -13,7 +13,7 @@ from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 LOST = 0
-"""The status of a failure in which the request takes effect but its answer gets lost."""
+"""The status of a Failure in which the request takes effect, but the client gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ COREDNS: Object = {"metadata": {"name": "coredns", "namespace": "kube-system"}, 
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
-    """Create these objects, and a CustomResourceDefinition for each custom kind that is served."""
+    """Create the objects of kubeadm and of the chart, and a CustomResourceDefinition for each custom kind."""
     store.create(SERVICE, _API_SERVER)
     store.create(CONFIGMAP, COREDNS)
     for resource, obj in chart(operator_namespace):

@@ -1,4 +1,7 @@
-"""Garbage collection by owner references: objects go after their last owner, foreground owners after their children."""
+"""Garbage collection by owner references.
+
+An object is deleted once it has no owner left. An owner that is deleted in the foreground waits for its children.
+"""
 
 from clustersim.controller import Key, key_of
 from clustersim.objects import RESOURCES, Object, Resource
@@ -29,7 +32,10 @@ class Collector:
         self._children: dict[str, set[str]] = {}
 
     def follow(self, changes: list[Change]) -> None:
-        """Note the owners in all *changes*, to overlook no child; then delete the objects without an owner."""
+        """Note the owners of all changed objects, so that no child is overlooked.
+
+        Then delete objects without an owner.
+        """
         touched: dict[str, None] = {}
         for change in changes:
             uid, owners = change.object["metadata"]["uid"], _owners(change.object)
@@ -52,7 +58,7 @@ class Collector:
             self._children.setdefault(owner, set()).add(uid)
 
     def sweep(self) -> None:
-        """Check for every known object whether garbage collection has to delete it or to let it go."""
+        """Check for every known object whether garbage collection has to delete it or to remove its finalizer."""
         for uid in list(self._found):
             self._check(uid)
 
@@ -75,7 +81,10 @@ class Collector:
             self._delete(uid, obj, "Background")
 
     def _finalize(self, uid: str, obj: Object) -> None:
-        """Delete the children of *obj* if it waits for that; let *obj* go once no child blocks it."""
+        """Delete the children of *obj* if its deletion waits for them.
+
+        Once no child blocks the deletion, remove the finalizer.
+        """
         if FOREGROUND not in obj["metadata"].get("finalizers", ()):
             return
         for child_uid, child in self._children_of(uid):

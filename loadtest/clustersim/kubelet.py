@@ -1,10 +1,10 @@
 """The kubelets: every Pod gets a node and addresses, and runs.
 
-In the Pods of proxies and of Recorders, Tailscale's images are simulated. Here, both are called proxies. A proxy sees
-changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's metadata.
-
-A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The Pods of a
-node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces them.
+In the Pods of proxies and of Recorders, Tailscale's images are simulated. This module calls both of them proxies. A
+proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's
+metadata. A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The
+Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces
+them.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from clustersim.mounts import SYNC
 from clustersim.nodes import NODE_NAME, Nodes
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
+from clustersim.proxyconfig import CAPABILITY_VERSION
 from clustersim.recorder import Recorder, recorder_container
 from clustersim.services import FAMILIES
 from clustersim.store import ApiError, Change, Store
@@ -33,13 +34,11 @@ _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
 """Seconds between two checks whether the control server has changed the proxies' devices."""
 SECOND = 0.01
-"""How long a second of a Pod's end takes here, in seconds."""
+"""The seconds of the event loop that stand for one second of a Pod's preStop hook or grace period."""
 OFFLINE_AFTER = 60.0
 """Seconds from the death of a node until the control server marks the devices there as offline."""
 _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
 """The fields of a Pod's metadata. When one of them changes, the kubelet syncs the Pod."""
-_DRAINING = 10
-"""How long a proxy goes on after its preStop hook has seen that no Service leads to it, in units of `SECOND`."""
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +77,8 @@ class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
     While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. With
-    *ignores_sigterm*, deleted proxies run until their grace periods end.
+    *ignores_sigterm*, deleted proxies run until their grace periods end. New Pods get a proxy image with the
+    *capability_version*.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Kubelet:
     ) -> None:
         self.second = second
         self.ignores_sigterm = False
+        self.capability_version = CAPABILITY_VERSION
         self._families = families
         self._store = store
         self._tailnets = tailnets
@@ -179,9 +180,14 @@ class Kubelet:
             for reader in list(self._readers.get((change.resource, key), ())):
                 self._sync(reader, self._running[reader].key)
         elif change.type == "DELETED":
-            self._stop(uid)
+            self._end_proxy(self._stop(uid))
         else:
             self._sync(uid, key)
+
+    def _end_proxy(self, running: RunningPod | None) -> None:
+        """Let the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
+        if running is not None and running.proxy is not None and running.node not in self._store.silent_nodes:
+            running.proxy.end()
 
     def _sync(self, uid: str, key: Key) -> None:
         """Update the containers and the status of the Pod, if the Pod named *key* still has that *uid*."""
@@ -219,7 +225,8 @@ class Kubelet:
                 if running.proxy is not None:
                     while running.proxy.is_routed() or self.ignores_sigterm:
                         await changes.batch()
-                    await asyncio.sleep(_DRAINING * self.second)
+                    running.proxy.withdraw()
+                    await asyncio.sleep(running.proxy.draining * self.second)
         with suppress(ApiError):  # somebody has removed it meanwhile
             self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
@@ -238,13 +245,13 @@ class Kubelet:
     def _proxy(self, pod: Object) -> Proxy | Recorder | None:
         """Return a simulation of Tailscale's image if *pod* runs one, else None."""
         if (container := proxy_container(pod)) is not None:
-            return Proxy(self._store, self._tailnets, pod, container)
+            return Proxy(self._store, self._tailnets, pod, container, self.capability_version)
         if (container := recorder_container(pod)) is not None:
             return Recorder(self._store, self._tailnets, pod, container)
         return None
 
     def _stop(self, uid: str) -> RunningPod | None:
-        """Forget the Pod with *uid*, and return its old entry."""
+        """Stop running the Pod with *uid*, and return its RunningPod; None if the Pod doesn't run."""
         running = self._running.pop(uid, None)
         if running is None:
             return None
@@ -255,7 +262,10 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return the next number that is free, counting round the network, so that no address is soon used again."""
+        """Return the next free number after the last one. After the end of the network, the numbers begin again.
+
+        So an address isn't used again soon.
+        """
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
         return number

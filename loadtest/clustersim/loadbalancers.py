@@ -38,7 +38,7 @@ class LoadBalancers:
         await follow(self._store, (SERVICE,), _keys, self.reconcile)
 
     def show(self, shown: Shown) -> None:
-        """From now on, let Services whose status shows no load balancer show this part of theirs."""
+        """From now on, show this part of a load balancer in each Service whose status shows none."""
         self._shown = shown
         for service in self._store.list(SERVICE):
             self.reconcile(key_of(service))

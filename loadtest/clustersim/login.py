@@ -131,7 +131,11 @@ class Login:
 
 def texts(secret: Object | None) -> dict[str, str]:
     """Return the decoded data of a Secret; nothing if there is none."""
-    data = (secret or {}).get("data") or {}
+    return decoded((secret or {}).get("data") or {})
+
+
+def decoded(data: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts in a section of an object whose values are in base64."""
     return {key: b64decode(value).decode(errors="replace") for key, value in data.items()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from clustersim.login import decoded
 from clustersim.objects import CONFIGMAP, SECRET, Object, Resource
 from clustersim.store import Store
 
@@ -16,10 +17,11 @@ SYNC = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted key of a Secret or ConfigMap, or the whole object if *key* is empty."""
+    """A mounted key of a Secret or of another *kind*, or the whole object if *key* is empty."""
 
     source: str
     key: str = ""
+    kind: Resource = SECRET
 
 
 def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
@@ -30,13 +32,13 @@ def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
         source = volume.get("secret") or volume.get("configMap")
         if source is None:
             continue
-        name = source["secretName"] if "secret" in volume else source["name"]
+        kind, name = (SECRET, source["secretName"]) if "secret" in volume else (CONFIGMAP, source["name"])
         if mount["mountPath"] == path:
-            return Mount(name)
+            return Mount(name, kind=kind)
         if mount["mountPath"] == str(PurePosixPath(path).parent):
             file = PurePosixPath(path).name
             keys = {item["path"]: item["key"] for item in source.get("items", ())}
-            return Mount(name, keys.get(file, file))
+            return Mount(name, keys.get(file, file), kind)
     return None
 
 
@@ -65,3 +67,15 @@ class Volumes:
     def find(self, resource: Resource, name: str) -> Object | None:
         """Return the object as the Pod sees it; None if it has not been mounted yet."""
         return self._held.get((resource, name))
+
+    def text(self, mount: Mount) -> str | None:
+        """Return the content of the file that *mount* names; None if there is no such file."""
+        return files(mount.kind, self.find(mount.kind, mount.source)).get(mount.key)
+
+
+def files(kind: Resource, obj: Object | None) -> dict[str, str]:
+    """Return the texts of the files that the kubelet makes of a Secret or ConfigMap, by name."""
+    data, binary = ((obj or {}).get(section) or {} for section in ("data", "binaryData"))
+    if kind == SECRET:
+        return decoded(data)
+    return decoded(binary) | data

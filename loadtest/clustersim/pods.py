@@ -8,6 +8,8 @@ from typing import Any
 from clustersim.objects import Object, Resource
 
 HASH_LENGTH = 10
+RULES_FILE = "TS_INGRESS_PROXIES_CONFIG_PATH"
+"""The variable that names the file with a proxy's rules for Tailscale Services."""
 
 
 def template_hash(template: Object) -> str:
@@ -62,15 +64,25 @@ def is_deleting(obj: Object) -> bool:
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
     """Return for how many seconds a deleted Pod may go on: *asked* by the request, or else by the Pod's own spec.
 
-    A Pod without a preStop hook ends at once here. If its node *is_silent*, no kubelet ends the Pod, so it stays.
+    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once. If its node
+    *is_silent*, no kubelet ends the Pod, so it stays.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
         return 0
     if asked is not None:
         return asked
-    hooked = any((container.get("lifecycle") or {}).get("preStop") for container in spec.get("containers", ()))
-    return int(spec.get("terminationGracePeriodSeconds", 30)) if hooked or is_silent else 0
+    lasts = is_silent or any(_has_hook(each) or hosts_services(each) for each in spec.get("containers", ()))
+    return int(spec.get("terminationGracePeriodSeconds", 30)) if lasts else 0
+
+
+def hosts_services(container: Object) -> bool:
+    """Tell whether a container runs the proxy image so that it may host Tailscale Services."""
+    return any(variable["name"] == RULES_FILE for variable in container.get("env", ()))
+
+
+def _has_hook(container: Object) -> bool:
+    return bool((container.get("lifecycle") or {}).get("preStop"))
 
 
 def is_ready(obj: Object) -> bool:

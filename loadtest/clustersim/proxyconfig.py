@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 CAPABILITY_VERSION = 142
-"""The capability version that the simulated image reports; it understands no newer configuration."""
+"""The capability version that the simulated image reports by default. An image understands no newer configuration."""
 
 _FILE = re.compile(r"cap-(\d+)\.hujson")
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -60,12 +60,13 @@ class ProxyConfig:
     server_url: str = ""
     relay_port: int | None = None
     relay_endpoints: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
 
 
-def newest_file(data: Mapping[str, str]) -> str:
+def newest_file(data: Mapping[str, str], capability_version: int = CAPABILITY_VERSION) -> str:
     """Return the key of the newest configuration that the image understands; raises ConfigError if there is none."""
     versions = [(int(match[1]), key) for key in data if (match := _FILE.fullmatch(key))]
-    understood = [(version, key) for version, key in versions if version <= CAPABILITY_VERSION]
+    understood = [(version, key) for version, key in versions if version <= capability_version]
     if not understood:
         raise ConfigError("no configuration file that this version understands")
     return max(understood)[1]
@@ -93,6 +94,7 @@ def parse(text: str) -> ProxyConfig:
         server_url=config.get("ServerURL") or "",
         relay_port=_port(config.get("RelayServerPort")),
         relay_endpoints=_endpoints("RelayServerStaticEndpoints", config),
+        services=tuple(config.get("AdvertiseServices") or ()),
     )
 
 

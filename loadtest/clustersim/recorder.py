@@ -77,6 +77,14 @@ class Recorder:
         if self.device is not None and self.device.node_id in self._login.tailnet.devices:
             self._login.tailnet.disconnect(self.device.node_id, seconds)
 
+    draining = 10
+
+    def withdraw(self) -> None:
+        """Do nothing: a Recorder hosts no Tailscale Services."""
+
+    def end(self) -> None:
+        """Do nothing: the Recorder's device stays connected until somebody marks it as offline."""
+
     def is_routed(self) -> bool:
         """Return False: a Recorder has no preStop hook that waits."""
         return False

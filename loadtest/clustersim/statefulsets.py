@@ -68,7 +68,7 @@ class StatefulSets:
         return all(ordinal in pods for ordinal in range(_replicas(obj)))
 
     def _update(self, obj: Object, revision: str) -> None:
-        """Delete the last Pod of an older revision, unless a newer one isn't ready yet."""
+        """Delete the Pod with the highest number of an older revision, but only if all later Pods are ready."""
         for _, pod in sorted(self._pods(obj).items(), reverse=True):
             if is_deleting(pod):
                 return

@@ -51,6 +51,10 @@ class Store:
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
 
+    def now(self) -> datetime:
+        """Return the time of the API server."""
+        return self._clock()
+
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """Return an object, or None if it doesn't exist."""
         return self._objects.get(resource, {}).get((namespace, name))

@@ -56,7 +56,7 @@ class Host:
     backends: tuple[str, ...] = ()
 
     def serves(self, service: TailscaleService) -> bool:
-        """Tell whether the device has a configuration for all ports of *service*, as far as control asks for them."""
+        """Tell whether the device has a configuration for all ports of *service* that the control server asks for."""
         return DO_NOT_VALIDATE in service.ports or set(service.ports) <= (self.ports or set())
 
 
@@ -148,8 +148,18 @@ class TailscaleServices:
             self._settle(name)
         self._changed()
 
+    def withdraw(self, node_id: str) -> None:
+        """Take note that a device advertises no Service any more; nothing changes if the device was deleted."""
+        report = self._reports.get(node_id, {})
+        served = {name: replace(host, advertises=False) for name, host in report.items() if host.ports is not None}
+        if report:
+            self.report(node_id, served)
+
     def follow(self, node_id: str) -> None:
-        """Take note that a device has changed, or has been deleted, and with it its report."""
+        """Choose the hosts of Services anew after a device has changed.
+
+        If the device was deleted, forget its report.
+        """
         hosted = self._reports.get(node_id, {})
         if node_id not in self._devices:
             self._reports.pop(node_id, None)
@@ -189,7 +199,7 @@ class TailscaleServices:
         return [f"{self._services[name].label}.{self._domain}" for name in approved]
 
     def _settle(self, name: str) -> None:
-        """Choose the primary host of a Service anew, unless the present one is still good."""
+        """Choose the primary host of a Service anew, unless the present primary host can still serve."""
         good = [node_id for node_id in self.hosts(name) if self._is_good(name, node_id)]
         if self._primaries.get(name, "") not in good:
             self._primaries[name] = next(iter(good), "")

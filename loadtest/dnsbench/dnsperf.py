@@ -52,7 +52,7 @@ def _children_seconds() -> float:
 
 
 def parse(said: str, cpu_seconds: float) -> Seen:
-    """Read the output of dnsperf, which has no percentiles and stalls; raises BenchError."""
+    """Read the output of dnsperf, which shows neither percentiles nor stalls; raises BenchError."""
     found = {name: re.search(pattern, said) for name, pattern in _COUNTS.items()}
     counts = {name: float(match[1]) for name, match in found.items() if match}
     if counts.keys() != _COUNTS.keys():

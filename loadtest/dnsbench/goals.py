@@ -53,7 +53,10 @@ class Verdict:
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Return a function that divides a *figure* of *label*, by default its CPU per query, by that of *to*."""
+    """Return a function that divides a *figure* of the contestant *label* by the same figure of another contestant.
+
+    *to* is the label of the other contestant. The figure is by default the CPU time per query.
+    """
 
     def judge(table: Table) -> float | None:
         ours, theirs = table.get(scenario, label), table.get(scenario, to)

@@ -20,7 +20,7 @@ class Sample(BaseModel):
     p9999_us: float
     longest_us: float
     stall_us: float
-    """The longest time without an answer."""
+    """The longest time in which the server gave no answer, in microseconds."""
     sent: int
     lost: int
     wrong: int
@@ -32,7 +32,7 @@ class Sample(BaseModel):
     client_busy: float
     """The share of time in which the client was busy. If it is near 1, the client was the limit."""
     client_stall_us: float
-    """The longest time that the client itself didn't run."""
+    """The longest time in which the client itself didn't run, in microseconds."""
     changes: int = 0
     """The number of changes of a name that the server was seen to serve."""
 

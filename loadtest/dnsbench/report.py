@@ -85,7 +85,7 @@ def _milliseconds(microseconds: float) -> str:
 
 
 def verdicts(all_: Sequence[Verdict]) -> str:
-    """Return the table of goals."""
+    """Return the table of the verdicts *all_*: a row for each goal."""
     lines = [(each.text, _limit(each), _figure(each), _spread_of(each), _word(each)) for each in all_]
     return f"### Goals\n\n{table(('', 'goal', 'measured', 'rounds', ''), lines)}"
 
@@ -112,7 +112,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def soaked(all_: Soaked) -> str:
-    """Return the table of a long run."""
+    """Return the table of a long run: what was sent, and how it was answered."""
     seen = all_.seen.tally
     times = zip(PERCENTS, seen.latency.percentiles(PERCENTS), strict=True)
     lines = [

@@ -60,7 +60,7 @@ class Soaked:
 
 
 def mix(*, raw: bool) -> Mix:
-    """Return the queries to send: hits, misses, and hostile packets of all sorts.
+    """Return the mix of queries of a long run: hits, misses, and hostile packets of all sorts.
 
     Without *raw*, there are no packets from the source port 0, because only raw sockets can send these.
     """

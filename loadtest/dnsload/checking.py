@@ -1,7 +1,7 @@
 """Checks answers. dnspython reads each different right answer once; afterwards its bytes are recognized.
 
-Answers and packets are without their IDs here. Answers that differ only in their TTLs, which caches count down, count
-as the same.
+In this module, answers and packets are without their IDs. Answers that differ only in their TTLs, which caches count
+down, count as the same.
 """
 
 from collections import Counter

@@ -19,13 +19,16 @@ from dnsload.workload import Asked
 
 _FEWEST = 1 << 14
 _ROUNDS = 3
-"""A client gets a random list of queries, so many times as long as the pool. At its end, it begins with it again."""
+"""The length of the random list of queries that each client gets, in multiples of the pool.
+
+A client that has sent the whole list sends it again.
+"""
 _FULL = 0.75
 """The share of a socket's IDs that may be in use at the same time."""
 
 
 def query(asked: Asked) -> Query:
-    """Return *asked* as a client reads it."""
+    """Return *asked* in the form that a compiled client reads."""
     if asked.question is None:
         return Query(b"\xff\xff" + asked.packet, JUNK)
     addresses = asked.expected.addresses
@@ -53,7 +56,7 @@ class _Worker:
 
     target: Target
     places: Sequence[int]
-    """The places in the pool of the client's queries."""
+    """The positions, in the pool of the run, of the queries that the client sends."""
     process: "subprocess.Popen[bytes]"
     totals: Counts = field(default_factory=Counts)
     ended: bool = False

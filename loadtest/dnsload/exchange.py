@@ -25,7 +25,10 @@ class Exchange:
         self.totals = Counts()
         self.outstanding = 0
         self.retry: Callable[[int, bytes], None] | None = None
-        """Repeats a query by TCP after a truncated answer. The arguments are the ID, and the query without the ID."""
+        """A function that repeats a query by TCP after a truncated answer.
+
+        The arguments are the ID, and the query without the ID.
+        """
         self._pool = pool
         self._checker = checker
         self._timeout = timeout_ns
@@ -46,7 +49,10 @@ class Exchange:
         return self._head & _MASK
 
     def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
-        """Note that the queries at *places* are sent *now*, with consecutive IDs from `next_id` on."""
+        """Note that queries are sent *now*, with consecutive IDs from `next_id` on.
+
+        *places* are their positions in the pool.
+        """
         malformed = 0
         for place, meant in zip(places, intended, strict=True):
             number = self._head & _MASK

@@ -56,7 +56,7 @@ class Recording:
         self._layout = layout
         self._watch = watch
         self.cpu_seconds: Callable[[], float] = time.process_time
-        """Returns the CPU time that the client has used so far."""
+        """A function that returns the CPU time that the client has used so far."""
         self._cpu_began = 0.0
         self._start = 0
         self._second = self._window = _Stretch(0, 0.0, Tally())

@@ -23,7 +23,7 @@ class Session:
     workload: Workload
     checker: Checker
     pacing: Callable[[int], Pacing]
-    """Returns a pacing that starts at the given time of the monotonic clock."""
+    """A function that returns a pacing that starts at the given time of the monotonic clock."""
     recording: Recording
     timeout: float
     """Seconds after which a query without an answer is lost."""

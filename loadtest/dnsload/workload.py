@@ -182,7 +182,10 @@ def parse_questions(lines: Iterable[str], types: Sequence[str]) -> list[Question
 
 
 def read_questions(path: Path, types: Sequence[str]) -> list[Question]:
-    """Read a file of such lines; raises InputError."""
+    """Read a file whose lines are `name [type]`; a name without a type is asked for each of *types*.
+
+    Raises InputError.
+    """
     try:
         with path.open(encoding="utf-8") as lines:
             return parse_questions(lines, types)

@@ -31,7 +31,7 @@ class AuditLog:
         self._user = user
         self._requests: Counter[Request] = Counter()
         self.denied: list[str] = []
-        """The requests for which the user had no permission, in the API server's words, as of the last `requests`."""
+        """The requests without permission, in the API server's words, up to the last call of `requests`."""
 
     def requests(self) -> Counter[Request]:
         """Return the number of requests by user agent, verb and plural."""

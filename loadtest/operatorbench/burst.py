@@ -14,7 +14,7 @@ from operatorbench.operators import Operator
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The scenario with one running operator."""
+    """The first scenario, carried out with one running operator."""
 
     watched: Watched
     load: Load

@@ -20,7 +20,7 @@ _PAUSE = 1.0  # s without a change before each measurement
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The scenario with one running operator."""
+    """The second scenario, carried out with one running operator."""
 
     watched: Watched
     groups: GroupCluster

@@ -210,5 +210,5 @@ def by_write(requests: Mapping[tuple[str, str], int]) -> dict[str, int]:
 
 
 def of(kind: Kind, samples: Sequence[AnyRun]) -> list[AnyRun]:
-    """Return the runs of one operator."""
+    """Return those of *samples* that are figures of the operator *kind*."""
     return [sample for sample in samples if sample.kind is kind]

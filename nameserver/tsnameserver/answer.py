@@ -50,18 +50,27 @@ _OPT_REPLIES = {
     struct.pack("!BBH", 0, 0, 0x8000 if dnssec_ok else 0): opt_record(dnssec_ok=dnssec_ok)
     for dnssec_ok in (False, True)
 }
-"""The OPT record of the reply, by the extended rcode, version and flags in the OPT record of an ordinary query."""
+"""The OPT record of the reply to an ordinary query.
+
+A map from the extended rcode, version and flags in the query's OPT record to the OPT record of the reply.
+"""
 _NO_OPTIONS = bytes(2)
 _PLAIN_OPT_REPLIES = {start + _NO_OPTIONS: reply for start, reply in _OPT_REPLIES.items()}
 _QUESTION_END = struct.pack("!H", IN) + _OPT_START
 """The end of a question that an OPT record follows."""
 _NSID = struct.pack("!H", NSID)
 _SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
-"""The slot in which the fast path counts a query, by the type and class of its question. A has slot 0, AAAA slot 1."""
+"""The slot in which the fast path counts a query: a map from the type and class of the question to the slot.
+
+A has slot 0, AAAA slot 1.
+"""
 _SIZES = tuple(RECORD_SIZES.get(qtype, 0) for qtype in FAST_TYPES)
 
 _PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
-"""The part of a name that is its parent, by the length byte of its first label; empty for an impossible length."""
+"""The parent of a name as a slice of its bytes: an item for each value of the length byte of the name's first label.
+
+The slice is empty for an impossible length.
+"""
 
 _REFUSED = section(REFUSED)
 _SERVFAIL = section(SERVFAIL)

@@ -1,4 +1,7 @@
-"""Imports the compiled UDP loop (nameserver/udploop), if it was built. It leaves some queries to Python's `answer`."""
+"""Imports the compiled UDP loop (nameserver/udploop), if it was built.
+
+The loop leaves some queries to Python's `answer`.
+"""
 
 try:
     from tsnameserver._udploop import Index, Loop

@@ -107,7 +107,7 @@ class _Draft:
     """The next zone while it is being made."""
 
     def __init__(self, old: Compiled, said: ShardSet, apexes: Mapping[bytes, Apex], ttl: int) -> None:
-        """Begin with a copy of *old*, or without names if *old* has other zones. *said* is the set to compile."""
+        """Begin with a copy of *old*, or without names if *old* has other zones. *said* are the records to compile."""
         same = old.zone.loaded and old.zone.apexes.keys() == apexes.keys()
         self.before = old.said if same else ShardSet(())
         self._said = said
@@ -142,7 +142,7 @@ class _Draft:
         )
 
     def compile(self, name: str) -> None:
-        """Give the folded *name* the addresses that the new set has for it."""
+        """Give the folded *name* the addresses that the new records have for it."""
         was, now = self.before.addresses(name), self._said.addresses(name)
         if was == now:
             return

@@ -1,7 +1,7 @@
 """Makes GET requests over HTTP/1.1 (RFC 9112). Nothing more is needed to follow ConfigMaps.
 
-An HTTP framework would take a fifth of this process's memory. Here one connection serves one request after another, as
-long as each response has been read to its end.
+An HTTP framework would take a fifth of this process's memory. A connection of this client serves one request after
+another, as long as each response has been read to its end.
 """
 
 import asyncio

@@ -45,7 +45,11 @@ class PageLimits:
     """The limits on the connections of clients."""
 
     connections: int = 64
-    """If there are more, the client with the most connections loses its oldest one, so that a probe gets through."""
+    """The greatest number of connections.
+
+    Beyond this number, the client with the most connections loses its oldest connection, so that a probe gets
+    through.
+    """
     seconds: float = 5.0
     """The seconds that a client may take to send its request and to read the response."""
 

@@ -21,7 +21,7 @@ MAX_SHARDS = 32
 
 
 def _names(value: Any) -> Any:
-    """Replace null by an empty value, in place of all names or of the addresses of one."""
+    """Return *value* with empty values for nulls: a null can stand for all names, or for the addresses of one name."""
     if value is None:
         return {}
     if isinstance(value, dict) and None in value.values():

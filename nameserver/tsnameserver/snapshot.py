@@ -34,7 +34,10 @@ class Snapshot:
         """Unix time at which the file was written; 0.0 if there is none."""
 
     def keep(self, documents: Sequence[str | bytes]) -> None:
-        """Have *documents* written once the last write was a second ago, unless newer ones replace them before."""
+        """Store *documents* to be written when a second has passed since the last write.
+
+        Newer documents that come before the write replace them.
+        """
         self._newest = documents
         self._changed.set()
 

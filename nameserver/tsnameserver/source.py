@@ -68,7 +68,7 @@ class _Offered:
 
 
 class Follower:
-    """Keeps *serving* up to date with the newest good records, and logs once each problem with others."""
+    """Keeps *serving* up to date with the newest good records, and logs each problem with bad records once."""
 
     def __init__(
         self, serving: Serving, settings: ZoneSettings, keep: Callable[[Sequence[str | bytes]], None] | None = None
@@ -171,7 +171,7 @@ class Follower:
         _warn([*(problem for problem in dict.fromkeys(problems) if problem not in before.problems), *news])
 
     async def _parsed(self, name: str, text: str | bytes | OSError, before: _Offered) -> Records | RecordsError:
-        """Parse the document called *name*, unless it hasn't changed since *before*."""
+        """Parse the document called *name*, or return the earlier result if it has the same text as in *before*."""
         if isinstance(text, OSError):
             return RecordsError(text.strerror or str(text))
         if name in before.parsed and before.documents.get(name) == text:

@@ -56,12 +56,15 @@ class TcpLimits:
     """The limits on the connections of clients. Times are in seconds."""
 
     connections: int = 1000
-    """The number of connections. If there are more, the one that has been silent longest is closed."""
+    """The greatest number of connections. Beyond this number, the connection that has been silent longest is closed."""
     client_connections: int = 500
-    """The number of connections of one client address. If it has more, its connection that has been silent longest is
-    closed. Many clients may be behind one address, such as the cluster's DNS."""
+    """The greatest number of connections of one client address.
+
+    Beyond this number, the connection of the client that has been silent longest is closed. Many clients may be
+    behind one address, such as the cluster's DNS.
+    """
     queries: int = 10_000
-    """The number of queries by one connection. It is closed after the last answer."""
+    """The greatest number of queries by one connection, which is closed after the last answer."""
     idle: float = 10.0
     read: float = 5.0
     write: float = 5.0
@@ -187,7 +190,11 @@ class TcpServer:
         self._make_room(client)
 
     def _make_room(self, client: str) -> None:
-        """Close the longest silent connection of *client* if it has too many, or else of all if these are too many."""
+        """Close the connection of *client* that has been silent longest, if this client has too many connections.
+
+        If instead there are too many connections in all, close the one of any client that has been silent
+        longest.
+        """
         if self._shares[client] > self.limits.client_connections:
             most_silent = next(each for each in self._connections if each.client == client)
         elif len(self._connections) > self.limits.connections:

@@ -17,7 +17,7 @@ class Section(NamedTuple):
     """The part of a response after the question: compiled records, with the rcode and the counts of the response."""
 
     heads: Mapping[bytes, bytes]
-    """The 10 flag-and-count bytes of the response, by those of the ordinary query."""
+    """A map from the 10 flag-and-count bytes of an ordinary query to those of the response."""
     body: bytes
     rcode: int
     answers: int
@@ -135,7 +135,7 @@ class Serving:
         return self._index
 
     def feed(self, loop: Loop) -> None:
-        """Give *loop* the index of each new zone. It must have been made with the current `index`."""
+        """Give *loop* the index of each new zone. The loop must have been made with the current `index`."""
         self._loops.append(loop)
 
 

@@ -58,7 +58,7 @@ CASES: list[tuple[str, Object, str]] = [
     ("PeerRelay", {"replicas": 2}, ""),
     ("PeerRelay", {"replicas": 2, "aws": {"elasticIPs": IPS[:1]}}, "every replica needs an elastic IP"),
 ]
-"""A kind, a spec, and the part of the refusal that names what is wrong; empty if it is accepted."""
+"""A kind, a spec, and the part of the refusal that names the fault; the part is empty if the spec is accepted."""
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests of the files for the cluster's DNS."""

@@ -36,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         _EVERY_VARIABLE,
     ],
     "An egress Service with a proxy of its own is ready": [
-        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serves",
+        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_once_the_proxy_serves",
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
@@ -111,7 +111,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A wrong setting stops the operator": [
         "operator/test_main.py an_operator_that_cannot_work_says_why_in_one_line",
-        "operator/test_settings.py a_wrong_setting_names_its_variable_and_says_what_that_takes",
+        "operator/test_settings.py the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes",
     ],
     "The chart refuses wrong values": [
         "charts/test_given_values.py wrong_values_are_refused_with_words_that_say_what_to_do",
@@ -159,10 +159,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
     ],
     "An object with a name that the Recorder needs": [
-        f"{_RECORDER}/test_reconciler.py the_condition_mentions_a_foreign_object_with_the_name_of_a_child_which_stays",
+        f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",
     ],
     "The image of a Recorder": [
-        "operator/test_settings.py the_image_of_recorders_has_the_tag_of_that_of_proxies",
+        "operator/test_settings.py the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies",
     ],
     "When the labels of the Pods change": [
         f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",

@@ -21,7 +21,7 @@ _OVERLAY = (
     "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
 )
 _REUSED = "tests/charts/test_chart.py::test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images"
-_BACK = "tests/e2e/test_upgrade.py::test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script"
+_BACK = "tests/e2e/test_upgrade.py::test_a_rollback_to_the_go_operator_changes_only_proxies_with_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clusters_dns"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"

@@ -55,7 +55,10 @@ class Changeover:
 
     @property
     def silence(self) -> float:
-        """The most seconds in which the nameserver gave no answer, in total, as far as the questions show."""
+        """The seconds without an answer of the nameserver, in total.
+
+        Each gap lasts from the first question without an answer to the next answer.
+        """
         silent, since = 0.0, None
         for seen in self.answers:
             if seen.rcode != NO_ANSWER:

@@ -53,7 +53,10 @@ def take_over(bed: Bed, folder: Path) -> None:
 
 
 def permission(plural: str) -> list[Object]:
-    """Return the right to make children of the kind called *plural*, which its chart forgets and the bed enforces."""
+    """Return the role and the binding that let the Go operator make children for objects of the kind *plural*.
+
+    The Go operator's chart forgets this right, which the API server of the bed requires.
+    """
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"go-operator-{plural}"}}
     subject = {"kind": "ServiceAccount", "name": "operator", "namespace": product.NAMESPACE}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"go-operator-{plural}"}

@@ -34,7 +34,7 @@ def await_group(cluster: Cluster, group: Object, replicas: int, seconds: float =
 
 
 def await_served(cluster: Cluster, service: Object, seconds: float = 120) -> None:
-    """Wait until every proxy of its group serves a Service."""
+    """Wait until all proxies of a Service's group serve the Service."""
 
     def served() -> bool:
         found = condition(cluster.look(service), CONDITION_EGRESS_READY)

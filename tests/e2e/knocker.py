@@ -1,8 +1,8 @@
 """Makes new connections all the time, and prints for each when it began, how long it took and what went wrong.
 
-A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are how many
-connections it makes a second, the words that every one is to get, and targets, `tcp://HOST:PORT` or the same with http
-or udp, which take turns. It ends at SIGTERM, when the last connection has ended.
+A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are the number of
+connections that it makes a second, the words that a server has to answer with, and targets, `tcp://HOST:PORT` or the
+same with http or udp, which take turns. It ends at SIGTERM, when the last connection has ended.
 """
 
 import itertools

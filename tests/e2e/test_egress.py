@@ -60,7 +60,7 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
-def test_a_service_works_at_the_first_attempt_as_soon_as_it_is_ready(
+def test_the_first_connection_through_an_egress_service_succeeds_as_soon_as_its_status_says_ready(
     cluster: Cluster, namespace: str, outside: Peer
 ) -> None:
     pods = [pod(namespace, f"client{number}", {"command": ["sleep", "infinity"]}) for number in range(PODS)]
@@ -88,7 +88,7 @@ def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_a_se
     eventually(named, "an Event that names kubectl")
 
 
-def test_the_record_follows_the_proxy_pod(
+def test_a_name_resolves_to_the_address_of_the_new_pod_when_a_proxy_pod_is_replaced(
     cluster: Cluster, client: Object, by_name: Object, nameserver: str, tmp_path: Path
 ) -> None:
     old = cluster.proxy(by_name)

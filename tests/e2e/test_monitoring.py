@@ -34,7 +34,7 @@ def monitoring(release: str) -> Object:
 
 @pytest.fixture(scope="module")
 def monitored(cluster: Cluster, shared_namespace: str) -> Iterator[Object]:
-    """A Service whose proxy has the class."""
+    """A Service whose proxy has a class that asks for ServiceMonitors."""
     name = CRD["metadata"]["name"]
     cluster.apply(CRD)
     cluster.bed.kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=20s")

@@ -69,7 +69,10 @@ def test_a_service_that_moved_leaves_nothing_at_its_old_places(
 
 
 def await_place(cluster: Cluster, service: Object, place: str, management: Management) -> None:
-    """Wait until the group *place*, or the own proxy, serves a Service, and no leftover of another place exists."""
+    """Wait until the group *place*, or the Service's own proxy, serves the Service.
+
+    No object or device may be left of another way in which it was served before.
+    """
     if place == OWN:
         cluster.device_proxy(service)
     else:

@@ -24,7 +24,7 @@ def addresses(cluster: Cluster) -> list[str]:
 
 @pytest.fixture
 def relayed(cluster: Cluster) -> Iterator[str]:
-    """The address of a relay."""
+    """The address in the status of a PeerRelay that runs in the cluster."""
     cluster.apply(RELAY)
     (address,) = eventually(lambda: addresses(cluster), "the address of a relay")
     assert address in LOAD_BALANCERS

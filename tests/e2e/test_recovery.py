@@ -29,7 +29,7 @@ def service(cluster: Cluster, namespace: str) -> Object:
 
 
 def check_whole(cluster: Cluster, service: Object, management: Management) -> bool:
-    """Check that the Secret has the state of the only device, and that the status names this device as before."""
+    """Check that a Service's proxy has the state of the only device, and that the status names the device as before."""
     (secret,) = cluster.children(service, "secrets")
     assert {SECRET_DEVICE_ID, SECRET_CURRENT_PROFILE} <= secret["data"].keys()
     names = [device["name"] for device in management.devices()]

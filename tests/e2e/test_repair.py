@@ -33,7 +33,9 @@ def children(cluster: Cluster, nameserver: str, shared_namespace: str) -> list[s
 
 
 @pytest.mark.parametrize("label", [LABEL_MANAGED, LABEL_PARENT_TYPE])
-def test_a_removed_label_comes_back(cluster: Cluster, children: list[str], label: str) -> None:
+def test_the_operator_restores_a_label_that_somebody_removed_from_a_child(
+    cluster: Cluster, children: list[str], label: str
+) -> None:
     labels = metadata_of(cluster, children, "labels")
     cluster.bed.kubectl("-n", NAMESPACE, "label", *children, f"{label}-")
     eventually(lambda: metadata_of(cluster, children, "labels") == labels, f"{label} on all of them")

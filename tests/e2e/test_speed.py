@@ -37,7 +37,7 @@ def p90(seconds: Sequence[float]) -> float:
 
 
 def rested() -> bool:
-    """Wait until the operator may change an annotation of a Pod again that it has just changed."""
+    """Wait until the operator may touch a Pod again that it has just touched."""
     until = time.monotonic() + 1.5 * INTERVAL
     return eventually(lambda: time.monotonic() > until, "a rest")
 

@@ -92,12 +92,14 @@ def adopted(cluster: Cluster) -> bool:
     return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in (*sets, *policies))
 
 
-def test_an_upgrade_to_ours_changes_nothing(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_no_proxy_no_device_and_no_object_of_a_user(
+    ours: Stage,
+) -> None:
     assert ours.after == ours.before
     assert len(ours.after.pods) == 4 + 2 * REPLICAS
 
 
-def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
+def test_our_operator_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
     (ended,) = ours.seen.ended_go.values()  # no second one was started
     assert ended
     first = ours.seen.first_write(ours=True)
@@ -105,11 +107,13 @@ def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> No
     assert all(write.at < first for write in ours.seen.writes if not write.ours)
 
 
-def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
+def test_names_resolve_while_our_operator_takes_over_from_the_go_operator(ours: Stage) -> None:
     ours.seen.check_names(ONE_LOST)
 
 
-def test_everything_works_with_ours(ours: Stage, users: Users, acme_root: Path) -> None:
+def test_all_proxies_and_policies_work_after_an_upgrade_to_our_operator(
+    ours: Stage, users: Users, acme_root: Path
+) -> None:
     users.check(acme_root)
     assert users.policy_is_enforced()
 
@@ -157,24 +161,26 @@ def kept(found: Inventory) -> Inventory:
     return found._replace(pods=pods, statefulsets=statefulsets)
 
 
-def test_the_way_back_changes_nothing_except_for_proxies_with_our_init_script(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_only_proxies_with_our_init_script(back: Stage) -> None:
     assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
     assert len(kept(back.after).pods) == 4 + 2 * REPLICAS + 1 + REPLICAS
     assert len(back.before.pods) == 2 * (4 + 2 * REPLICAS)
 
 
-def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
+def test_the_go_operator_writes_nothing_before_our_operator_has_ended(back: Stage) -> None:
     ends = [ended for ended in back.seen.ended.values() if ended]
     assert len(ends) == len(back.seen.ended) > 0
     assert max(ends) < back.seen.first_write(ours=False)
 
 
-def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
+def test_all_proxies_and_policies_work_after_a_rollback_to_the_go_operator(
+    back: Stage, users: Users, acme_root: Path
+) -> None:
     users.check(acme_root)
     assert users.policy_is_enforced()
 
 
-def test_the_go_operator_deletes_the_record_of_a_service_that_ours_exposed(
+def test_the_go_operator_deletes_the_record_of_a_service_that_our_operator_exposed(
     back: Stage, nameserver: str, users: Users
 ) -> None:
     eventually(lambda: EARLY not in records(users.cluster), f"no record of {EARLY}")
@@ -182,7 +188,7 @@ def test_the_go_operator_deletes_the_record_of_a_service_that_ours_exposed(
     eventually(lambda: dig(users.cluster.bed, nameserver, EARLY).rcode == "NXDOMAIN", f"{EARLY} gone")
 
 
-def test_on_the_way_back_names_get_no_answer_for_a_while_but_never_a_wrong_one(
+def test_during_a_rollback_names_get_no_answer_for_a_while_but_never_a_wrong_answer(
     back: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():

@@ -81,7 +81,7 @@ class Proxied(NamedTuple):
 
 
 class Users:
-    """Users who have such objects in the cluster."""
+    """Users who have an object of each kind that gets a proxy."""
 
     def __init__(self, cluster: Cluster, management: Management, space: str, outside: Peer, client: Object) -> None:
         self.cluster = cluster

@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests of the load generator, of the simulated cluster and of the benchmarks."""

@@ -40,7 +40,7 @@ class Client:
         return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(2), "big"))
 
     async def ask(self) -> list[str]:
-        """Send the query, and return the answer."""
+        """Send `QUERY`, and return the data of its answer."""
         self.writer.write(framed(QUERY))
         return texts(parsed(await self.response()))
 

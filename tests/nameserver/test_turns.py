@@ -30,7 +30,7 @@ def test_a_client_waits_for_the_others_after_its_turn() -> None:
     assert taken(turns) == "xbyc"
 
 
-def test_an_item_is_in_the_queue_once_and_a_removed_item_is_not_in_it() -> None:
+def test_an_item_waits_only_once_in_the_queue_until_it_is_taken_or_removed() -> None:
     turns: Turns[str, str] = Turns()
     for client, item in (("one", "a"), ("one", "b"), ("one", "a"), ("other", "x"), ("one", "b")):
         turns.add(client, item)

@@ -71,7 +71,10 @@ def test_a_packet_with_two_different_answers_counts_as_a_difference() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_sanitizers_find_no_fault_in_the_loop(tmp_path: Path) -> None:
-    """Run these tests and those of the thread with AddressSanitizer and UBSan, and all memory of Python's in sight."""
+    """Run these tests and those of the thread with AddressSanitizer and UBSan.
+
+    Python allocates all memory by malloc.
+    """
     build = ROOT / "nameserver" / "udploop" / "hatch_build.py"
     subprocess.run([sys.executable, build, tmp_path, "--sanitized"], check=True)
     preloaded = [

@@ -17,7 +17,7 @@ os.environ["SSL_CERT_FILE"] = os.devnull  # a client reads the machine's certifi
 
 @pytest.fixture
 async def world(cluster: World) -> AsyncIterator[World]:
-    """A cluster with the operator."""
+    """A cluster on which the operator runs."""
     async with running_operator(cluster):
         yield cluster
 

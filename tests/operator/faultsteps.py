@@ -51,7 +51,7 @@ _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 
 @dataclass
 class Play(Stage):
-    """A world with an operator, another tailnet, and two nodes."""
+    """A world with an operator, another tailnet, and two nodes, in which steps change objects and cause faults."""
 
     other: OtherTailnet | None = None
     mended: int = 0

@@ -15,7 +15,7 @@ SYSCTL_OF_1_103 = (
     "echo 1 > /proc/sys/net/ipv4/ip_forward && if [ -e /proc/sys/net/ipv6/conf/all/forwarding ]; "
     "then echo 1 > /proc/sys/net/ipv6/conf/all/forwarding; fi"
 )
-"""The init script of the next version, of which there are no recordings."""
+"""The init script of the Go operator 1.103, of which there are no recordings."""
 
 _FOLDER = Path(__file__).parent / "proxy" / "recorded"
 _GIVEN_BY_THE_API_SERVER = ("uid", "resourceVersion")

@@ -108,7 +108,7 @@ class Stage:
         return before
 
     async def take(self, step: Step) -> None:
-        """Carry out *step* if its object is there, and wait for its pace."""
+        """Carry out *step* if its object exists, and then wait for the pause of the step."""
         with suppress(NotFound, Conflict):
             await _ACTS[step.what](self, step)
         if step.pace is None and self.runs:

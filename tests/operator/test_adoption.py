@@ -112,7 +112,7 @@ async def ingress_by_go(world: World) -> Proxy:
 
 
 async def logged_in(world: World, parent: Object) -> Proxy:
-    """Return the proxy of *parent* once it has logged in and its headless Service leads to it."""
+    """Return the proxy of *parent* once it has logged in and its headless Service leads to its Pods."""
 
     async def there() -> Proxy | None:
         proxy = await world.proxy(parent)
@@ -300,7 +300,7 @@ async def event(world: World, obj: Object, reason: str) -> str:
     return (await world.events(obj)).get(reason, "")
 
 
-async def test_a_proxy_goes_with_its_parent_whenever_that_is_deleted(cluster: World) -> None:
+async def test_a_proxy_goes_with_its_parent_whenever_the_parent_is_deleted(cluster: World) -> None:
     await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {})

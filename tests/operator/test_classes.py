@@ -18,12 +18,12 @@ from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_o
 
 
 def container(**fields: Any) -> Object:
-    """Return the spec of a class that changes the container of tailscaled."""
+    """Return the spec of a class that changes the container in which tailscaled runs."""
     return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
 
 
 def variable(value: str) -> Object:
-    """Return the spec of a class that sets FOO to *value* in that container."""
+    """Return the spec of a class that sets the variable FOO to *value* in the container of tailscaled."""
     return container(env=[{"name": "FOO", "value": value}])
 
 
@@ -165,7 +165,7 @@ def field_names(proxy: Proxy) -> list[object]:
     return [pod["metadata"].keys(), pod["spec"].keys(), only.keys(), [each["name"] for each in only["env"]]]
 
 
-async def test_a_proxy_waits_for_its_class_and_runs_on_when_that_becomes_invalid_or_goes(world: World) -> None:
+async def test_a_proxy_waits_for_its_class_and_runs_on_when_the_class_becomes_invalid_or_goes(world: World) -> None:
     await world.apply(SERVICE_WITH_CLASS, backend(), INGRESS_WITH_CLASS)
     await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
     await world.apply(proxy_class(**BAD))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.full
 
 
 def container(**fields: object) -> Object:
-    """Return the spec of a class that changes the container of tailscaled."""
+    """Return the spec of a class that changes the container in which tailscaled runs."""
     return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
 
 
@@ -46,7 +46,9 @@ async def amounts(world: World, obj: Object) -> Object:
 
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
-async def test_a_proxy_gets_a_class_once_that_is_ready_and_loses_it_again(world: World, parent: Parent) -> None:
+async def test_a_proxy_gets_a_class_once_the_class_is_ready_and_loses_the_class_again(
+    world: World, parent: Parent
+) -> None:
     await world.apply(backend(), proxy_class(**container(image="FOO bar")), parent.plain)
     before = await world.joined(parent.plain)
     await world.change(parent.plain, parent.with_class)

@@ -204,7 +204,7 @@ async def test_an_interrupt_stops_an_operator_that_is_alone_and_has_no_lease(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("led", [False, True])
-async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_that_is_away(
+async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_the_api_server_is_away(
     sim: ClusterSim, environment: Environment, led: bool
 ) -> None:
     sim.faults.leave()

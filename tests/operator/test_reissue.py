@@ -35,7 +35,10 @@ KINDS = {
 }
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
-"""The condition of the kind, and its reason while all is well; an Ingress has none."""
+"""A map from each kind to its condition that says whether all is well, with the reason if so.
+
+Ingresses have no condition.
+"""
 
 
 async def start(world: World, kind: Kind) -> Proxy:

@@ -37,7 +37,7 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
         (f"tailscale/tailscale@sha256:{'0' * 64}", "tailscale/tsrecorder:stable"),
     ],
 )
-def test_the_image_of_recorders_has_the_tag_of_that_of_proxies(
+def test_the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies(
     environ: dict[str, str], image: str, recorder: str
 ) -> None:
     assert read_settings({**environ, "PROXY_IMAGE": image}).recorder_image == recorder
@@ -148,7 +148,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(
+def test_the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes(
     name: str, value: str, words: str, environ: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:

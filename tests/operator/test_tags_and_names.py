@@ -174,7 +174,9 @@ async def test_a_device_that_may_still_be_in_use_keeps_its_name(held: Held) -> N
 
 
 @pytest.mark.parametrize("gone", cases({"it is dead": False, "it is gone": True}, "it is dead"))
-async def test_a_proxy_that_got_a_numbered_name_gets_its_own_name_once_that_is_free(cluster: World, gone: bool) -> None:
+async def test_a_proxy_that_got_a_numbered_name_gets_its_own_name_once_the_name_is_free(
+    cluster: World, gone: bool
+) -> None:
     holder = join(cluster.control, "default-lb")
     await cluster.apply(load_balancer())
     async with running_operator(cluster):

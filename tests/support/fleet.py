@@ -38,23 +38,23 @@ class Original:
 
     @property
     def pod_ips(self) -> list[str]:
-        """The addresses of its Pod."""
+        """The addresses of the Pod of the first egress Service."""
         (pod,) = (obj for kind, obj in self.objects if kind == kinds.POD)
         return [entry["ip"] for entry in pod["status"]["podIPs"]]
 
 
 def service(number: int) -> Object:
-    """The addresses of the first proxy's Pod."""
+    """Return the egress Service with this *number*."""
     return egress(_name(number), f"{target(number)}.{DOMAIN}")
 
 
 def target(number: int) -> str:
-    """Return the hostname of the device to which Service *number* routes."""
+    """Return the hostname of the device to which the egress Service with this *number* leads."""
     return f"target-{_name(number)}"
 
 
 def hostname(number: int) -> str:
-    """Return the hostname of the proxy of that Service."""
+    """Return the hostname of the proxy of the egress Service with this *number*."""
     return f"default-{_name(number)}"
 
 

@@ -24,7 +24,7 @@ class NameserverProcess:
         self.port = self.health = self.metrics = 0
 
     async def says(self, what: str) -> str:
-        """Read the log up to a line that contains *what*."""
+        """Read the nameserver's log up to a line that contains *what*."""
         assert self.process.stderr is not None
         while line := (await self.process.stderr.readline()).decode():
             self.log.append(line)
@@ -37,19 +37,19 @@ class NameserverProcess:
         return await dns.asyncquery.udp(dns.message.make_query(name, "A"), "127.0.0.1", port=self.port, timeout=3)
 
     async def status(self, path: str) -> int:
-        """Return the HTTP status of a probe."""
+        """Return the HTTP status of the nameserver's answer to a probe at *path*."""
         async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.health}{path}") as response:
             return response.status
 
     async def scrape(self) -> str:
-        """Return its metrics."""
+        """Return the page with the nameserver's metrics."""
         url = f"http://127.0.0.1:{self.metrics}/metrics"
         async with aiohttp.ClientSession() as client, client.get(url) as response:
             return await response.text()
 
 
 async def started_nameserver(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    """Start the command with *arguments* and more *environment*."""
+    """Start the nameserver's command with *arguments* and more variables in its *environment*."""
     words = (sys.executable, "-m", "tsnameserver", *arguments)
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*words, env={**os.environ, **environment}, stderr=pipe, stdout=pipe)

@@ -433,7 +433,10 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 
 @asynccontextmanager
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
-    """Run a cluster on which an operator can run with the chart's rights. Fail if that was denied a request."""
+    """Run a cluster on which an operator can run with the chart's rights.
+
+    Fail at the end if the API server has denied the operator a request.
+    """
     async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
         sim.rights.give(*(each for each in operators_rights() if "rules" in each))
         yield World(

@@ -46,7 +46,7 @@ class Cost(NamedTuple):
     peak_mb: float
     """The highest resident memory since the operator started, in units of 10⁶ bytes."""
     seconds: float
-    """From the beginning of the step until the operator was quiet."""
+    """The seconds from the beginning of the step until the operator was quiet."""
     holder: str
     """The name of the task that blocked the event loop for the longest time."""
 

@@ -296,7 +296,7 @@ async def _forget_policies(client: KubeClient) -> None:
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
-    """Leave out objects that disappear without further help: they are deleted, and have no finalizers."""
+    """Yield all of *found* but those objects that disappear without further help: deleted ones without finalizers."""
     for resource, obj in found:
         if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
             yield resource, obj

@@ -62,7 +62,7 @@ async def running_tailnets(
     exists: Callable[[str], bool] = lambda name: False,
     held: Callable[[], Iterable[str]] = lambda: (),
 ) -> AsyncIterator[Tailnets]:
-    """Run the operator's own tailnet until the end of the block, and yield it; *exists*, *held* as for `Tailnets`."""
+    """Run the operator's own tailnet during the block, and yield it; `Tailnets` explains *exists* and *held*."""
     tailnets = Tailnets([tailnet_of(client, kube, cache, settings, pace=pace)], exists, 0.01, held)
     async with running(tailnets.run()):
         yield tailnets

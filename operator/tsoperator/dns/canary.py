@@ -19,7 +19,10 @@ _DIGITS: Final = 10
 
 
 def canary_name(uid: str, zone: str) -> str:
-    """Return the canary in *zone* of the DNSConfig with this *uid*, so that another cluster's nameserver has none."""
+    """Return the name of the canary in *zone*.
+
+    The name depends on the *uid* of the DNSConfig, so the nameserver of another cluster has no record for it.
+    """
     return f"{CANARY_PREFIX}{hashlib.sha256(uid.encode()).hexdigest()[:_DIGITS]}.{zone}"
 
 

@@ -26,15 +26,20 @@ _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 _SNAPSHOT: Final = "snapshot"
 _DRAIN: Final = 10
-"""Seconds for which a Pod goes on answering after it is told to stop. It isn't ready during that time. Once the kubelet
-has seen that, within 6 s, nodes send the Pod no more packets, not even from a client whose earlier packets went there.
+"""Seconds for which a Pod of the nameserver goes on answering after it is told to stop.
+
+It isn't ready during that time. Once the kubelet has seen that, within 6 s, nodes send the Pod no more packets, not
+even from a client whose earlier packets went there.
 """
 _SETTLE: Final = 5
-"""Seconds for which a new Pod is ready before the one that it replaces stops: nodes may take that long to see it."""
+"""Seconds for which a new Pod of the nameserver is ready before the old Pod stops.
+
+Nodes may take that long to see that the new Pod is ready.
+"""
 
 
 def service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    """Return the ServiceAccount."""
+    """Return the ServiceAccount of the nameserver of *dnsconfig*."""
     return _child(dnsconfig, settings, SERVICEACCOUNT, {})
 
 
@@ -54,9 +59,10 @@ def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
 def service(
     dnsconfig: DNSConfig, settings: Settings, live: Object | None, address: str, *, selects_ours: bool
 ) -> Object:
-    """Return the Service; *live* is the existing one. With *selects_ours* it leads to no Pod of the Go operator.
+    """Return the nameserver's Service; *live* is the existing one.
 
-    The cluster IP in the DNSConfig, or else *address*, is used only at creation, because it can't be changed.
+    If *selects_ours* is true, the Service leads to no Pod of the Go operator's nameserver. The cluster IP in the
+    DNSConfig, or else *address*, is used only when the Service is created, because it can't be changed.
     """
     spec: Object = {
         "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if selects_ours else {})},
@@ -72,7 +78,7 @@ def service(
 
 
 def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings) -> Object:
-    """Return the Deployment of *image*."""
+    """Return the Deployment that runs the nameserver from *image*."""
     nameserver = dnsconfig.spec.nameserver
     container: Object = {
         "name": NAMESERVER,
@@ -116,13 +122,13 @@ def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings)
 
 
 def _our_container(settings: Settings) -> Object:
-    """Return the fields of the container that only our nameserver's image supports.
+    """Return the fields of the nameserver's container that only our image supports.
 
-    It has probes and the operator's log format, and needs neither root nor a writable file system. It reads the records
-    from the API server, so it needs no mounted records. It keeps a snapshot of them on a volume, because another
-    container in the same Pod may have to start while the API server is away. An environment variable gives the path of
-    the snapshot: earlier versions of the image ignore a variable that they don't know, but exit if they get such a
-    flag.
+    The container has probes and the operator's log format, and needs neither root nor a writable file system. It
+    reads the records from the API server, so it needs no mounted records. It keeps a snapshot of the records on a
+    volume, because another container in the same Pod may have to start while the API server is away. An environment
+    variable gives the path of the snapshot: earlier versions of the image ignore a variable that they don't know,
+    but exit if they get such a flag.
     """
     env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
     if settings.log_format != "text":

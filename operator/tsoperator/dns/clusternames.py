@@ -22,7 +22,7 @@ from tsoperator.runtime.plan import Note
 
 
 class Way(Enum):
-    """The way in which the cluster and the tailnet reach each other through an object of a user."""
+    """The way in which an object of a user connects the cluster and the tailnet."""
 
     EGRESS = auto()
     """A proxy of its own leads Pods to a device."""
@@ -37,7 +37,7 @@ class Way(Enum):
 
 
 def way_of(child: Object) -> Way:
-    """Return how the proxies behind *child*, the Service in front of them, connect the cluster and the tailnet."""
+    """Return how the proxies behind the Service *child* connect the cluster and the tailnet."""
     if labels(child).get(PROXY_GROUP):
         return Way.EGRESS_GROUP
     if ANNOTATION_LAST_CLUSTER_IP in annotations(child):
@@ -58,7 +58,7 @@ class Leads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The addresses to which a name *leads*; None if an object has no name.
+    """The addresses to which the name of an object *leads*; None if the object has no name.
 
     Then *why* says why, and *instead* is the name that Pods can use. Both are empty if the user knows why.
     """
@@ -72,7 +72,7 @@ NO_NAME = Naming(None)
 
 
 def naming(obj: Object, way: Way) -> Naming:
-    """Return where the name of *obj* leads, if it has one."""
+    """Return where the name of *obj* leads in the cluster's DNS, or why *obj* has no name."""
     if is_opted_out(obj):
         return NO_NAME
     if way is Way.FORWARDED:
@@ -105,7 +105,7 @@ def name_notes(naming: Naming) -> list[Note]:
 
 
 def is_opted_out(obj: Object) -> bool:
-    """Tell whether the user of *obj* wants no name for it."""
+    """Tell whether the user of *obj* has turned off its name in the cluster's DNS."""
     return annotations(obj).get(ANNOTATION_CLUSTER_DNS) == "false"
 
 

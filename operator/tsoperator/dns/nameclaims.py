@@ -38,7 +38,7 @@ BY_DEVICE_NAME = "device-name"
 """The index of the Services in front of the proxies whose own devices have a name in the cluster, by that name."""
 
 Ports = frozenset[tuple[str, int]]
-"""Ports with their protocols."""
+"""Ports, each with its protocol."""
 
 _OWN_DEVICES = (Way.FORWARDED, Way.INGRESS)
 _NOBODY = Owner("", Key("", ""))
@@ -46,7 +46,7 @@ _KINDS = {PARENT_SERVICE: SERVICE.kind, PARENT_INGRESS: INGRESS.kind}
 
 
 class Standing(IntEnum):
-    """The rank of a claim; a lower number comes first."""
+    """The rank of an object's claim to a name; a lower number comes first."""
 
     DEVICE = 0
     """The name is that of the object's own device."""
@@ -78,7 +78,10 @@ UNCONTESTED: Final = Claim()
 
 
 def holding(claims: Iterable[Claim]) -> Claim:
-    """Return the claim that wins, of at least one claim to a name; claims with the same ports share the name."""
+    """Return the claim that wins a name, and that shares the name with the claims that have the same ports.
+
+    There is at least one claim in *claims*.
+    """
     return min(claims, key=lambda claim: claim.rank)
 
 
@@ -151,7 +154,7 @@ def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
 
 
 def _is_invalid(service: Object) -> bool:
-    """Tell whether *service* is invalid, by the condition for the way in which it should be served."""
+    """Tell whether *service* is invalid, according to the condition that its mode has."""
     grouped = bool(annotations(service).get(PROXY_GROUP))
     for each in (service.get("status") or {}).get("conditions") or ():
         if grouped and each["type"] == CONDITION_EGRESS_VALID:

@@ -1,4 +1,4 @@
-"""The names and rules that the nameserver's objects and the ConfigMaps of records have in common."""
+"""The labels, annotations and rules that the nameserver's objects share with the ConfigMaps of records."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _LATEST: Final = "latest"
 
 
 class Program(StrEnum):
-    """The nameserver that is in an image, by the value of `ANNOTATION_NAMESERVER` that names it."""
+    """The program in an image of a nameserver; its value is that of the annotation `ANNOTATION_NAMESERVER`."""
 
     OURS = "tsnameserver"
     UPSTREAM = "k8s-nameserver"
@@ -56,12 +56,15 @@ def elected(dnsconfigs: Sequence[Object]) -> Object | None:
 
 
 def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:
-    """Return the DNSConfigs as they were before one of them changed from *old* to *new*; they are *dnsconfigs* now."""
+    """Return the DNSConfigs as they were before one of them changed from *old* to *new*.
+
+    *dnsconfigs* are those that exist now.
+    """
     return [*(each for each in dnsconfigs if each is not new), *([old] if old else ())]
 
 
 def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
-    """Return the labels of the children of a DNSConfig; *namespace* is that of the children."""
+    """Return the labels of the children of a DNSConfig; *namespace* is the namespace of the children."""
     owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
 
@@ -108,7 +111,10 @@ def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> N
 
 
 def _program(repo: str, likely: Program) -> Program:
-    """Return the program in an image of *repo*: the *likely* one, unless the repository is known."""
+    """Return the program in an image from the repository *repo*.
+
+    It is *likely*, unless *repo* is known to have another program.
+    """
     return Program.UPSTREAM if repo in _UPSTREAM_REPOSITORIES else likely
 
 
@@ -124,14 +130,20 @@ def default_image(settings: Settings) -> NameserverImage:
 
 
 def _split(image: str) -> tuple[str, str]:
-    """Return the repository and the tag of *image*; the tag of an image with none, or with only a digest, is latest."""
+    """Return the repository and the tag of *image*.
+
+    The tag is latest if the image names no tag, or only a digest.
+    """
     name = image.partition("@")[0]
     repo, colon, tag = name.rpartition(":")
     return (repo, tag) if colon and "/" not in tag else (name, _LATEST)
 
 
 def reads_shards(deployment: Object | None, image: NameserverImage) -> bool:
-    """Tell whether every Pod of the nameserver reads shards: *image* is ours, and *deployment* has rolled it out."""
+    """Tell whether every Pod of the nameserver can read records in shards.
+
+    That is so if *image* has our program, and *deployment* has rolled it out.
+    """
     if deployment is None or image.program is not Program.OURS:
         return False
     spec, status = deployment["spec"], deployment.get("status") or {}

@@ -1,1 +1,1 @@
-"""ProxyGroups as the objects that they serve see them: places, their ports and EndpointSlices, and the ConfigMap."""
+"""A ProxyGroup as its Services see it: their places, ports and EndpointSlices, and its ConfigMap."""

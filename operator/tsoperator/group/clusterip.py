@@ -31,7 +31,8 @@ class Target(NamedTuple):
 def new_name(service: Object, group: str) -> str:
     """Return the name of a new place of a user's *service* at *group*.
 
-    It depends on the group, because a Service has places at two groups while it moves.
+    It depends on the name of the group, because a Service has places at two groups while it moves from one to the
+    other.
     """
     return child_name(key_of(service).name, f"{uid(service)}/{group}")
 
@@ -45,11 +46,11 @@ def cluster_ip_service(
     *,
     is_named: bool = True,
 ) -> Object:
-    """Return the ClusterIP Service *key* in front of proxies, which forward its connections to *target*.
+    """Return the ClusterIP Service named *key* in front of proxies, which forward its connections to *target*.
 
-    *ports* has the port of the proxies for each of its ports, and *names* the names of its ports. *labels* are from
-    `place_labels`. If *is_named*, Pods find the target by its name. The Service has no selector, because its endpoints
-    depend on the reports of the proxies.
+    *names* has the names of its ports, and *ports* the port of the proxies for each of them. *labels* are from
+    `place_labels`. If *is_named*, Pods find the target by its name. The Service has no selector, because its
+    endpoints depend on the reports of the proxies.
     """
     numbers = {each.port for each in names}
     health = next(port for port in count(HEALTH_PORT) if port not in numbers)
@@ -92,10 +93,13 @@ def unselected(live: Object | None) -> list[Patch]:
 
 
 def place_labels(owner: Owner, group: str) -> dict[str, str]:
-    """Return the labels of the children of *owner* at *group*."""
+    """Return the labels of the children that the place of *owner* at *group* consists of."""
     return {**owner.labels, PROXY_GROUP: group, LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
 
 
 def is_place(child: Object) -> bool:
-    """Tell whether *child* of a user's object at a ProxyGroup belongs to a place. Other children aren't for egress."""
+    """Tell whether *child*, which a ProxyGroup's reconcilers made, is a part of a place.
+
+    Children of objects that aren't egress Services are none.
+    """
     return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS

@@ -16,7 +16,10 @@ from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
-"""The most characters that the stored entries may have. The API server accepts a ConfigMap of up to 1 MiB."""
+"""The most characters that the entries in an egress ConfigMap may have, as they are stored.
+
+The API server accepts a ConfigMap of up to 1 MiB.
+"""
 
 _PINGS: Final = 3  # the requests for each replica by which a leaving proxy sees that it gets no connections
 _NOTHING: Final = len("{}")
@@ -24,9 +27,9 @@ _NOTHING: Final = len("{}")
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a ConfigMap by name, and the number of entries that don't fit.
+    """The wanted entries of an egress ConfigMap by name, and the number of entries for which it has no room.
 
-    *document* is the stored form of the entries; it is empty if the ConfigMap has them already.
+    *document* is the stored form of the entries; it is empty if the ConfigMap has exactly these entries already.
     """
 
     chosen: Mapping[str, Entry]
@@ -59,10 +62,11 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
 def egress_configmap_steps(
     wanted: Object, live: Object | None, services: Iterable[Object], replicas: int | None, cluster_domain: str
 ) -> list[Step]:
-    """Return the step that makes the ConfigMap right, if it isn't.
+    """Return the step that makes the egress ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that it should have, and the ClusterIP *services* get entries. *replicas* is how many
-    proxies the group should have; without it the number of their requests stays as it is.
+    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas*
+    is the number of proxies that the group should have. With None, the ConfigMap keeps the number of requests that
+    a leaving proxy makes.
     """
     if live is not None and is_deleting(live):
         return []  # the end of its deletion queues the group again
@@ -85,7 +89,11 @@ def egress_configmap_steps(
 
 
 def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
-    """Return those of the entries *found*, the oldest first, that fit beside those that are *there*."""
+    """Return those of the entries *found* for which the ConfigMap has room.
+
+    They are in the order of their age, and the oldest come first. *there* are the entries that the ConfigMap has
+    already, and keeps.
+    """
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
     left_out = 0
@@ -104,7 +112,10 @@ def _age(service: Object) -> tuple[str, str]:
 
 
 def _size(name: str, entry: Entry) -> int:
-    """Return how many bytes *entry* adds to the document, with a comma, which the first entry doesn't need."""
+    """Return the number of bytes that *entry* adds to the document, with a comma.
+
+    The first entry doesn't need a comma.
+    """
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

@@ -31,12 +31,15 @@ BY_SERVING_GROUP: Final = "serving-group"
 """The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
 
 BY_ENTRY: Final = "group-entry"
-"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that they
-have. `indexed_entry` makes its values."""
+"""The index of users' Services, and of their ClusterIP Services, by the entry at a ProxyGroup.
+
+A user's Service is found by the entry that it asks for, a ClusterIP Service by the entry that it has. `indexed_entry`
+makes the values.
+"""
 
 
 def entry_name(service: Key) -> str:
-    """Return the name of the entry for a user's Service."""
+    """Return the name of the entry that a user's *service* has at a ProxyGroup."""
     return f"{service.namespace}-{service.name}"
 
 
@@ -85,7 +88,7 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
 
 
 def port_of(given: Object) -> Port:
-    """Return the port of the proxies, and that of the device, for a port of a ClusterIP Service."""
+    """Return the port of the proxies, and the port of the device, for the port *given* of a ClusterIP Service."""
     return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
 
 

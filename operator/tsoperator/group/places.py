@@ -1,8 +1,8 @@
 """The places of a user's Service at ProxyGroups: ClusterIP Services, and their EndpointSlices.
 
-A Service moves when it names another ProxyGroup, or none. While it moves, it has an old and a new place, of which one
-may be its own proxy. It points at the old place until the new one serves. The old place is removed some time after
-that, because clients may still have its address (docs/development/groups.md).
+A Service moves when it names another ProxyGroup, or none. While it moves, it has an old and a new place. One of the two
+may be its own proxy. The Service points at the old place until the new one serves. The old place is removed some time
+after that, because clients may still have its address (docs/development/groups.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,9 +47,10 @@ class Place:
 def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
     """Return the name of the place at which a Service should point that moves from the *old* places to the *new* one.
 
-    It points at the place called *here* now. Return an empty name if it should point at none yet. That is so if the new
-    place is headless and doesn't serve: clients that look up its name get no address, and the cluster's DNS repeats
-    that answer for up to 30 s. A Service that points at such a place already stays there while its Pod is replaced.
+    The Service points at the place called *here* now. Return an empty name if it should point at no place yet. That
+    is so if the new place is headless and doesn't serve: clients that look up its name get no address, and the
+    cluster's DNS repeats that answer for up to 30 s. A Service that points at such a place already stays there
+    while its Pod is replaced.
     """
     if new.serves:
         return new.name
@@ -63,7 +64,7 @@ def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
 def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
     """Tell whether a Service that points at the place called *here* has moved from the *old* places to the *new* one.
 
-    It has moved if the new place serves, and if it points at no old one.
+    It has moved if the new place serves, and if it points at none of the old places.
     """
     return new.serves and here not in {place.name for place in old}
 
@@ -73,15 +74,17 @@ class Places:
     """The places of a Service at ProxyGroups, and the facts about them on which its plan depends.
 
     *services* are its ClusterIP Services, and *slices* their EndpointSlices. *groups* are the ProxyGroups that it
-    names, or at which it has a place. *with_entry* are the names of groups that still have an entry for it. *own* is
-    the place of its own proxy, if it has one.
+    names, or at which it has a place. *with_entry* are the names of groups that still have an entry for it. *own*
+    is the place of its own proxy, if it has one.
 
     *ports* are the proxies' ports that are allocated to its ports. It is None if the group has too few, or if the
-    Service is invalid. An older Service may have the same port of the proxies as one of its ports; such ports are
-    *contested*, and *ports* has other ones for them. *rival* is another Service that has the name of its entry.
+    Service is invalid. If an older Service has the same port of the proxies as one of its ports, that port is
+    *contested*, and *ports* has another port of the proxies for it. *rival* is another Service whose entry has the
+    same name.
 
-    *ages* say for how many seconds a fact has been true: for example, that it doesn't use the old place of that name.
-    *cluster_domain* and *move_grace* are as in the operator's settings.
+    *ages* say for how many seconds a fact has been true. An example of a fact is the name of an old place, which
+    says that the Service doesn't use that place. *cluster_domain* and *move_grace* are as in the operator's
+    settings.
     """
 
     services: Sequence[Object] = ()
@@ -102,16 +105,16 @@ class Places:
         return not (self.services or self.slices or self.with_entry)
 
     def group(self, name: str) -> Group:
-        """Return the ProxyGroup called *name*."""
+        """Return the facts about the ProxyGroup called *name*."""
         return self.groups.get(name) or Group(name)
 
     def at(self, group: str) -> Object | None:
-        """Return the ClusterIP Service at *group*."""
+        """Return the ClusterIP Service of this Service at the ProxyGroup called *group*."""
         found = (each for each in self.services if labels(each)[PROXY_GROUP] == group)
         return first(each for each in found if not is_deleting(each))
 
     def new_and_old(self, current: str, *, is_own: bool = False) -> tuple[Place, list[Place]]:
-        """Return the place called *current*, and all others.
+        """Return the place called *current*, and a list of the other places.
 
         *is_own* tells whether the current place is the Service's own proxy.
         """
@@ -121,19 +124,19 @@ class Places:
         return new, [each for each in found if each.name != current]
 
     def is_abandoned(self, name: str) -> bool:
-        """Tell whether the place called *name* has been unused for so long that no client has its address."""
+        """Tell whether the place called *name* has been unused for so long that no client still has its address."""
         return name in self.ages and self.ages[name] >= self.move_grace
 
 
 NOWHERE = Places()
-"""The places of a Service that has none."""
+"""The places of a Service that has no place."""
 
 
 class Move(NamedTuple):
     """The EndpointSlices of a Service that moves, and the steps that remove its abandoned places.
 
-    *slices* are as they should be. After *wait* seconds, another place may be abandoned; with None, no place waits for
-    that.
+    *slices* are the EndpointSlices as they should be. After *wait* seconds, the next old place becomes abandoned;
+    with None, there is no such place.
     """
 
     slices: Sequence[Object]
@@ -142,28 +145,29 @@ class Move(NamedTuple):
 
 
 def best_place(here: str, current: str, places: Places, *, is_own: bool = False) -> str:
-    """Return the name of the place at which a Service should point now; empty if it should point at none yet.
+    """Return the name of the place at which a Service should point now; empty if it should point at no place yet.
 
-    It points at the place called *here*, and should be served at the *current* one. *is_own* tells whether the current
-    place is its own proxy.
+    The Service points at the place called *here*, and should be served at the *current* place. *is_own* tells
+    whether the current place is its own proxy.
     """
     new, old = places.new_and_old(current, is_own=is_own)
     return best_of(here, new, old)
 
 
 def unused(here: str, current: str, places: Places) -> list[str]:
-    """Return the names of the old places of a Service, once it has moved to the *current* one.
+    """Return the names of a Service's old places, if it has moved to the *current* place; no names while it moves.
 
-    It points at the place called *here*. Return none while it moves.
+    The Service points at the place called *here*.
     """
     new, old = places.new_and_old(current)
     return [each.name for each in old] if has_moved(here, new, old) else []
 
 
 def move(here: str, current: str, places: Places, *updated: Object) -> Move:
-    """Return the move of a Service, which points at the place called *here*, to the *current* place.
+    """Return the move to the *current* place of a Service that points at the place called *here*.
 
-    *updated* is the ClusterIP Service of the current place as it should be; its own proxy has none.
+    *updated* is the ClusterIP Service of the current place as it should be. It is missing if the place is the
+    Service's own proxy.
     """
     others = [each for each in places.services if key_of(each).name != current]
     kept = [each for each in others if not places.is_abandoned(key_of(each).name)]
@@ -183,7 +187,7 @@ def upkeep(places: Places) -> Sequence[Step]:
 def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object] = ()) -> list[Step]:
     """Return the steps that remove the places of a Service, except for those whose names are *kept*.
 
-    *slices* are the EndpointSlices of these, which stay, too.
+    *slices* are the EndpointSlices of the kept places, which stay, too.
     """
     return [
         *_surplus(places, kept, slices),
@@ -198,7 +202,8 @@ def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object]
 def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
     """Return the steps that remove EndpointSlices, except for *slices* and those that the *kept* places usually have.
 
-    An EndpointSlice with another name was made by somebody else, or for ports that share one with all others now.
+    An EndpointSlice with another name was made by somebody else, or for ports that now have the same endpoints as
+    all others, and so share one EndpointSlice with them.
     """
     ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
     return [
@@ -209,7 +214,10 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
 
 
 def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
-    """Return the EndpointSlices that these ClusterIP Services should have. None is made before its first endpoint."""
+    """Return the EndpointSlices that these ClusterIP Services should have.
+
+    An EndpointSlice is made only when it has an endpoint.
+    """
     there = {key_of(each).name for each in places.slices}
     return [
         each
@@ -230,7 +238,10 @@ def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
 
 
 def await_newcomers(made: Plan, places: Places) -> Plan:
-    """Return *made*, so that the Service is reconciled again when a newcomer that serves it may get connections."""
+    """Return *made* with a time at which the Service is reconciled again, if newcomers serve the Service.
+
+    At that time, the first of these newcomers may get connections.
+    """
     waits = []
     for service in places.services:
         group = places.group(labels(service)[PROXY_GROUP])
@@ -244,7 +255,10 @@ def await_newcomers(made: Plan, places: Places) -> Plan:
 
 
 def _serving(service: Object, group: Group, places: Places) -> dict[int, Serving]:
-    """Return the Pods of *group* that serve the ports of a ClusterIP *service*, newcomers too, by IP version."""
+    """Return the Pods of *group* that serve the ports of a ClusterIP *service*, by IP version.
+
+    Newcomers are among them.
+    """
     name = entry_name(served_service(service))
     # A ClusterIP Service of the Go operator doesn't name its target, but its entry does.
     entry = entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)

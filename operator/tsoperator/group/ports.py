@@ -1,7 +1,7 @@
 """The ports at which the proxies of a ProxyGroup listen for the objects that it serves (docs/development/groups.md).
 
-Each port of a user's Service gets a port of its own on the proxies, so that they can tell their Services apart. Once a
-port is allocated it stays, because the proxies' connections go by it.
+Each port of a user's Service gets a port of its own on the proxies, so that they can tell their Services apart. An
+allocated port stays the same, because a change would break the connections that use it.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
-    """Return the target ports of a live ClusterIP Service, in their order, but not the one for health checks."""
+    """Return the target ports of a live ClusterIP Service, in their order, without the one for health checks."""
     if cluster_ip is None:
         return {}
     return {
@@ -53,8 +53,9 @@ def allocate(
 ) -> Mapping[Wanted, int] | None:
     """Return a port of the proxies for each *wanted* port; None if the ProxyGroup has too few free ports.
 
-    The *kept* ports are those of an earlier allocation. They stay as they are, and come first. A new port depends only
-    on the Service's UID and on the ports that others have *used*, so a repeated allocation gives the same port.
+    The *kept* ports are those of an earlier allocation. They stay as they are, and come first. A new port depends
+    only on the Service's UID and on the ports that other Services have *used*, so a repeated allocation gives the
+    same port.
     """
     ports = {each: port for each, port in kept.items() if each in wanted}
     taken = {*ports.values()}

@@ -21,8 +21,8 @@ DEFAULT_REPLICAS: Final = 2
 class Group:
     """A ProxyGroup, its ConfigMap and its Pods, as the objects that it serves see them.
 
-    *obj* and *configmap* are None if they don't exist. *reports* are those of the proxies, by the names of their Pods.
-    *new* has the UIDs of newcomers, and the number of seconds for which each of them still is one.
+    *obj* and *configmap* are None if they don't exist. *reports* are those of the proxies, by the names of their
+    Pods. *new* has the UIDs of newcomers, and the number of seconds for which each of them remains a newcomer.
     """
 
     name: str
@@ -49,7 +49,10 @@ def replica_count(group: Object) -> int:
 
 
 def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs, whatever generation the condition is of."""
+    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to its condition.
+
+    The condition counts even if it is about an earlier generation of the group.
+    """
     conditions = (group.get("status") or {}).get("conditions") or ()
     return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
 

@@ -23,7 +23,7 @@ VERSIONS: Final = (4, 6)
 """The IP versions."""
 
 Serving = Mapping[Port, Sequence[Object]]
-"""The Pods that serve a Service, by its ports."""
+"""The Pods that serve a Service, by the port of the Service."""
 
 
 def slice_name(service: str, version: int) -> str:
@@ -63,7 +63,7 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
 
 
 def without_newcomers(group: Group, serving: Sequence[Object], connected: Collection[str]) -> list[Object]:
-    """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older ones.
+    """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older Pods.
 
     Devices may still send their answers to the address that the proxy of a newcomer had before. *connected* are the
     UIDs of Pods that get connections now, and go on getting them.
@@ -82,9 +82,10 @@ def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
     """Return the EndpointSlices of a ClusterIP *service* with *ports*, which the Pods of *serving* serve.
 
-    Every Pod that serves any port is an endpoint of the port for health checks. By such checks a Pod that is about to
-    stop sees when it gets no connections any more. The EndpointSlice with this port has all ports that all these Pods
-    serve. It comes last, so that a port is in its new EndpointSlice before it leaves this one.
+    Every Pod that serves any port is an endpoint of the port for health checks. By such checks, a Pod that is about
+    to stop sees when it gets no more connections. The EndpointSlice with the port for health checks also has all
+    ports that every one of these Pods serves. It comes last, so that a port is in its new EndpointSlice before it
+    leaves this one.
     """
     made = []
     for version, pods_of in serving.items():
@@ -106,7 +107,7 @@ def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[i
 
 
 def serves(service: Object, slices: Iterable[Object]) -> bool:
-    """Tell by its live *slices* whether connections to each address and port of *service* reach a proxy."""
+    """Tell whether connections to each address and port of *service* reach a proxy, according to its live *slices*."""
     live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
     leads: dict[str, bool] = {}
     for each in live:
@@ -117,7 +118,10 @@ def serves(service: Object, slices: Iterable[Object]) -> bool:
 
 
 def _labels(service: Object) -> Object:
-    """Return the labels of a ClusterIP *service* with its parent and group, which its EndpointSlices have, too."""
+    """Return those labels of a ClusterIP *service* that name its parent and its group.
+
+    Its EndpointSlices have them, too.
+    """
     return {name: value for name, value in labels(service).items() if name.startswith(f"{GROUP}/")}
 
 
@@ -139,10 +143,10 @@ def _slice(service: Object, name: str, version: int, ports: Sequence[Object], po
 
 
 def _digest(ports: Iterable[Object]) -> str:
-    """Return a short text that differs for other *ports*.
+    """Return a short text that depends only on *ports*.
 
-    It is in the name of an EndpointSlice. So an EndpointSlice never gets other ports, and a port is in its new
-    EndpointSlice before the old one is deleted.
+    It is a part of an EndpointSlice's name, so that an EndpointSlice with other ports has another name. So a port
+    is in its new EndpointSlice before the old one is deleted.
     """
     return f"{crc32(repr([(each['name'], port_of(each)) for each in ports]).encode()):08x}"
 

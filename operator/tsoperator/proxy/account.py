@@ -10,9 +10,10 @@ from tsoperator.runtime.given import with_given
 def account(
     proxy: Proxy, rules: Sequence[Object], account_name: str = "", annotations: Mapping[str, str] | None = None
 ) -> list[Object]:
-    """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*.
+    """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*, and a RoleBinding.
 
-    The ServiceAccount has the name of the proxy unless *account_name* is given, and the *annotations* of the parent.
+    The ServiceAccount has the name of the proxy unless *account_name* is given. *annotations* are those that the
+    parent gives it.
     """
     name = proxy.key.name
     account_name = account_name or name

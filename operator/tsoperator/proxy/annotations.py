@@ -19,10 +19,10 @@ _SHOWN: Final = 40  # characters of a value that are quoted
 class Vocabulary:
     """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
 
-    *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing if
-    they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations of
-    other kinds, each with a sentence that says what to do on this kind instead. Users may also write the annotations in
-    *as_labels* as labels. The operator never advises users to write the *deprecated* annotations.
+    *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing
+    if they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations
+    of other kinds, each with a sentence that says what to do on this kind instead. Users may also write the
+    annotations in *as_labels* as labels. The operator never advises users to write the *deprecated* annotations.
     """
 
     kind: str
@@ -34,9 +34,10 @@ class Vocabulary:
     deprecated: Collection[str] = ()
 
     def advice(self, key: str, otherwise: str = "write that") -> str:
-        """Return advice for a user who probably meant another annotation than *key*; empty if it isn't clear which one.
+        """Return advice for a user who probably meant another annotation than *key*.
 
-        *otherwise* says what to do if that annotation has an effect on this kind.
+        It is empty if it isn't clear which annotation was meant. *otherwise* is the advice if the annotation
+        that was meant has an effect on this kind.
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""

@@ -1,4 +1,4 @@
-"""The ProxyClass that the parent of a proxy names, whether it can be used, and its contents."""
+"""Reads the ProxyClass that the parent of a proxy names: whether it can be used, and its contents."""
 
 from typing import Final
 
@@ -14,7 +14,10 @@ UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
 
 
 def class_name(parent: Object, default: str) -> str:
-    """Return the class name in a label of *parent*, else in an annotation, else *default*; empty for no class."""
+    """Return the name of the ProxyClass for *parent*; empty for no class.
+
+    A label of the parent counts first, then an annotation, then *default*.
+    """
     for given in (labels(parent), annotations(parent)):
         if PROXY_CLASS in given:
             return given[PROXY_CLASS]
@@ -22,7 +25,7 @@ def class_name(parent: Object, default: str) -> str:
 
 
 def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | Refusal | None:
-    """Return the spec of the class that *parent* names, None if it names none, or why its proxy can't be made yet.
+    """Return the spec of the ProxyClass that *parent* names, None if it names none, or why its proxy can't be made yet.
 
     *proxy_class* is the object of that class, if there is one.
     """
@@ -32,10 +35,11 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
 
 
 def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | Refusal | None:
-    """Return the spec of the class called *name*, None if that is empty, or why a proxy can't be made with it yet.
+    """Return the spec of the class called *name*, None if *name* is empty, or why no proxy can be made with it yet.
 
-    *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do what
-    *other* says. The refusal is passing if the class was valid before its last change, and is being checked.
+    *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do
+    what *other* says. The refusal is marked as passing if the class was valid before its last change, and its new
+    generation is being checked.
     """
     if not name:
         return None
@@ -64,12 +68,12 @@ def accepts_routes(spec: ProxyClassSpec | None) -> bool:
 
 
 def _is_changing(proxy_class: Object) -> bool:
-    """Tell whether the class was found valid, and has changed since."""
+    """Tell whether an earlier generation of the class was found valid, and the current one hasn't been checked yet."""
     return _found_valid(proxy_class) not in (None, _generation(proxy_class))
 
 
 def _found_valid(proxy_class: Object) -> int | None:
-    """Return the generation of the class that was found valid; None if it was not."""
+    """Return the generation of the class that its condition calls valid; None if the condition doesn't say that."""
     for condition in (proxy_class.get("status") or {}).get("conditions") or ():
         if condition["type"] == CONDITION_PROXYCLASS_READY and condition["status"] == TRUE:
             return int(condition.get("observedGeneration", 0))

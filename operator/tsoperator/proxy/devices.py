@@ -1,4 +1,4 @@
-"""Plans the requests to the control server for the devices of a proxy, and the findings that its parent reports."""
+"""Plans the requests to the control server for a proxy's devices, and the findings that the proxy's parent reports."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ _SOON: Final = 30.0  # s until another look at a device that somebody may have a
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failed request for *wanted*: the *finding* describes the failure, and we may ask again in *seconds*."""
+    """A failed request for the value *wanted*: *finding* describes the failure, and we may ask again in *seconds*."""
 
     wanted: object
     finding: DeviceFinding
@@ -65,10 +65,12 @@ class TailnetView:
     """A tailnet as the proxies of one parent see it.
 
     *devices* are the devices of the proxies, by ID. *failures* are the failed requests, by the ID of the device and
-    `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet can't
-    be used. *holders* are the devices with the names that *devices* asked for, by the ID of the device that asked.
+    `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet
+    can't be used. *holders* are the devices with the names that *devices* asked for in vain, by the ID of the
+    device that asked. *is_listed* says whether the list of devices has been read.
+
     Until the operator has tried the tailnet's credentials, nothing is known, and *pending* is the exception that a
-    reconcile raises to wait for that. *is_listed* says whether the list of devices has been read.
+    reconcile raises to wait for that.
     """
 
     name: str = ""
@@ -84,7 +86,7 @@ class TailnetView:
 
 
 def untried_message(removal: Plan, view: TailnetView) -> str:
-    """Say that a *removal* can't delete devices until the tailnet's credentials have been tried; empty if it can."""
+    """Say that a *removal* can't delete devices before the tailnet's credentials have been tried; empty if it can."""
     if view.pending is None or not any(isinstance(each, DeleteDevice) for each in removal.steps):
         return ""
     return (
@@ -99,7 +101,7 @@ OWN_TAILNET = TailnetView()
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """The requests to the control server *before* and *after* the proxy's children are made, and the findings."""
+    """The requests to the control server *before* and *after* the proxy's children are made, and the *findings*."""
 
     before: Sequence[Step] = ()
     after: Sequence[Step] = ()
@@ -136,7 +138,7 @@ def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *
 def _upkeep(
     device: Device, replica: Replica, proxy: Proxy, view: TailnetView, take_over_names: bool
 ) -> Iterator[tuple[list[Step], list[DeviceFinding]]]:
-    """Yield the steps and the findings for the tags of *device*, and then those for its name."""
+    """Yield the steps and the findings about the tags of *device*, and then those about its name."""
     tags, node_id = tuple(replica.tags), device.node_id
     needed: dict[str, tuple[Step, object]] = {}
     if set(device.tags) != set(tags):
@@ -152,7 +154,10 @@ def _upkeep(
 
 
 def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[DeviceFinding]]:
-    """Return *step* and the finding of an earlier failure; no step while it is too early to try the same again."""
+    """Return *step* and the finding that an earlier request for *wanted* failed, if it did.
+
+    Leave out the step while it is too early to ask for *wanted* again.
+    """
     if failed is None or failed.wanted != wanted:
         return [step], []
     if failed.seconds <= 0:
@@ -167,7 +172,10 @@ def _unapproved(device: Device) -> list[DeviceFinding]:
 
 
 def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFinding:
-    """Report that *device* got a number because *holder* has its *hostname*; without *holder* that name is free now."""
+    """Return the finding that *device* got a name with a number because *holder* has the name *hostname*.
+
+    Without *holder*, no device has that name any more.
+    """
     who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
     words = f"the name {hostname} {who}, so that device {device.name} got a number: "
@@ -212,9 +220,9 @@ def destination_findings(
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
     """Tell whether an egress proxy doesn't find the device that it leads to (docs/development/proxies.md).
 
-    A proxy reports its device's ID, then looks for the other device, and reports its own name, *fqdn*, once it has
-    found it. Until then it may exit, with code 0, and start again. Our list of devices doesn't decide alone, because
-    names of Tailscale Services and of 4via6 aren't in it.
+    A proxy reports the ID of its own device, then looks for the device that it leads to, and reports the name of
+    its own device, *fqdn*, once it has found that device. Until then it may exit, with code 0, and start again. Our
+    list of devices doesn't decide alone, because names of Tailscale Services and of 4via6 aren't in it.
     """
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):
@@ -246,5 +254,5 @@ def _departed(name: str, gone: Device, now: Device | None) -> str:
 
 
 def listed(tags: Iterable[str]) -> str:
-    """Return *tags* in one line."""
+    """Return *tags* as one line of text."""
     return ", ".join(sorted(tags)) or "none"

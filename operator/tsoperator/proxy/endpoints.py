@@ -17,7 +17,7 @@ def by_service(endpoint_slice: Object) -> Iterable[str]:
 
 
 def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
-    """Yield the addresses of the endpoints that are ready in *slices*."""
+    """Yield the addresses of the ready endpoints in *slices*."""
     for endpoint_slice in slices:
         for endpoint in endpoint_slice.get("endpoints") or ():
             if _is_ready(endpoint.get("conditions") or {}):
@@ -25,7 +25,7 @@ def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_ready(conditions: Object) -> bool:
-    """Tell whether an endpoint is ready by its *conditions*; a condition that is missing counts as good."""
+    """Tell whether an endpoint is ready according to its *conditions*. A condition that is missing counts as good."""
     return (
         conditions.get("ready") is not False
         and conditions.get("serving") is not False

@@ -1,4 +1,7 @@
-"""The entries of an egress ProxyGroup, as its proxies read and report them (docs/development/groups.md)."""
+"""The entries that tell the proxies of an egress ProxyGroup what to forward, and that the proxies report back.
+
+docs/development/groups.md describes them.
+"""
 
 import base64
 import binascii
@@ -15,7 +18,7 @@ _BROKEN = "egressBroken"
 
 
 class Port(NamedTuple):
-    """The port at which a proxy listens, *match_port*, and the port to which it forwards, *target_port*."""
+    """A port in an entry: the proxies listen at *match_port*, and forward to *target_port* of the device."""
 
     protocol: str
     match_port: int
@@ -38,7 +41,7 @@ class Entry:
     is_lost: bool = False
 
     def forwarded(self, reported: "Entry | None") -> frozenset[Port]:
-        """Return the ports of this entry that a proxy forwards to the right device, if it has *reported* that entry.
+        """Return those ports of this entry that a proxy forwards to the right device, if it has *reported* that entry.
 
         A proxy that hasn't read a change yet reports the earlier entry.
         """
@@ -57,7 +60,7 @@ class ProxyReport:
 
 
 def render_entries(entries: Mapping[str, Entry]) -> str:
-    """Return the document with these *entries* for the proxies, base64-encoded for ``binaryData``."""
+    """Return the document with these *entries* that the proxies read, base64-encoded for ``binaryData``."""
     document = {name: _wire(entry) for name, entry in sorted(entries.items())}
     return base64.b64encode(json.dumps(document, separators=(",", ":")).encode()).decode()
 

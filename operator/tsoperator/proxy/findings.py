@@ -10,10 +10,10 @@ from tsoperator.runtime.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
-    """The meaning of a finding for the parent, the worst last.
+    """The meaning of a finding for the parent of the proxy. The last one is the worst.
 
-    The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its Event
-    is written once. A pending or failed finding is a reason why the parent isn't ready.
+    The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its
+    Event is written once. A pending or failed finding is a reason why the parent isn't ready.
     """
 
     NEWS = 0
@@ -25,9 +25,10 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceFinding:
-    """A fact about a device; the Event about it has this *reason*. The parent is requeued after *requeue_after* s.
+    """A fact about a device of a proxy. The Event about it has this *reason*.
 
-    With *is_reason* a condition that becomes false has this reason, too.
+    The parent of the proxy is requeued after *requeue_after* seconds. With *is_reason*, a condition of the parent
+    that becomes false has this reason, too.
     """
 
     effect: Effect

@@ -11,10 +11,11 @@ from tsoperator.runtime.plan import Note
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The facts about the logins of a parent's *replicas*; *in_need* are the ordinals of those that may get a key.
+    """The facts about the logins of a parent's *replicas*.
 
-    *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* doesn't have our
-    finalizer yet, so nothing has been made for it.
+    *in_need* are the ordinals of the replicas that may get an auth key. *devices* has the IDs of the devices that
+    the replicas have, by ordinal. A parent that *is_new* doesn't have our finalizer yet, so nothing has been made
+    for it.
     """
 
     owner: Owner
@@ -29,10 +30,10 @@ class Login:
 class Keys:
     """The auth keys with which replicas are to log in, by ordinal.
 
-    A replica with an empty key gets its key in *requeue_after* seconds, because its parent has used up its share of
-    keys. The operator also checks a doubtful request for a key again after that time. For the *awaited* replicas, the
-    control server has not answered yet. Their Secrets stay as they are, and the reconcile raises *pending* at its end
-    to wait for the answer.
+    A replica whose auth key is the empty text gets one in *requeue_after* seconds, because its parent has used up
+    its share of auth keys. The operator also looks again after that time at a request for another auth key from a
+    proxy that still seems connected. For the *awaited* replicas, the control server has not answered yet. Their
+    Secrets stay as they are, and the reconcile raises *pending* at its end to wait for the answer.
     """
 
     by_ordinal: Mapping[int, str] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Keys:
 NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
-"""Seconds until a parent whose proxies have used up their share gets one more auth key."""
+"""Seconds after which a parent gets one more auth key, if its proxies have used up its share of auth keys."""
 
 _CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
 _GIVEN = "A new auth key has been given, with which it logs in anew"
@@ -54,15 +55,19 @@ _LATER = (
 
 
 def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
-    """Say which replicas can't log in yet, by their requests in *asking*, and what happens next; empty if all can.
+    """Say which replicas can't log in yet, and what happens next; empty if all can.
 
-    An empty key in *auth_keys* means that the replica gets one later.
+    *asking* has their requests for another auth key. An empty auth key in *auth_keys* means that the replica gets
+    one later.
     """
     return " ".join(note.message for note in _told(asking, auth_keys, [*asking]))
 
 
 def login_notes(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> Sequence[Note]:
-    """Return the Events for unanswered requests: one for those that get a key now, one for those that have to wait."""
+    """Return the Events for unanswered requests for auth keys.
+
+    One Event names the replicas that get an auth key now, and one those that have to wait.
+    """
     return _told(asking, auth_keys, [number for number in asking if asking[number] is Reissue.ASKED])
 
 

@@ -9,15 +9,18 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan
 
 ORPHANED_FOR: Final = 3600.0
-"""Seconds for which a proxy outlives a parent that vanished, because a restore from a backup may bring it back."""
+"""Seconds for which a proxy outlives a parent that vanished.
+
+In this time, a restore from a backup may bring the parent back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """The *children* that an *owner* left behind when it vanished.
+    """The *children* of a proxy whose *owner* vanished without waiting for our finalizer.
 
-    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the argument
-    of `plan_removal`.
+    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the
+    argument of `plan_removal`.
     """
 
     owner: Owner

@@ -1,4 +1,4 @@
-"""A ProxyClass laid over the StatefulSet of a proxy (docs/development/proxies.md).
+"""Lays a ProxyClass over the StatefulSet of a proxy (docs/development/proxies.md).
 
 The fields that this module leaves out or clears matter as much as those that it sets: with any difference, Pods that
 the Go operator made would restart.
@@ -31,10 +31,10 @@ _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 def with_class(
     statefulset: Object, proxy: Proxy, pods: Sequence[Object], live: Object | None, service: Object | None
 ) -> Object | None:
-    """Return the *statefulset* of *proxy* as its class wants it.
+    """Return the *statefulset* of *proxy* with the changes that its ProxyClass asks for.
 
-    Return None while it isn't known whether its Pods should listen at an IPv4 or an IPv6 address. The existing *pods*
-    show that, or else the StatefulSet *live*, or else *service*.
+    Return None while it isn't known whether its Pods should listen at an IPv4 or an IPv6 address. The existing
+    *pods* show that, or else the StatefulSet *live*, or else *service*.
     """
     if proxy.proxy_class is None:
         return statefulset
@@ -47,8 +47,9 @@ def with_class(
 def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
     """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
 
-    The Pods themselves know best. While there are none, the *statefulset* decides, so that its template doesn't change
-    to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's families in order.
+    The addresses of the Pods decide. While there are no Pods, the *statefulset* decides, so that its template
+    doesn't change to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's
+    families in order.
     """
     for pod in pods:
         if address := (pod.get("status") or {}).get("podIP"):
@@ -63,14 +64,17 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield the hosts in the variables of the containers; variables without a host yield other texts."""
+    """Yield the hosts in the environment variables of the containers.
+
+    For a variable without a host, this yields another text.
+    """
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             yield str(variable.get("value", "")).rpartition(":")[0]
 
 
 def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
-    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, as the class *spec* wants it.
+    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, with the changes that the class *spec* asks for.
 
     *ipv6* says that the first address of its Pods is an IPv6 address.
     """
@@ -91,7 +95,10 @@ def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
-    """Add the variables and ports for debugging, metrics and certificates to tailscaled's container, in this order."""
+    """Add the variables and ports for debugging, metrics and certificates to tailscaled's container.
+
+    They are added in this order.
+    """
     env: list[Object] = []
     ports: list[Object] = []
     host = _POD_IPV6 if ipv6 else _POD_IPV4
@@ -121,14 +128,17 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 
 def _debugs(spec: ProxyClassSpec) -> bool:
-    """Tell whether the debug endpoint is on; if the class doesn't say, it is on if the metrics are."""
+    """Tell whether the class turns on the debug endpoint. If it doesn't say, metrics turn it on."""
     container = spec.tailscale_container
     debug = container.debug if container else None
     return debug.enable if debug is not None else spec.is_measured
 
 
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
-    """Return the metadata of Pods; our keys win, except for one that existing Pods of such a class don't have."""
+    """Return the metadata of Pods with what the class adds.
+
+    Our keys win, except for one key that existing Pods of such a class don't have.
+    """
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
         ours = {
@@ -190,11 +200,11 @@ def amounts(resources: Object) -> Object:
 
 
 def _unique(env: Sequence[Object]) -> list[Object]:
-    """Return each variable once, with its last value.
+    """Return *env* with each variable once, with its last value.
 
-    A variable stays at the first place of its name, so that the variables behind it can refer to it. If it refers to
-    variables that come later, it moves behind them. If its value refers to its own earlier value, that earlier value
-    stays before it.
+    A variable stays at the first position of its name, so that the variables behind it can refer to it. If it
+    refers to variables that come later, it moves behind them. If its value refers to its own earlier value, that
+    earlier value stays before it.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

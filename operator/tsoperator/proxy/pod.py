@@ -48,7 +48,7 @@ def slim(pod: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return the conditions that the operator reads in the *status* of a Pod of a ProxyGroup, slim."""
+    """Return the conditions in the *status* of a ProxyGroup's Pod that the operator reads, with few of their fields."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()
@@ -97,9 +97,10 @@ def is_open(pod: Object) -> bool:
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:
-    """Return the *pods* that aren't down; if all are down, return them all, because some may still serve.
+    """Return the *pods* that aren't down; if all are down, return them all.
 
-    If the API server is cut off from all of them, they all seem to be down, and nobody can tell which ones work.
+    If the API server is cut off from all Pods, they all seem to be down, and nobody can tell which of them still
+    serve.
     """
     return [pod for pod in pods if not is_down(pod)] or pods
 

@@ -1,4 +1,4 @@
-"""A proxy as it should be, and the children that it has."""
+"""A proxy as it should be, and the children that it has in the cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ class Children:
         return _named(self.services, key)
 
     def secrets_of(self, replica: Replica) -> ReplicaSecrets:
-        """Return the Secrets of a replica."""
+        """Return the Secrets of *replica* among these children."""
         return ReplicaSecrets(self.secret(replica.config_secret), self.secret(replica.state_secret))
 
 
@@ -81,7 +81,10 @@ class Proxy:
     replica_label: str = ""
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
-        """Return a child with *content* beside its metadata, and with *labels* beside those that name the parent."""
+        """Return a child with *content* beside its metadata.
+
+        *labels* are added to the labels that name the parent.
+        """
         metadata: Object = {"namespace": self.key.namespace, "name": name, "labels": {**self.owner.labels, **labels}}
         if self.controller is not None:
             owner = owner_reference(self.controller, self.owner.key.name, self.parent_uid)
@@ -89,7 +92,7 @@ class Proxy:
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **(content or {})}
 
     def config_of(self, replica: Replica) -> ProxyConfig:
-        """Return the configuration of the replica."""
+        """Return the configuration of *replica*, which goes into its config Secret."""
         endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
         return replace(self.config, hostname=replica.hostname, static_endpoints=endpoints)
 
@@ -110,7 +113,7 @@ class Proxy:
 
     @property
     def shares_hostname(self) -> bool:
-        """True if several replicas ask for the same hostname, so that the names of all but one get a number."""
+        """True if several replicas ask for the same hostname, so that all devices but one get a name with a number."""
         return self.replica_count > 1 and not self.hostname_prefix
 
     def ordinal_of(self, secret: Object) -> int | None:

@@ -27,7 +27,7 @@ from tsoperator.api.names import (
 from tsoperator.proxy.pod import HEALTH_CHECK
 
 GROUP_CONFIGS: Final = "/etc/proxies"
-"""The path of the ConfigMap in the Pods of a ProxyGroup."""
+"""The path at which the Pods of a ProxyGroup mount its ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +141,5 @@ def egress_group() -> ProxyPod:
 
 
 def peer_relay() -> ProxyPod:
-    """Return the Pods that relay packets between devices of the tailnet."""
+    """Return the Pods that relay packets between devices of the tailnet, for a PeerRelay."""
     return ProxyPod("", "", userspace=True, measurable=False, container=RELAY_CONTAINER)

@@ -27,13 +27,16 @@ def is_rolled_out(statefulset: Object, replicas: int) -> bool:
 
 
 def secret_keys(statefulset: Object) -> list[Key]:
-    """Return the keys of the Secrets in which the replicas of a proxy keep their state, by ordinal."""
+    """Return the keys of the Secrets with the state of a proxy's replicas, by ordinal."""
     namespace, name = key_of(statefulset)
     return [Key(namespace, f"{name}-{ordinal}") for ordinal in range(wanted_replicas(statefulset))]
 
 
 def is_serving(statefulset: Object, secret: Callable[[Key], Object | None]) -> bool:
-    """Tell whether all replicas of a proxy serve. *secret* returns the *slim* Secret with a key, if it is there."""
+    """Tell whether all replicas of a proxy serve.
+
+    *secret* is a function that returns the *slim* Secret with a key, or None.
+    """
     if ready_replicas(statefulset) < wanted_replicas(statefulset):
         return False
     states = [secret(key) for key in secret_keys(statefulset)]

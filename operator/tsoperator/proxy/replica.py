@@ -14,10 +14,10 @@ many more would delay the reconciles of all other objects."""
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica: a Pod with a device of its own, named like its *state_secret*.
+    """A replica of a proxy: one Pod with a device of its own, named like its *state_secret*.
 
-    The operator writes *config_secret*, the proxy *state_secret*; a standalone proxy has one Secret for both.
-    *hostname* and *tags* are those that the device should have.
+    The operator writes *config_secret*, and the proxy writes *state_secret*; a standalone proxy has one Secret for
+    both. *hostname* and *tags* are those that the device should have.
     """
 
     ordinal: int
@@ -29,7 +29,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSecrets:
-    """The Secrets of one replica as the cache holds them; None for one that isn't there."""
+    """The Secrets of one replica as the cache holds them. A Secret that doesn't exist is None."""
 
     config: Object | None = None
     state: Object | None = None

@@ -1,4 +1,4 @@
-"""The proxy's Secret: our config files beside the state that the proxy writes."""
+"""The Secret of a proxy, with our config files, and with the state that the proxy writes."""
 
 import base64
 import binascii
@@ -89,7 +89,7 @@ class ReportedDevice:
     ips: tuple[str, ...] = ()
 
     def status(self, hostname: str) -> Object:
-        """Return the entry for the device, under this *hostname*, in the status of the parent."""
+        """Return the entry about the device for the status of the parent, with this *hostname*."""
         return {"hostname": hostname} | ({"tailnetIPs": [*self.ips]} if self.ips else {})
 
 
@@ -109,12 +109,13 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return the slim form of a proxy's Secret for the cache.
 
-    It has the device keys; the URL at which the proxy logs in, and its hostname; digests of the config, of the auth key
-    in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
-    versions; the names of the keys in which tailscaled stored its last serve config; the validity of the certificates;
-    the static endpoints of a relay or of a proxy of a ProxyGroup; and, for such a proxy, its report of the entries that
-    it forwards. For a Connector it also says whether an app connector would have to lose routes first. A Recorder
-    reports nothing but the state of its tailscaled, which has the URL and the name of its device, too.
+    It has the keys that describe the device; the URL at which the proxy logs in, and its hostname; digests of the
+    config, of the auth key in it, and of the refused auth key that the proxy asks to replace; the names of the
+    configs for images of different versions; the names of the keys in which tailscaled stored its last serve
+    config; the validity of the certificates; the static endpoints of a relay or of a proxy of a ProxyGroup; and,
+    for such a proxy, its report of the entries that it forwards. For a Connector, it also says whether the proxy
+    has routes that it would have to lose before it can be an app connector. A Recorder reports nothing but the
+    state of its tailscaled, which has the URL and the name of its device, too.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = _newest_config(data), _profile(data)
@@ -144,7 +145,7 @@ def slim(secret: Object) -> Object:
 
 
 def auth_key_of(secret: Object) -> str:
-    """Return the auth key in the newest config of a whole Secret, or of a Recorder; empty if there is none."""
+    """Return the auth key in a whole Secret: in its newest config, or in a Recorder's file; empty if there is none."""
     data: Mapping[str, str] = secret.get("data") or {}
     return _text_in(_newest_config(data), "AuthKey") or _text(data, AUTH_KEY_FILE)
 
@@ -182,7 +183,7 @@ def has_other_config(old: Object, new: Object) -> bool:
 
 
 def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
-    """Tell whether writing *config* would take away the auth key that the replica has yet to use."""
+    """Tell whether writing *config* would take away an auth key that the replica still needs to log in."""
     return (
         secrets.config is not None
         and bool(secrets.config[_AUTH_KEY_DIGEST])
@@ -194,10 +195,10 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
     """Return *config* as the replica with these *secrets* should have it now.
 
-    The config of an app connector without routes must not list routes, because an empty list clears the routes that
-    tailscaled has learned or has from the policy. Without a list tailscaled keeps all routes, including those that an
-    earlier config named. So the routes of earlier configs have to go first: until they are gone, the replica gets an
-    empty list and is not an app connector, so that it can't learn others meanwhile.
+    An app connector without routes must have no list of routes in its config, because an empty list clears the
+    routes that tailscaled has learned or has from the policy. Without a list, tailscaled keeps all routes,
+    including those that an earlier config named. So the routes of earlier configs have to go first. Until they are
+    gone, the replica gets an empty list and is not an app connector, so that it can't learn other routes meanwhile.
     """
     if not config.app_connector or config.routes:
         return config
@@ -207,7 +208,7 @@ def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
 
 
 def reissue_of(secrets: ReplicaSecrets) -> Reissue:
-    """Return the state of a replica's request for another auth key."""
+    """Return whether a replica asks for another auth key, and whether it has got one."""
     refused = secrets.state[_REFUSED_KEY_DIGEST] if secrets.state is not None else ""
     if not refused:
         return Reissue.NOT_ASKED
@@ -216,15 +217,16 @@ def reissue_of(secrets: ReplicaSecrets) -> Reissue:
 
 
 def device_id_of(secrets: ReplicaSecrets) -> str:
-    """Return the ID of the device that a replica has; empty if it has none, as far as is known."""
+    """Return the ID of the device that a replica has; empty if it has no device, as far as is known."""
     return device_of(secrets.state, None).id if secrets.state is not None else ""
 
 
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
-    """Return the device that a *slim* Secret reports; the capability version there is used only if *pod* wrote it.
+    """Return the device that a *slim* Secret reports.
 
-    An old image doesn't report an HTTPS endpoint, so the MagicDNS name is used instead. If a proxy was stopped between
-    its login and its first report, only the state of its tailscaled has the ID of the device.
+    The capability version in the Secret counts only if *pod* wrote it. An old image doesn't report an HTTPS
+    endpoint, so the MagicDNS name is used instead. If a proxy was stopped between its login and its first report,
+    only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
@@ -261,7 +263,7 @@ def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
 
 
 def reporting_pod_of(secret: Object) -> str:
-    """Return the UID of the Pod that wrote a *slim* Secret last, in lower case; empty if none did."""
+    """Return the UID of the Pod that last wrote into a *slim* Secret, in lower case; empty if no Pod did."""
     return _text(secret["data"], SECRET_POD_UID).lower()
 
 
@@ -291,13 +293,13 @@ def certificate_of(secret: Object, domain: str) -> Certificate:
 
 
 def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
-    """Return the patch that brings the config of a replica up to date; None if it is, or if it has no Secret yet.
+    """Return the patch that brings the config of a replica up to date.
 
-    *auth_key* is the one that the replica has yet to use. Once the replica has a device the key is removed from the
-    Secret, unless the proxy has lost that device and asks for another key. A config that another operator wrote for
-    newer images is removed, because those images would read it in place of ours. If a proxy should no longer serve
-    anything, the serve config that tailscaled stored is removed, too, because tailscaled would serve it again after a
-    restart.
+    Return None if the config is up to date, or if the replica has no Secret yet. *auth_key* is the auth key that
+    the replica has yet to use. Once the replica has a device, the auth key is removed from the Secret, unless the
+    proxy has lost that device and asks for another auth key. A config that another operator wrote for newer images
+    is removed, because those images would read it in place of ours. If a proxy should no longer serve anything, the
+    serve config that tailscaled stored is removed, too, because tailscaled would serve it again after a restart.
     """
     secret = secrets.config
     if secret is None:
@@ -331,9 +333,9 @@ def _newest_config(data: Mapping[str, str]) -> Object:
 def _has_routes_to_lose(config: Object, profile: Object) -> bool:
     """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
 
-    Without a list in its config it keeps what it has. With a list, its login *profile*, in which tailscaled stores the
-    routes that it advertises, shows when they are gone. Earlier versions of this operator gave every app connector a
-    list.
+    Without a list of routes in its config, the proxy keeps its routes. With a list, its login *profile*, in which
+    tailscaled stores the routes that it advertises, shows when they are gone. Earlier versions of this operator
+    gave every app connector a list.
     """
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):
@@ -359,7 +361,10 @@ def _is_config(name: str) -> bool:
 
 
 def _digest_of_files(files: Mapping[str, str]) -> str:
-    """Digest the texts of config *files* by name, leaving out the auth key, which comes and goes."""
+    """Return a digest of config *files* by their names and contents.
+
+    The auth key is left out, because it comes and goes.
+    """
     return digest_of({name: {**_json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
 
 
@@ -373,7 +378,10 @@ def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
-    """Return the validity of each certificate in *data* whose private key is there, by domain."""
+    """Return the validity of each certificate in *data* by its domain.
+
+    Certificates without a private key are left out.
+    """
     domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
     return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
@@ -401,12 +409,12 @@ def _profile(data: Mapping[str, str]) -> Object:
 
 
 def encoded(files: Mapping[str, str]) -> dict[str, str]:
-    """Return *files* as the data of a Secret."""
+    """Return the texts in *files* encoded as the data of a Secret."""
     return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
 
 
 def _text(data: Mapping[str, str], name: str) -> str:
-    """Return the value of *name* decoded; empty if it isn't there or can't be read."""
+    """Return the value under the key *name* in *data*, decoded; empty if it isn't there or can't be read."""
     value = data.get(name)
     if not value:
         return ""

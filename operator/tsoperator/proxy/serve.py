@@ -10,11 +10,14 @@ _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands the
 
 
 class Unusable(Exception):
-    """A backend can't be used; the message names it and says why."""
+    """An error about a backend that can't be used. The message names the backend and says why."""
 
 
 class Backend(NamedTuple):
-    """A port of a *service*, chosen by its *port_name*, or else by its *number*; the port need not exist."""
+    """A port of a *service* that an Ingress leads to.
+
+    The port is chosen by its *port_name*, or else by its *number*; it need not exist.
+    """
 
     service: Object
     port_name: str = ""
@@ -28,7 +31,7 @@ class Backend(NamedTuple):
         return f"{scheme}://{host}:{port}"
 
     def doubt(self) -> str:
-        """Return a message if the Service doesn't have the port with the *number*. The proxy uses the port anyway."""
+        """Return a message if the Service doesn't have a port with the *number*; the proxy uses that number anyway."""
         ports = self.service["spec"].get("ports") or ()
         there = [each["port"] for each in ports if each.get("protocol", "TCP") == "TCP"]
         if self.port_name or self.number in there:

@@ -16,7 +16,7 @@ from tsoperator.settings import Settings
 CONFIGS: Final = "/etc/tsconfig"
 """The folder in which each Pod mounts the configs of all replicas."""
 CONFIG_VOLUME: Final = "tailscaledconfig-"
-"""The prefix of the name of the volume with a replica's config; the ordinal follows."""
+"""The beginning of the name of the volume that has a replica's config. The ordinal of the replica follows."""
 _RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 _PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIG: Final = "TS_SERVE_CONFIG"
@@ -33,7 +33,7 @@ _OLD_SCRIPT: Final = (
 
 
 class Volume(NamedTuple):
-    """A volume from *source*, which a container mounts at *path* to read it."""
+    """A volume that a container mounts at *path* and only reads. *source* says where its contents come from."""
 
     name: str
     path: str
@@ -41,7 +41,10 @@ class Volume(NamedTuple):
 
 
 def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **fields: str) -> Object:
-    """Return the StatefulSet of *proxy* with these *fields*. Its Pods have this *template*; *selector* finds them."""
+    """Return the StatefulSet of *proxy*.
+
+    Its Pods have this *template*, and *selector* finds them.
+    """
     spec = {"replicas": proxy.replica_count, "selector": {"matchLabels": selector}, "template": template, **fields}
     return proxy.child(STATEFULSET, proxy.key.name, {"spec": spec})
 
@@ -57,7 +60,10 @@ def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Obje
 
 
 def standalone_statefulset(proxy: Proxy, settings: Settings, live: Object | None = None) -> Object:
-    """Return the StatefulSet of a standalone *proxy* before its class is applied; *live* is the existing one."""
+    """Return the StatefulSet of a standalone *proxy*, without the changes of its ProxyClass.
+
+    *live* is the existing StatefulSet.
+    """
     selector, pod = {LABEL_APP: proxy.parent_uid}, proxy.pod
     metadata: Object = {"labels": {**selector, **proxy.owner.labels}, "deletionGracePeriodSeconds": 10}
     if pod.annotations:
@@ -98,7 +104,7 @@ def selects(statefulset: Object, parent_uid: str) -> bool:
 
 
 def serves(statefulset: Object) -> bool:
-    """Tell whether the Pods of *statefulset* have a serve config."""
+    """Tell whether the Pods of *statefulset* read a serve config."""
     containers = statefulset["spec"]["template"]["spec"]["containers"]
     return any(each["name"] == _SERVE_CONFIG for container in containers for each in container.get("env") or ())
 
@@ -123,7 +129,10 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
 
 
 def configs(replicas: Sequence[Replica]) -> list[Volume]:
-    """Return the volumes with the configs of *replicas*: every Pod mounts all, because all Pods have one template."""
+    """Return the volumes with the configs of *replicas*.
+
+    Every Pod mounts all of them, because all Pods have one template.
+    """
     return [
         Volume(
             f"{CONFIG_VOLUME}{each.ordinal}",
@@ -141,7 +150,7 @@ def _serve_config(replica: Replica) -> Volume:
 
 
 def _sysctler(settings: Settings, live: Object | None) -> Object:
-    """Return the init container that turns IP forwarding on; *live* is the StatefulSet that is there."""
+    """Return the init container that turns IP forwarding on; *live* is the existing StatefulSet."""
     return {
         "name": SYSCTL_CONTAINER,
         "image": settings.proxy_image,
@@ -152,7 +161,10 @@ def _sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return our script, or that of the *live* StatefulSet if it does the same: a change would restart its Pods."""
+    """Return our script for the init container, or the script of the *live* StatefulSet if it does the same.
+
+    A change of the script would restart the Pods.
+    """
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():
             if container["name"] == SYSCTL_CONTAINER and (script == _OLD_SCRIPT or _FORWARD_IPV4 in script):
@@ -161,10 +173,10 @@ def _sysctl_script(live: Object | None) -> str:
 
 
 def variable(name: str, value: str) -> Object:
-    """Return a variable of a container."""
+    """Return an environment variable of a container."""
     return {"name": name, "value": value}
 
 
 def from_field(name: str, path: str) -> Object:
-    """Return a variable of a container with the value of a field of its Pod."""
+    """Return an environment variable whose value is that of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -19,10 +19,10 @@ from tsoperator.api.objects import Object
 class ProxyConfig:
     """The part of a proxy's configuration that is in files. A proxy reloads these files, but not its environment.
 
-    *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
-    proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
-    traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*. A proxy of which *only_key*
-    is true has no file but one with the auth key.
+    *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart.
+    A proxy that is *in_group* belongs to a ProxyGroup, and other devices may reach it at its *static_endpoints*
+    without NAT traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*. If
+    *only_key* is true, the proxy has no file but one with the auth key.
     """
 
     hostname: str
@@ -38,10 +38,10 @@ class ProxyConfig:
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
-    """Return the files of the proxy's Secret by key. docs/development/proxies.md lists the fields.
+    """Return the files of a proxy's config by the keys that they have in the Secret.
 
-    Their order must stay as it is. For a proxy of a ProxyGroup and for a relay there is only one file: an image
-    that is too old to read it can run neither.
+    docs/development/proxies.md lists the fields. Their order must stay as it is. For a proxy of a ProxyGroup and
+    for a relay there is only one file: an image that is too old to read it can run neither.
     """
     if config.only_key:
         return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file

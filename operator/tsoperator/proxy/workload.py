@@ -62,10 +62,10 @@ from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Not
 from tsoperator.settings import Settings
 
 POD_NOT_WAITED_FOR = "PodNotWaitedFor"
-"""The reason of the Event about a Pod that hangs, and that the removal of its proxy doesn't wait for any longer."""
+"""The reason of the Event which says that a removal no longer waits for a Pod that hangs."""
 
 LOAD_BALANCER = "LoadBalancer"
-"""The type of a Service with an address outside of the cluster."""
+"""The type of a Service that has an address outside of the cluster."""
 
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until the operator looks whether a deletion has ended, if no watch event tells it before
@@ -76,9 +76,9 @@ _LOST = 60.0  # s after the end of a Pod's grace period; then no plan waits for 
 class Workload:
     """The children of a proxy that depend on the kind of its parent.
 
-    The steps *first* make the children that need no Secret, such as Services and the account of the Pods. *statefulset*
-    is None until its contents are known. The steps *surplus* remove other objects of surplus replicas, once all of
-    their Pods and devices are gone.
+    The steps *first* make the children that need no Secret, such as Services and the account of the Pods.
+    *statefulset* is None until its contents are known. The steps *surplus* remove other objects of surplus
+    replicas, once all Pods and devices of these replicas are gone.
     """
 
     first: Sequence[Step]
@@ -88,10 +88,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Leftovers:
-    """The Secrets of replicas that a proxy should not have any more.
+    """The Secrets of replicas that a proxy should no longer have.
 
-    Those in *gone* can be deleted, with their devices, because no Pod mounts them any more. If there are others, the
-    proxy is reconciled again in *requeue_after* seconds.
+    Those in *gone* can be deleted, with their devices, because no Pod mounts them any more. If Pods still mount
+    others, the proxy is reconciled again in *requeue_after* seconds.
     """
 
     gone: Sequence[Object]
@@ -99,7 +99,10 @@ class _Leftovers:
 
 
 def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
-    """Return the key of the headless Service and StatefulSet: the one that they have, or that of a new proxy."""
+    """Return the key of the headless Service and the StatefulSet of a proxy.
+
+    This is the key that they have, or else the key for a new proxy.
+    """
     if there := first(children.services) or first(children.statefulsets):
         return key_of(there)
     if secret := first(children.secrets):
@@ -109,7 +112,7 @@ def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Setti
 
 
 def proxy_login(proxy: Proxy, children: Children, *, is_held: bool = True) -> Login:
-    """Return the facts about the logins of *proxy*'s replicas; *is_held* says whether its parent has our finalizer."""
+    """Return the facts about the logins of *proxy*'s replicas. *is_held* says whether its parent has our finalizer."""
     replicas = proxy.replicas
     secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
     in_need = frozenset(
@@ -128,12 +131,15 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 
 
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
-    """Say why *proxy*, planned with *keys*, can't log in any more, and what happens next; empty if it can."""
+    """Say why replicas of *proxy* can't log in any more, and what happens next; empty if all can.
+
+    *keys* are the auth keys with which the proxy was planned.
+    """
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
 
 def awaits_keys(keys: Keys, children: Children) -> bool:
-    """Tell whether a proxy that isn't there yet waits for auth keys, so that there is nothing to report of it."""
+    """Tell whether a proxy that doesn't exist yet waits for auth keys, so that there is nothing to report about it."""
     return keys.pending is not None and not children.statefulsets
 
 
@@ -155,9 +161,9 @@ def plan_proxy(
     keys: Keys = NO_KEYS,
     devices: DevicePlan = NO_DEVICES,
 ) -> Plan:
-    """Return the plan that brings the *children* of a standalone *proxy* up to date, and its devices.
+    """Return the plan that brings the *children* of a standalone *proxy*, and its devices, up to date.
 
-    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
+    *keys* are the auth keys that `proxy_login` asks for, and *devices* is the result of `proxy_devices`.
     """
     service, live = children.service(proxy.key), children.statefulset(proxy.key)
     if live is not None and not selects(live, proxy.parent_uid):
@@ -169,15 +175,19 @@ def plan_proxy(
 
 
 def plan_renewal(statefulset: Object) -> Plan:
-    """Return the plan that deletes a *statefulset*, to make it again with another selector, which can't be changed."""
+    """Return the plan that deletes a *statefulset* so that it is made again with another selector.
+
+    The selector of an existing StatefulSet can't be changed.
+    """
     return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
 
 
 def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
-    """Return the plan that brings the *children* of any *proxy* up to date, and its *devices*.
+    """Return the plan that brings the *children* of any *proxy*, and its devices, up to date.
 
-    The steps are in the order in which they are needed: a Pod needs its Secret, and a Secret needs an auth key. Steps
-    that the control server may hold up come after those that don't need it.
+    The steps are in the order in which they are needed: a Pod needs its Secret, and a Secret needs an auth key.
+    Steps that the control server may hold up come after those that don't need it. *devices* is the plan for the
+    devices.
     """
     left = _leftovers(proxy, children)
     measured = metrics_objects(proxy, children.metrics)
@@ -220,15 +230,15 @@ def _outline(proxy: Proxy, children: Children) -> Outline:
 def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
     """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
-    Its Pods are deleted first, then the children for which no request to the control server is needed, then its
-    devices, and last its Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone, because then
-    nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they advertise its address,
-    nobody else should get it.
+    The proxy's Pods are deleted first, then the children for which no request to the control server is needed, then
+    the devices, and last the Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone,
+    because then nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they
+    advertise its address, nobody else should get it.
 
-    The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
-    several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
-    StatefulSet (kubectl delete --cascade=orphan). It waits for a minute at most for a Pod that has outlived its grace
-    period: the node of such a Pod is dead.
+    This plan waits for the Pods itself, because deleting a StatefulSet in the foreground costs the garbage
+    collector several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has
+    lost its StatefulSet (kubectl delete --cascade=orphan). It waits for a minute at most for a Pod that has
+    outlived its grace period: the node of such a Pod is dead.
     """
     if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
@@ -286,7 +296,7 @@ def _left_behind(pod: Object) -> str:
 
 
 def _way_out(secrets: Iterable[Object]) -> str:
-    """Return what the user can do while the devices of these Secrets can't be deleted."""
+    """Return what the user can do while the devices that *secrets* report can't be deleted."""
     names = " and ".join(str(key_of(secret)) for secret in secrets if device_of(secret, None).id)
     if not names:
         return ""
@@ -318,9 +328,9 @@ def _headless_service(proxy: Proxy) -> Object:
 
 
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
-    """Yield the steps that make the Secrets of each replica, or bring them up to date; *keys* are auth keys.
+    """Yield the steps that make the Secrets of each replica, or bring them up to date.
 
-    The Secrets of a replica that awaits its auth key are neither made nor changed.
+    *keys* are the auth keys. The Secrets of a replica that awaits its auth key are neither made nor changed.
     """
     for replica in proxy.replicas:
         if replica.ordinal in keys.awaited:
@@ -342,14 +352,18 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
 
 
 def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
-    """Return a Secret of *replica* without its data; if it has two, a label says of which *type_* this one is."""
+    """Return a Secret of *replica* without its data.
+
+    If the replica has two Secrets, a label says whether this is the config Secret or the state Secret: *type_* is
+    the value of that label.
+    """
     labels = {LABEL_SECRET_TYPE: type_} if proxy.config_suffix else {}
     labels |= {proxy.replica_label: str(replica.ordinal)} if proxy.replica_label else {}
     return proxy.child(SECRET, key.name, {"type": "Opaque"}, **labels)
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield *patch* with the metadata that *live* lacks, if there is anything to write."""
+    """Yield *patch* with those parts of the metadata in *wanted* that *live* lacks, if there is anything to write."""
     if is_deleting(live):
         return
     metadata = metadata_patch(live, wanted)
@@ -359,7 +373,10 @@ def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iter
 
 
 def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
-    """Tell whether the Pods of all replicas find their config Secrets: no missing one has to wait for an auth key."""
+    """Tell whether the Pods of all replicas find their config Secrets, or will as soon as the plan is carried out.
+
+    They don't if a missing Secret has to wait for an auth key.
+    """
     awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
     return all(children.secrets_of(each).config is not None for each in awaited)
 
@@ -403,7 +420,7 @@ def login_url(secrets: Iterable[Object]) -> str:
 
 
 def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
-    """Return the deletions of the objects that are *there* and aren't *wanted*."""
+    """Return the deletions of those objects in *there* that aren't *wanted*."""
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
 

@@ -39,7 +39,10 @@ def validity(pem: str) -> Validity | None:
 
 
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each element of *der* (X.690 8.1). Raises ValueError, IndexError."""
+    """Yield the tag and the content of each element of the DER text *der* (X.690 8.1).
+
+    Raises ValueError, IndexError.
+    """
     start = 0
     while start < len(der):
         tag, length, start = der[start], der[start + 1], start + 2

@@ -1,1 +1,1 @@
-"""One folder for each kind: its reconciler.py looks, acts and reports, and its desired.py decides."""
+"""One folder for each kind: ask.py parses an object, reconciler.py gathers facts, and plan.py decides what to do."""

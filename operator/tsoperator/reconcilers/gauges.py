@@ -34,7 +34,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
-"""The kinds whose objects are counted by the reason of this condition."""
+"""The kinds whose objects are counted by the reason of a condition, each with the type of that condition."""
 
 
 class ProxyGauges(Collector):
@@ -67,7 +67,7 @@ class GroupGauges(Collector):
     """Counts the ProxyGroups, the entries of those of type egress, and the objects of `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
-        """The ConfigMaps of ProxyGroups are in the operator's *namespace*."""
+        """*namespace* is the operator's, which has the ConfigMaps of ProxyGroups."""
         self._cache = cache
         self._namespace = namespace
 

@@ -1,4 +1,4 @@
-"""The work that all reconcilers of proxies share: the facts about a proxy, its auth keys, and its removal."""
+"""The work that the reconcilers of kinds with proxies share: facts about a proxy, its auth keys, and its removal."""
 
 import logging
 import math
@@ -89,7 +89,7 @@ Observed_contra = TypeVar("Observed_contra", bound=HasChildren, contravariant=Tr
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[Ask, Observed]):
-    """A parent, parsed, and the facts on which its plan depends besides it."""
+    """The parsed parent *ask*, and the *observed* facts on which its plan depends besides."""
 
     ask: Ask
     observed: Observed
@@ -99,7 +99,7 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
     """The functions that decide about one kind of parents, such as those of a module `plan`."""
 
     def wanted(self, ask: Ask_contra, observed: Observed_contra, settings: Settings, /) -> Proxy | Plan:
-        """Return the proxy that a parent should have, or a plan if it needs none or can't have one."""
+        """Return the proxy that a parent should have, or a plan if it needs no proxy or can't have one."""
         ...
 
     def plan(
@@ -111,7 +111,10 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
         keys: Keys | Refusal,
         /,
     ) -> Plan:
-        """Return the plan for a parent; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+        """Return the plan for a parent.
+
+        *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+        """
         ...
 
     def failed(self, ask: Ask_contra, observed: Observed_contra, refusal: Refusal, /) -> Plan:
@@ -121,9 +124,10 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
 
 @dataclass(slots=True)
 class _Vanished:
-    """A parent that is gone, *since* when we first missed it; -inf if its proxy needn't stay for a while.
+    """A parent that is gone, but whose proxy is still there.
 
-    *name* is its name in the log once its proxy is being removed.
+    *since* is when we first missed the parent; it is -inf if the proxy can be removed at once. *name* is the
+    parent's name in the log once the proxy is being removed.
     """
 
     since: float
@@ -172,15 +176,19 @@ class Proxies:
         )
 
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
-        """Return, by UID, for how many seconds Pods of *pods* have outlived their grace periods, if they have."""
+        """Return for how many seconds Pods among *pods* still exist after their grace periods, by the UID of the Pod.
+
+        Pods without a grace period that has ended are left out.
+        """
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
         return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
-        """Return the facts about the tailnet called *name* for the proxies of *owner*, which may lead to *destination*.
+        """Return the facts about the tailnet called *name* for the proxies of *owner*.
 
-        If a tailnet accepts no new proxies, an owner that has proxies already may still use it.
+        *destination* is the device to which the proxies lead, if they lead to one. If the tailnet accepts no
+        new proxies, an owner that has proxies already may still use it.
         """
         ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
         try:
@@ -207,7 +215,8 @@ class Proxies:
     def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
         """Return a message if the proxies of *owner* are in another tailnet than the one called *name*.
 
-        Return an empty text if they aren't, or as long as it isn't known; new replicas wait until it is known.
+        Return an empty text if they aren't, or as long as that isn't known; new replicas wait until it is
+        known.
         """
         try:
             home = self._home(name, owner, children)
@@ -252,10 +261,10 @@ class Proxies:
         *,
         left: Callable[[Owner], Plan] | None = None,
     ) -> Kind[Seen[Ask, Observed] | Plan]:
-        """Return the kind of a *resource* whose objects have proxies, with auth keys and with the removal of orphans.
+        """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
-        *parse* parses an object that is there, and *look* gathers the facts about it. *left* returns the plan that
-        removes what an owner that is gone left behind; by default, this is its proxy.
+        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan
+        that removes what an owner that is gone left behind; by default, this is its proxy.
         """
         type_ = _OWNER_TYPES[resource]
 
@@ -291,13 +300,13 @@ class Proxies:
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Note that the parent's status is reported, and forget its *owner* if *plan* releases it."""
+        """Note that the parent's status is written, and forget the *owner* if *plan* takes our finalizer off it."""
         self._tailnets.news_told(owner)
         if plan.release:
             self.forget(owner)
 
     def collected(self, owner: Owner) -> Plan:
-        """Return the plan for an *owner* that is gone, and whose children the garbage collector removes."""
+        """Return the plan for an *owner* that is gone, if the garbage collector removes its children."""
         self.forget(owner)
         return Plan()
 
@@ -308,17 +317,18 @@ class Proxies:
         self._tailnets.forget(owner)
 
     def _note_deletion(self, owner_type: str, parent: Object) -> None:
-        """Have the proxy of a deleted *parent* removed at once if the parent vanished with our finalizer on it.
+        """Remember that a deleted *parent* still had our finalizer, so that its proxy is removed at once.
 
-        The API server looks for finalizers when a deletion begins. It ignores one that is added a moment later.
+        The API server looks for finalizers when a deletion begins. It ignores a finalizer that is added a
+        moment later.
         """
         if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
             self._vanished[Owner(owner_type, key_of(parent))] = _Vanished(-math.inf)
 
     def orphan(self, resource: Resource, owner: Owner) -> Orphan:
-        """Return the orphan of *owner*, an object of *resource* that vanished without waiting for our finalizer.
+        """Return the proxy that *owner*, an object of *resource*, left behind without waiting for our finalizer.
 
-        Its proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist where we can't see it.
+        The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist where we can't see it.
         """
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)
@@ -339,9 +349,9 @@ class Proxies:
         return replace(found, due=left)
 
     def naming(self, resource: Resource, field: str, default: str = "") -> Callable[[Object], list[Key]]:
-        """Return the mapper from an object to those of *resource* whose specs have its name in a *field*.
+        """Return the mapper from an object to those objects of *resource* that name it in a *field* of their specs.
 
-        An object without that field has the *default*.
+        An object without that field names *default*.
         """
 
         def keys(named: Object) -> list[Key]:

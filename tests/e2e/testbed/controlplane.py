@@ -153,7 +153,10 @@ class ControlPlane:
 
     @contextmanager
     def excused(self, why: str) -> Iterator[None]:
-        """Record the time of the block as an Excuse, with the reason *why*."""
+        """Record the time of the block as an `Excuse`, a time in which the API server may deny requests.
+
+        *why* is the reason.
+        """
         began = datetime.now(UTC)
         try:
             yield
@@ -163,7 +166,7 @@ class ControlPlane:
 
     @property
     def excuses(self) -> list[Excuse]:
-        """The excuses so far."""
+        """The spans of time so far in which the API server was allowed to deny requests."""
         notes = self._excuses.read_text().splitlines() if self._excuses.exists() else []
         found = map(json.loads, notes)
         return [Excuse(why, datetime.fromisoformat(began), datetime.fromisoformat(end)) for why, began, end in found]

@@ -60,7 +60,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, file: Path) -> "Snapshot | None":
-        """Return the one saved in *file*, if there is one."""
+        """Return the snapshot that was saved in *file*; None if there is no such file."""
         return cls(**json.loads(file.read_text())) if file.exists() else None
 
     def save(self, file: Path) -> None:

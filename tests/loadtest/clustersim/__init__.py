@@ -1,1 +1,1 @@
-"""Tests."""
+"""Tests of the simulated cluster and of the simulated control server."""

@@ -7,11 +7,23 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from clustersim.objects import POD, SECRET, Object
+from clustersim.objects import POD, ROLE, ROLEBINDING, SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import NewKey, Tailnet
 
 CONFIG = {"Version": "alpha0", "Hostname": "default-db", "acceptDNS": False, "NoStatefulFiltering": True}
+DOMAIN = "web.tail1234.ts.net"
+"""The name of a Tailscale Service that needs a certificate."""
+
+ROLE_OF_DOMAIN: Object = {
+    "metadata": {"name": DOMAIN, "namespace": "tailscale"},
+    "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [DOMAIN, "acme"], "verbs": ["patch"]}],
+}
+BINDING: Object = {
+    "metadata": {"name": DOMAIN, "namespace": "tailscale"},
+    "subjects": [{"kind": "ServiceAccount", "name": "ing", "namespace": "tailscale"}],
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": DOMAIN},
+}
 
 
 async def until(store: Store, holds: Callable[[], Any], seconds: float = 30) -> None:
@@ -83,3 +95,11 @@ def state(store: Store, name: str = "ts-db-0") -> dict[str, str]:
     """Return the decoded data of the proxy's Secret."""
     data = store.get(SECRET, "tailscale", name).get("data", {})
     return {key: b64decode(value).decode() for key, value in data.items()}
+
+
+def prepare_certificate(store: Store) -> None:
+    """Make the objects that the operator makes for a certificate."""
+    for name in (DOMAIN, "acme"):
+        store.create(SECRET, {"metadata": {"name": name, "namespace": "tailscale"}})
+    store.create(ROLE, ROLE_OF_DOMAIN)
+    store.create(ROLEBINDING, BINDING)

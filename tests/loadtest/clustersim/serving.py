@@ -29,7 +29,7 @@ Call = Callable[..., Awaitable[tuple[int, Any]]]
 
 @dataclass(frozen=True)
 class Api:
-    """The parts of a server that runs, and a session with it."""
+    """A running API server with its store, and an HTTP session with it."""
 
     session: aiohttp.ClientSession
     store: Store

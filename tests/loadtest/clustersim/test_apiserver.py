@@ -77,7 +77,7 @@ async def test_a_delete_request_can_carry_its_options_in_the_body(api: Api) -> N
     assert api.store.get(POD, "default", "a")["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
-async def test_a_list_continues_after_the_last_page_unless_that_resource_version_has_expired(api: Api) -> None:
+async def test_a_list_goes_on_with_its_next_page_until_its_resource_version_has_expired(api: Api) -> None:
     for name in "abc":
         api.store.create(CONFIGMAP, configmap(name))
     _, first = await api.call("GET", f"{CONFIGMAPS}?limit=2")

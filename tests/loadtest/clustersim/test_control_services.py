@@ -42,7 +42,9 @@ async def test_a_service_gets_two_addresses_and_keeps_them_until_it_is_deleted(c
 
 
 @pytest.mark.parametrize(("annotated", "listed"), [(True, STORED), (False, STORED | {"annotations": None})])
-async def test_the_list_may_lack_the_annotations(control: Control, call: Call, annotated: bool, listed: Any) -> None:
+async def test_a_list_of_tailscale_services_lacks_annotations_if_the_server_is_set_so(
+    control: Control, call: Call, annotated: bool, listed: Any
+) -> None:
     control.services.lists_annotations = annotated
     await call("PUT", WEB, json=BODY)
     wanted = {key: value for key, value in listed.items() if value}
@@ -73,7 +75,7 @@ async def test_the_list_may_lack_the_annotations(control: Control, call: Call, a
         ("svc:web", [], "must be a JSON object"),
     ],
 )
-async def test_a_service_with_a_bad_name_or_field_is_refused(
+async def test_a_tailscale_service_with_a_bad_name_or_field_is_refused(
     control: Control, call: Call, name: str, body: Any, words: str
 ) -> None:
     control.register(new_key(control), "db")
@@ -84,7 +86,7 @@ async def test_a_service_with_a_bad_name_or_field_is_refused(
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_bad_name_is_refused_by_every_call(call: Call, method: str) -> None:
+async def test_a_request_about_a_tailscale_service_with_a_bad_name_is_refused(call: Call, method: str) -> None:
     assert (await call(method, f"{LIST}/web"))[0] == 400
 
 
@@ -97,7 +99,7 @@ async def test_a_bad_name_is_refused_by_every_call(call: Call, method: str) -> N
         ({"devices:core"}, 403, 403, 403),
     ],
 )
-async def test_every_call_needs_a_scope(
+async def test_every_request_about_tailscale_services_needs_a_scope(
     control: Control, scopes: set[str], reads: int, writes: int, lists_hosts: int
 ) -> None:
     control.scopes = {"services"}

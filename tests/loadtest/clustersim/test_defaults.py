@@ -52,14 +52,16 @@ MATCHED = {"matchPolicy": "Equivalent", "objectSelector": {}, **CHOSEN}
         (ADMISSIONBINDING, {"matchResources": CHOSEN}, "matchResources", MATCHED),
     ],
 )
-def test_a_spec_gets_its_defaults(resource: Resource, spec: Object, path: str, expected: object) -> None:
+def test_the_api_server_fills_in_the_defaults_of_a_spec(
+    resource: Resource, spec: Object, path: str, expected: object
+) -> None:
     value: Any = create(resource, spec=spec)["spec"]
     for part in path.split("."):
         value = value[part]
     assert value == expected
 
 
-def test_a_container_gets_its_defaults() -> None:
+def test_the_api_server_fills_in_the_defaults_of_a_container() -> None:
     env = [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     filled = container(ports=[{"containerPort": 80}], env=env, readinessProbe={"httpGet": {"port": 80}})
     assert (filled["terminationMessagePolicy"], filled["resources"]) == ("File", {})

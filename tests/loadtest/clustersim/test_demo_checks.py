@@ -24,7 +24,7 @@ class World(NamedTuple):
 
 
 def in_cluster(sim: ClusterSim, version: str) -> frozenset[str]:
-    """Return the addresses of the proxies."""
+    """Return the addresses of the proxies in the EndpointSlices of one IP *version*."""
     slices = [item for item in sim.store.list(ENDPOINTSLICE, "tailscale") if item["addressType"] == version]
     return frozenset(ip for item in slices for endpoint in item["endpoints"] or () for ip in endpoint["addresses"])
 
@@ -48,7 +48,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
-    """Make the objects that the operator would make for *target*, with a Pod that only runs."""
+    """Make the objects that the operator would make for *target*, with a Pod that runs and does nothing."""
     metadata: Any = {"name": "ts-db-abcde", "namespace": "tailscale", "labels": target.labels}
     pods = statefulset()
     pods["spec"]["template"]["metadata"]["labels"] |= target.labels

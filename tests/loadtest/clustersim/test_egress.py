@@ -14,6 +14,7 @@ from clustersim.proxyconfig import ConfigError
 from clustersim.sim import ClusterSim
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
+from clustersim.tailnetservices import TailscaleService
 
 from tests.loadtest.clustersim.running import CONFIG, config_secret, new_key, proxy_pod, state, touch, until
 from tests.support.cluster import running
@@ -77,6 +78,8 @@ async def test_a_replica_follows_its_egress_target_to_a_new_address() -> None:
         await until(store, lambda: report()["a"]["tailnetTargetIPs"] == list(db.addresses))
         tailnet.delete_device(db)
         await until(store, lambda: report()["a"]["tailnetTargetIPs"] is None)
+        service = tailnet.services.put(TailscaleService("svc:db"))
+        await until(store, lambda: report()["a"]["tailnetTargetIPs"] == list(service.addresses))
         store.merge(CONFIGMAP, *NAME, {"data": {"egress-services": None}})
         touch(store, "foo-0")
         await until(store, lambda: report() is None)
@@ -137,7 +140,7 @@ async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_fi
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
-def test_an_unreadable_document_is_an_error(text: str) -> None:
+def test_an_unreadable_list_of_egress_services_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
         egress(configured(egress_services=text), ADDRESSES).report(Tailnet())
 

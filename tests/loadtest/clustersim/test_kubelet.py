@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from clustersim import kubelet
+from clustersim.kubelet import Kubelet
 from clustersim.objects import NODE, POD, SECRET, Object
 from clustersim.store import Store
-from clustersim.tailnet import Tailnet
+from clustersim.tailnet import Tailnet, Tailnets
 
 from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, state, touch, until
 from tests.support.cluster import running
@@ -89,7 +90,7 @@ async def test_the_status_of_a_pod_says_that_it_waits_for_its_readiness_gates(
     assert (found["ContainersReady"], found["Ready"]) == (None, reason)
 
 
-async def test_a_pod_whose_image_is_in_no_registry_waits_for_it(world: World) -> None:
+async def test_a_pod_whose_image_is_in_no_registry_waits_for_the_image(world: World) -> None:
     spec = {"containers": [{"name": "c", "image": "registry.invalid/c:v1"}]}
     world.store.create(POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": spec})
     await until(world.store, lambda: "containerStatuses" in pod_status(world, "a"))
@@ -152,7 +153,19 @@ async def test_a_running_proxy_sees_a_changed_secret_when_the_kubelet_syncs_its_
     assert at_least <= now() - began <= at_most
 
 
-async def test_a_new_pod_removes_the_reports_of_an_earlier_one(world: World) -> None:
+async def test_a_new_pod_gets_an_image_of_the_present_version() -> None:
+    world = World(Store(), Tailnet())
+    nodes = Kubelet(world.store, Tailnets(world.tailnet))
+    async with running(nodes.run()):
+        start(world, {"cap-143.hujson": '{"Version": "alpha0", "Hostname": "new"}'})
+        await until(world.store, lambda: state(world.store).get("tailscale_capver") == "142")
+        nodes.capability_version = 143
+        await restart(world)
+        assert state(world.store)["tailscale_capver"] == "143"
+    assert [device.hostname for device in world.tailnet.devices.values()] == ["new"]
+
+
+async def test_a_new_pod_of_a_proxy_removes_the_reports_of_an_earlier_pod(world: World) -> None:
     stale = dict.fromkeys(("reissue_authkey", "https_endpoint", "egress-services", "ingress-config.json"), "old")
     start(world, stale)
     await until(world.store, lambda: "device_fqdn" in state(world.store))

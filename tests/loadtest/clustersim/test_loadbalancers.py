@@ -46,7 +46,9 @@ async def test_each_load_balancer_gets_an_address_of_its_own(store: Store, balan
 @pytest.mark.parametrize(
     "spec", [{}, {"type": "NodePort"}, {**BALANCED, "loadBalancerClass": "tailscale"}, {"clusterIP": "None"}]
 )
-async def test_other_services_get_no_load_balancer(store: Store, balancers: LoadBalancers, spec: Object) -> None:
+async def test_a_service_that_wants_no_load_balancer_of_the_cloud_gets_none(
+    store: Store, balancers: LoadBalancers, spec: Object
+) -> None:
     store.create(SERVICE, service("a", **spec))
     store.create(SERVICE, service("b", **BALANCED))
     await until(store, lambda: ingress(store, "b"))

@@ -6,16 +6,17 @@ from clustersim.proxyconfig import ConfigError, ProxyConfig, check_listening, ne
 
 
 @pytest.mark.parametrize(
-    ("keys", "chosen"),
+    ("keys", "version", "chosen"),
     [
-        (["cap-95.hujson", "cap-107.hujson"], "cap-107.hujson"),
-        (["cap-107.hujson", "cap-142.hujson", "cap-143.hujson"], "cap-142.hujson"),
-        (["cap-95.hujson", "cap-9999.hujson"], "cap-95.hujson"),
-        (["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], "cap-95.hujson"),
+        (["cap-95.hujson", "cap-107.hujson"], 142, "cap-107.hujson"),
+        (["cap-107.hujson", "cap-142.hujson", "cap-143.hujson"], 142, "cap-142.hujson"),
+        (["cap-107.hujson", "cap-142.hujson", "cap-143.hujson"], 143, "cap-143.hujson"),
+        (["cap-95.hujson", "cap-9999.hujson"], 142, "cap-95.hujson"),
+        (["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], 142, "cap-95.hujson"),
     ],
 )
-def test_a_proxy_reads_the_newest_config_file_that_it_understands(keys: list[str], chosen: str) -> None:
-    assert newest_file(dict.fromkeys(keys, "")) == chosen
+def test_a_proxy_reads_the_newest_config_file_that_it_understands(keys: list[str], version: int, chosen: str) -> None:
+    assert newest_file(dict.fromkeys(keys, ""), version) == chosen
     with pytest.raises(ConfigError):
         newest_file({"device_id": "", "cap-9999.hujson": ""})
 
@@ -32,6 +33,8 @@ def test_the_simulated_proxy_reads_a_config_of_the_operator() -> None:
         "AppConnector": {"Advertise": False},
         "NoStatefulFiltering": True,
     }
+    services = json.dumps({**config, "AdvertiseServices": ["svc:web"]})
+    assert parse(services).services == ("svc:web",)
     read = ProxyConfig("key", "db", routes=None, app_connector=False, server_url="https://control.example.org")
     assert parse(json.dumps(config)) == read
     relay = {"RelayServerPort": 41641, "RelayServerStaticEndpoints": ["203.0.113.1:41641", "[2001:db8::1]:41641"]}

@@ -89,7 +89,7 @@ async def test_a_recorder_joins_and_keeps_only_its_login(store: Store, tailnet: 
 
 
 @pytest.mark.parametrize(("key", "asked"), [("used", "used"), ("", "no-authkey")])
-async def test_a_recorder_with_a_refused_key_asks_for_another(
+async def test_a_recorder_with_a_refused_key_asks_for_another_key(
     store: Store, tailnet: Tailnet, key: str, asked: str
 ) -> None:
     start(store, key)
@@ -111,7 +111,9 @@ async def test_a_deleted_device_comes_back_by_a_new_key(store: Store, tailnet: T
     assert login(store)["NodeID"] in tailnet.devices
 
 
-async def test_a_recorder_that_control_does_not_answer_runs_without_a_device(store: Store, tailnet: Tailnet) -> None:
+async def test_a_recorder_to_which_the_control_server_gives_no_answer_runs_without_a_device(
+    store: Store, tailnet: Tailnet
+) -> None:
     tailnet.silent = {NAME}
     start(store, new_key(tailnet))
     await until(store, lambda: container(store).get("ready"))

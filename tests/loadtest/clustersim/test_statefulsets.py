@@ -56,7 +56,7 @@ def address(pod: Object) -> Any:
 
 
 @pytest.mark.parametrize(("policy", "started"), [("OrderedReady", ["web-0"]), ("Parallel", ["web-0", "web-1"])])
-async def test_a_statefulset_starts_pods_one_after_the_other_unless_it_is_parallel(
+async def test_a_statefulset_starts_one_pod_after_the_other_unless_its_policy_is_parallel(
     policy: str, started: list[str]
 ) -> None:
     store = Store()
@@ -81,7 +81,9 @@ async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> 
 
 
 @pytest.mark.parametrize(("policy", "ended"), [("OrderedReady", {2}), ("Parallel", {1, 2})])
-async def test_a_pod_that_takes_long_to_end_delays_the_next_one_unless_parallel(policy: str, ended: set[int]) -> None:
+async def test_a_pod_that_takes_long_to_end_delays_the_next_pod_unless_the_policy_is_parallel(
+    policy: str, ended: set[int]
+) -> None:
     store = Store()
     async with running(statefulsets.run(store)):  # no kubelet: no Pod ever ends
         await create_lingering(store, 3, podManagementPolicy=policy)
@@ -90,7 +92,7 @@ async def test_a_pod_that_takes_long_to_end_delays_the_next_one_unless_parallel(
     assert {int(name[-1]) for name, pod in pods(store).items() if is_deleting(pod)} == ended
 
 
-async def test_the_next_pod_waits_for_the_end_of_one_that_is_being_deleted() -> None:
+async def test_the_next_pod_waits_for_the_end_of_a_pod_that_is_being_deleted() -> None:
     store = Store()
     async with running(statefulsets.run(store)):
         await create_lingering(store, 1)

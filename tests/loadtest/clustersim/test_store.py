@@ -25,7 +25,7 @@ def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
-def test_the_store_generates_a_name() -> None:
+def test_the_store_generates_different_names_for_objects_with_the_same_prefix() -> None:
     store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
     generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
     assert len(generated) == 9
@@ -75,7 +75,7 @@ def test_generation_counts_changes_of_the_specification_only() -> None:
     assert [each["metadata"]["generation"] for each in (labelled, reported, scaled)] == [1, 1, 2]
 
 
-def test_a_deleted_object_stays_for_its_finalizer_and_gets_no_new_ones() -> None:
+def test_a_deleted_object_stays_for_its_finalizer_and_gets_no_new_finalizers() -> None:
     store = Store()
     store.create(CONFIGMAP, configmap(finalizers=["example.org/a"]))
     assert "deletionTimestamp" in store.delete(CONFIGMAP, "default", "settings")["metadata"]

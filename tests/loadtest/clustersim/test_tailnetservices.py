@@ -76,7 +76,7 @@ def approve_by_tag(ground: Hosted, *tags: str) -> None:
     ],
     ids=["disconnected", "withdrawn", "without configuration", "one port", "no report", "not approved", "deleted"],
 )
-def test_a_host_gets_the_traffic_until_it_is_no_longer_good_and_another_takes_over(
+def test_another_host_takes_over_the_traffic_once_the_primary_host_can_no_longer_serve(
     break_: Callable[[Hosted], None], heal: Callable[[Hosted], None]
 ) -> None:
     ground = hosted(SERVING, SERVING)
@@ -129,6 +129,18 @@ def test_the_policy_or_an_admin_approves_a_host(table: dict[str, list[str]] | No
     assert (ground.primary, services.names_of_host(node_id)) == ("", [])
     services.put(WEB)
     assert services.approval("svc:web", node_id) == level
+
+
+def test_a_host_that_withdraws_still_has_its_serve_configuration() -> None:
+    ground = hosted()
+    services, node_id = ground.services, ground.first.node_id
+    services.report(node_id, {"svc:web": SERVING, "svc:api": Host()})
+    services.withdraw(node_id)
+    withdrawn = {node_id: replace(SERVING, advertises=False)}
+    assert (services.hosts("svc:web"), services.hosts("svc:api")) == (withdrawn, {})
+    ground.tailnet.delete_device(ground.first)
+    services.withdraw(node_id)
+    assert services.hosts("svc:web") == {}
 
 
 def test_a_host_may_get_a_certificate_before_it_advertises() -> None:

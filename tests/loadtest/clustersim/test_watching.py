@@ -41,7 +41,7 @@ async def test_a_watch_for_metadata_shows_metadata_only() -> None:
     assert seen[0]["object"]["metadata"] == created["metadata"]
 
 
-async def test_a_watch_from_a_future_version_is_silent_until_that_version(api: Api) -> None:
+async def test_a_watch_from_a_future_version_is_silent_until_the_server_reaches_the_version(api: Api) -> None:
     async with api.watch(f"{CONFIGMAPS}?resourceVersion={api.store.revision + 2}") as events:
         for name in ("a", "b", "c"):
             api.store.create(CONFIGMAP, configmap(name))

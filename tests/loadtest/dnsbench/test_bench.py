@@ -43,7 +43,7 @@ def test_contestants_are_measured_round_after_round(bench: Bench) -> None:
     assert not [command for command in commands if str(bench.folder).encode() in command]
 
 
-def test_the_bare_echo_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
+def test_the_echo_server_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
     measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
@@ -67,7 +67,8 @@ FLOOD, GONE = (
 def test_the_benchmark_measures_another_client_during_an_attack(bench: Bench, scenario: Scenario) -> None:
     for row in bench.run(scenario):
         assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
-        assert 0 < row.best.p50_us <= row.best.longest_us <= row.best.stall_us
+        assert 0 < row.best.p50_us <= row.best.longest_us
+        assert row.best.longest_us <= 1.002 * row.best.stall_us  # latencies are known to 0.2 %, stalls exactly
 
 
 def test_the_benchmark_fails_if_the_attack_does_not_start() -> None:

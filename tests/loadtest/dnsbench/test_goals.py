@@ -79,7 +79,7 @@ def test_a_goal_is_missed_by_the_smallest_amount(
     assert sum(verdict.missed for verdict in judged(Table([worse, *MET.rows]))) == missed
 
 
-def test_the_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
+def test_the_echo_server_is_compared_with_the_go_server_and_has_no_goal() -> None:
     compared = {verdict.text: verdict.figure for verdict in judged(MET) if verdict.limit is None}
     assert compared == {
         "CPU a query, saturated: a bare echo / Go": 2.0,

@@ -9,7 +9,7 @@ from dnsbench.__main__ import main
 from tests.loadtest.compiling import NEEDS_CC
 
 
-def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_server_is_an_error_of_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--servers", "go"]) == 2
     assert capsys.readouterr().err.startswith("dnsbench: Go isn't here (give --go-nameserver PATH;")
 

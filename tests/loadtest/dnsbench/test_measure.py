@@ -7,7 +7,7 @@ from tests.loadtest.dnsbench.figures import figures
 from tests.loadtest.dnsbench.figures import seen as counted
 
 
-def test_figures_are_rates_microseconds_and_megabytes() -> None:
+def test_the_figures_of_a_round_are_in_microseconds_megabytes_and_queries_a_second() -> None:
     seen = sample(counted(), cpu_seconds=0.00098, rss_bytes=40_000_000, changes=3)
     assert (seen.cpu_us, seen.qps, seen.rss_mb, seen.changes) == pytest.approx((10.0, 49.0, 40.0, 3))
     assert (seen.p50_us, seen.p999_us, seen.longest_us, seen.stall_us) == (0.4, 0.5, 0.5, 3000.0)

@@ -36,7 +36,7 @@ def record(recording: Recording, seconds: int, **counts: int) -> None:
 
 
 def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
-    """Return the report on a run with such seconds."""
+    """Return the report on a run of so many *seconds*, each as `record` makes it."""
     settings = settings_for(*arguments)
     session = make_session(settings)
     record(session.recording, seconds, **counts)

@@ -34,7 +34,9 @@ async def test_the_user_can_ask_for_one_query_per_connection(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("respond", [lambda *_: None, lambda *_: b""], ids=["silent", "nothing in it"])
-async def test_queries_with_a_connection_each_may_be_lost(tmp_path: Path, respond: Respond) -> None:
+async def test_with_one_connection_per_query_the_report_counts_lost_queries_and_failed_connections(
+    tmp_path: Path, respond: Respond
+) -> None:
     pace = ("--rate", "50", "--duration", "0.2", "--new-connections")
     async with tcp_responder(respond) as target:
         lost = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report.totals

@@ -65,7 +65,7 @@ def test_clients_share_the_load_and_each_has_enough_sockets(
         ("--concurrency 7 --tcp-retry", Load(10, (), 7, sockets=4, each=100, patience=2, retry=True)),
     ],
 )
-def test_the_load_is_as_on_the_command_line(tmp_path: Path, arguments: str, load: Load) -> None:
+def test_the_load_of_the_compiled_clients_follows_the_command_line(tmp_path: Path, arguments: str, load: Load) -> None:
     settings = run_settings(Target("127.0.0.1", 53), tmp_path, *arguments.split())
     told = client_load(settings)
     assert (told.every, told.authoritative) == (1, True)

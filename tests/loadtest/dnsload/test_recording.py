@@ -1,4 +1,4 @@
-"""Record a run in which *n* queries are sent in second *n* and answered in *n* milliseconds."""
+"""Tests of the recording of a run's results."""
 
 from dnsload.recording import Recording, Row, Steps
 from dnsload.schedule import SECOND
@@ -7,7 +7,7 @@ START = 7 * SECOND
 
 
 def recorded(seconds: int, window: int, steps: int = 1, step_seconds: int = 1) -> tuple[Recording, list[Row]]:
-    """Record a run in whose second number n, n queries are sent and answered in n milliseconds."""
+    """Record a run in which n queries are sent in the n-th second, and each is answered in n milliseconds."""
     said: list[Row] = []
     recording = Recording(window, said.append, Steps(steps, step_seconds, timeout=1))
     recording.begin(START)
@@ -29,7 +29,7 @@ def test_each_second_is_reported_and_belongs_to_a_window_and_the_total() -> None
     assert (recording.total.sent, recording.total.latency.count) == (21, 21)
 
 
-def test_an_incomplete_last_window_is_joined_to_the_one_before() -> None:
+def test_an_incomplete_last_window_is_joined_to_the_window_before() -> None:
     recording, _ = recorded(2, window=1)
     recording.tally.lost += 5
     recording.end(START + 2 * SECOND + SECOND // 4)

@@ -88,7 +88,7 @@ def test_each_line_of_a_query_file_is_a_name_and_a_type() -> None:
     ]
 
 
-def test_the_error_names_the_bad_line(tmp_path: Path) -> None:
+def test_the_error_about_a_file_of_questions_names_the_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "names"
     path.write_text("a.ts.net\na.ts.net A 5\n")
     with pytest.raises(InputError, match="names: line 2"):

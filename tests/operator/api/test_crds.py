@@ -70,7 +70,7 @@ class Ruled(WireModel):
     size: int = 3
     """A field whose default the operator's code applies."""
     title: str = Field(default="", json_schema_extra={"x-kubernetes-validations": [{"rule": "self == oldSelf"}]})
-    """A field that is named like a keyword."""
+    """A field that has the name of a keyword of JSON Schema."""
 
 
 def test_the_schema_has_the_rules_and_only_the_defaults_that_the_api_server_applies() -> None:

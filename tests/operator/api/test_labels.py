@@ -38,7 +38,7 @@ def test_the_total_size_of_annotations_is_limited() -> None:
     assert "at most 262144" in annotation_errors({"ab": half, "cde": half})[0]
 
 
-def test_a_value_that_is_too_long_ends_in_a_digest() -> None:
+def test_a_label_value_that_is_too_long_ends_in_a_hash() -> None:
     assert label_value("x" * 63) == "x" * 63
     assert label_value("x" * 64) == "x" * 54 + "-7ce10097"
 

@@ -1,4 +1,4 @@
-"""Names that stand in objects of the cluster, such as keys of labels."""
+"""Keys of labels, annotations and Secrets that the operator reads and writes."""
 
 import re
 
@@ -11,7 +11,7 @@ def constants(prefix: str) -> dict[str, str]:
     return {name: value for name, value in vars(names).items() if name.startswith(prefix)}
 
 
-def test_keys_are_distinct_and_valid() -> None:
+def test_the_keys_of_labels_annotations_and_secrets_are_distinct_and_valid() -> None:
     keys = [*constants("LABEL_").values(), *constants("ANNOTATION_").values()]
     assert len(keys) == len(set(keys)) > 20
     assert all(KUBERNETES_KEY.fullmatch(key) for key in keys)

@@ -73,7 +73,7 @@ def test_a_missing_part_of_an_object_is_empty(metadata: Object) -> None:
     assert (labels(obj), annotations(obj), has_finalizer(obj, "a"), is_deleting(obj)) == ({}, {}, False, False)
 
 
-def test_the_parts_of_an_object_are_found() -> None:
+def test_the_labels_annotations_finalizers_and_deletion_of_an_object_are_read_from_its_metadata() -> None:
     given = {"labels": {"a": "1"}, "annotations": {"b": "2"}, "finalizers": ["example.org/a"]}
     obj = {"metadata": {**given, "deletionTimestamp": "2030-01-01T00:00:00Z"}}
     assert (labels(obj), annotations(obj), is_deleting(obj)) == ({"a": "1"}, {"b": "2"}, True)
@@ -81,5 +81,5 @@ def test_the_parts_of_an_object_are_found() -> None:
 
 
 @pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
-def test_a_text_is_read_even_from_a_broken_spec(spec: object, name: str) -> None:
+def test_a_text_field_is_read_even_from_a_broken_spec(spec: object, name: str) -> None:
     assert spec_text({"spec": spec}, "tailnet") == name

@@ -1,4 +1,4 @@
-"""Amounts of resources."""
+"""Amounts of CPU, memory and other resources."""
 
 from decimal import Decimal
 

@@ -150,12 +150,12 @@ def test_the_error_for_an_invalid_name_target_address_or_tag_says_why(
 
 
 @pytest.mark.parametrize("address", ["100.64.0.0", "100.127.255.255", "fd7a:115c:a1e0::9"])
-def test_an_address_of_a_device_needs_no_route(address: str) -> None:
+def test_an_address_that_a_device_can_have_needs_no_accepted_route(address: str) -> None:
     assert not needs_route(address)
 
 
 @pytest.mark.parametrize("address", ["100.128.0.0", "10.1.2.3", "fd7a:115c:a1e0:b1a:0:7:a01:203", "fd7a:115c:a1e1::1"])
-def test_an_address_that_no_device_can_have_needs_a_route(address: str) -> None:
+def test_an_address_that_no_device_can_have_needs_an_accepted_route(address: str) -> None:
     assert needs_route(address)
 
 

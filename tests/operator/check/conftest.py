@@ -9,7 +9,7 @@ from tsoperator.runtime.health import HealthServer
 
 
 class Operator:
-    """A Pod of the operator with probes and metrics at the address *at*. Its first *until_ready* probes fail."""
+    """A Pod of the operator, with probes and metrics. *at* is its address. Its first *until_ready* probes fail."""
 
     def __init__(self) -> None:
         self.until_ready = 0

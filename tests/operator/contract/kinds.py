@@ -150,7 +150,10 @@ def spec(**fields: Any) -> Object:
 
 
 def annotated(**annotations: str | None) -> Object:
-    """Return the patch that sets *annotations* of ours, written as for `egress`."""
+    """Return the patch that sets annotations with the prefix tailscale.com/.
+
+    In the names, a hyphen is written as an underscore.
+    """
     named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return {"metadata": {"annotations": named}}
 
@@ -507,7 +510,7 @@ _FOLLOWED = {resource.kind for resource in real.KINDS}
 
 
 def marks(kind: Kind) -> list[pytest.MarkDecorator]:
-    """Return the marks for the tests of *kind*: simulated, if a world on a real API server doesn't follow the kind."""
+    """Return pytest's marks for *kind*: `simulated` if a world on a real API server doesn't watch the kind."""
     return [] if kind.resource.kind in _FOLLOWED else [pytest.mark.simulated]
 
 

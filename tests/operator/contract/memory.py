@@ -1,4 +1,4 @@
-"""The memory of a running operator: a search through its Python objects."""
+"""A search through the Python objects of a running operator: it finds what the operator still remembers."""
 
 import asyncio
 import functools
@@ -45,7 +45,7 @@ def _runners() -> Iterator[tuple[str, Any]]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values inside *value*, each after the step of the path that leads to it."""
+    """Yield each value inside *value*, after the text for the value in a path, such as ``[]`` or ``.name``."""
     if isinstance(value, dict):
         for key, held in [*value.items()]:
             yield " key", key

@@ -187,7 +187,7 @@ class Scene:
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
     async def told(self, words: str, *reasons: str) -> None:
-        """Wait until conditions or Events with each of *reasons* contain *words*, and our conditions are up to date."""
+        """Wait until our conditions are up to date, and conditions or Events with each of *reasons* contain *words*."""
         for reason in reasons:
             await self.world.eventually(partial(self.says, words, reason))
         await self.world.becomes(self.is_current, True)
@@ -244,7 +244,7 @@ class Scene:
         return sorted(uid(pod) for pod in self._everything(POD) if "nameserver" not in key_of(pod).name)
 
     def _drawn(self, *besides: Object) -> str:
-        """Return a line for each of *besides*, each child and each device."""
+        """Return the lines of a portrait: one for each of *besides*, each child, each device and each shared object."""
         lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
         devices = [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
@@ -268,7 +268,7 @@ class Scene:
         ]
 
     def _everything(self, *kinds: Resource) -> Iterator[Object]:
-        """Yield the objects of these *kinds*, or without any all objects except Events."""
+        """Yield the objects of the given *kinds*. Without kinds, yield all objects except Events."""
         wanted = {each.kind for each in kinds} or {each.kind for each in RESOURCES} - {EVENT.kind}
         for resource in RESOURCES:
             yield from self.world.store.list(resource) if resource.kind in wanted else ()

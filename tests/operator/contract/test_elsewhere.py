@@ -76,7 +76,10 @@ def copy_of(
 
 
 async def writes_during(world: World, acting: Awaitable[None]) -> list[Request]:
-    """Return the writes during *acting* except Events, which report unknown annotations to the user of the copies."""
+    """Return the writes during *acting*, without Events.
+
+    Some Events report to users that annotations of the copies are unknown.
+    """
     return [each for each in await world.writes_during(acting) if each[2] != EVENT.plural]
 
 

@@ -14,7 +14,7 @@ from tests.support.operator import World, new_world, running_operator
 
 
 async def populate(world: World) -> list[Scene]:
-    """Make an object of each kind, wait until the operator has settled, and return the objects' scenes."""
+    """Make an object of each kind, wait until the operator has settled, and return a Scene for each object."""
     needed = {str(obj): obj for kind in KINDS for obj in kind.beside if resource_of(obj) != DNSCONFIG}
     scenes = [Scene(world, kind) for kind in KINDS if world.simulation or not marks(kind)]
     await scenes[0].apply(*needed.values(), *(scene.obj for scene in scenes))

@@ -28,7 +28,9 @@ SEEN = {
 
 
 @each_kind
-async def test_marks_of_others_stay_while_the_object_is_made_edited_and_deleted(scene: Scene, kind: Kind) -> None:
+async def test_labels_conditions_and_finalizers_of_others_stay_while_an_object_is_made_edited_and_deleted(
+    scene: Scene, kind: Kind
+) -> None:
     await scene.make()
     await put_marks(scene)
     await scene.whole()

@@ -17,7 +17,7 @@ FAULTS = {"refused": 403, "conflict": 409, "answer lost": LOST, "failed": 500}
 
 
 def fail(world: World, status: int, writes: frozenset[str]) -> None:
-    """Let each of *writes* fail once."""
+    """Let each of *writes* fail once with the HTTP *status*."""
     for verb, plural in sorted(write.split() for write in writes):
         world.sim.faults.fail(Failure(status, verb=verb, plural=plural))
 

@@ -34,7 +34,7 @@ def shown(service: Object, kind: str, status: str, reason: str) -> Object:
     return {**service, "status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
 
 
-def test_the_strongest_claim_is_that_of_the_names_device_then_the_holders_then_the_oldest() -> None:
+def test_the_device_of_a_name_has_the_strongest_claim_then_the_holder_and_then_the_oldest_object() -> None:
     ranked = [
         claim(Standing.DEVICE, YOUNG, "device"),
         claim(Standing.HOLDS, YOUNG, "holder"),
@@ -95,14 +95,14 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_the_parent_of_a_recorded_name_holds_it_while_it_asks_for_it_or_is_out_of_sight(
+def test_a_parent_holds_a_recorded_name_while_the_parent_asks_for_the_name_or_cannot_be_seen(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)
     assert (found.standing, found.created, found.ports) == (standing, created, ports)
 
 
-def test_a_service_without_the_name_that_it_asks_for_names_the_holder_and_another_way_to_reach_it() -> None:
+def test_the_event_about_a_name_that_is_taken_names_the_holder_and_another_name_for_the_service() -> None:
     (note,) = taken_notes(PARENT, claim(Standing.HOLDS, OLD, "older"))
     assert (note.type, note.reason, note.once) == ("Warning", "ClusterNameTaken", True)
     assert note.message.startswith(

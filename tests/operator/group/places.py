@@ -55,7 +55,7 @@ def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
 
 
 def serving(*pods: Object) -> Serving:
-    """Return the table which says that *pods* serve the port of the Service default/db."""
+    """Return a map from the port of the Service default/db to *pods*, which serve the port."""
     return {PORT: pods}
 
 

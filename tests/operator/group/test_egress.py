@@ -65,14 +65,14 @@ def test_the_entry_of_a_service_has_a_health_url_in_the_domain_of_the_cluster() 
     assert made == ["http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"] * 2
 
 
-def test_a_child_is_indexed_by_the_group_that_serves_it() -> None:
+def test_an_index_finds_a_child_by_the_group_that_serves_it() -> None:
     others = {"tailscale.com/svc-type": "ingress", "tailscale.com/managed": "false", "tailscale.com/proxy-group": ""}
     given = [LABELS, *({**LABELS, name: value} for name, value in others.items())]
     children = [obj(SERVICE, Key("tailscale", "x"), labels=labels) for labels in given]
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_child_is_mapped_to_the_users_service() -> None:
+def test_a_change_of_a_child_concerns_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 

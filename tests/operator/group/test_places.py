@@ -56,7 +56,7 @@ OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place(
         ("old", OWN_DOWN, [DEAD], "old", False),
     ],
 )
-def test_clients_get_to_a_place_that_serves_and_to_the_new_place_if_it_does(
+def test_clients_get_to_a_new_place_that_serves_and_until_then_to_an_old_place_that_serves(
     here: str, new: Place, old: list[Place], leads: str, over: bool
 ) -> None:
     assert (best_of(here, new, old), has_moved(here, new, old)) == (leads, over)

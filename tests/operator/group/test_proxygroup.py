@@ -22,7 +22,7 @@ def group(spec: object, **conditions: str) -> Object:
     return obj(PROXYGROUP, Key("", "foo"), {"spec": spec, "status": {"conditions": given}})
 
 
-def test_a_group_has_two_replicas_unless_it_says_otherwise() -> None:
+def test_a_group_has_two_replicas_unless_its_spec_says_otherwise() -> None:
     counts = {0: 0, 3: 3, 100: 100, 2147483647: 100, None: 2, -1: 2, "x": 2}
     assert {given: proxygroup.replica_count(group({"replicas": given})) for given in counts} == counts
     assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
@@ -41,7 +41,7 @@ def test_the_condition_of_a_group_says_whether_it_is_available() -> None:
     assert not proxygroup.is_available(obj(PROXYGROUP, Key("", "foo")))
 
 
-def test_a_users_service_is_indexed_by_the_group_that_it_names() -> None:
+def test_an_index_finds_a_users_service_by_the_group_that_the_service_names() -> None:
     users = [
         obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": name}) for name in ("foo", "")
     ]

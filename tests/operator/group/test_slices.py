@@ -51,7 +51,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_proxy_serves_an_entry_if_it_reports_it_with_the_address_of_its_pod(case: Case) -> None:
+def test_a_proxy_serves_an_entry_if_its_report_has_the_entry_and_the_address_of_its_pod(case: Case) -> None:
     found = [serving_pods(case.group, "default-db", case.entry, version) for version in (4, 6)]
     assert [len(each.get(PORT, ())) for each in found] == [case.serving4, case.serving6]
 

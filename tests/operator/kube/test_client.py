@@ -91,7 +91,9 @@ async def test_an_answer_that_is_no_discovery_is_an_error(
             await client.serves(DNSCONFIG)
 
 
-async def test_a_list_is_of_all_namespaces_or_of_one_and_chosen_by_labels(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_list_has_the_selected_objects_of_all_namespaces_or_of_a_given_namespace(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a", **{"team": "x", "example.org/team": "x"}))
     sim.store.create(kinds.CONFIGMAP, configmap("b", other="x"))
     sim.store.create(kinds.CONFIGMAP, configmap("c", "tailscale"))
@@ -134,7 +136,9 @@ async def test_the_client_returns_the_answer_of_a_pod_that_the_api_server_forwar
     assert seen == ["/api/v1/namespaces/default/pods/a:9002/proxy/readyz"]
 
 
-async def test_a_merge_patch_changes_just_what_it_names_or_a_subresource(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_merge_patch_changes_only_the_fields_in_the_patch_and_may_change_a_subresource(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
     patched = await client.patch(CONFIGMAP, A, {"data": {"k": None, "l": "m"}})
     assert (patched["data"], patched["metadata"]["labels"]) == ({"l": "m"}, {"team": "x"})
@@ -168,7 +172,7 @@ async def test_a_web_page_in_place_of_json_is_an_error(sim: ClusterSim, client: 
 
 
 @pytest.mark.parametrize("text", ["[]", '"ok"', "{}", '{"metadata": {}, "items": []}'])
-async def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one(text: str) -> None:
+async def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_list(text: str) -> None:
     async with client_of(always(text=text)) as client:
         for request in (client.list(CONFIGMAP), client.current_version(CONFIGMAP)):
             with pytest.raises(KubeError, match="not an API server's answer"):
@@ -176,7 +180,7 @@ async def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one(text: str
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
-async def test_the_error_for_an_answer_of_a_proxy_in_between_has_its_status_code(text: str) -> None:
+async def test_the_error_for_a_web_page_from_a_proxy_before_the_api_server_has_the_status_code(text: str) -> None:
     async with client_of(always(502, text=text)) as client:
         with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
             await client.get(CONFIGMAP, A)
@@ -290,7 +294,7 @@ async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
 
 
 class Guard:
-    """A server that accepts one token, and delays its refusals until it can send so many of them at once.
+    """A server that accepts one token, and delays its refusals until it can send a given number of them at once.
 
     *told* has the methods of the requests and the status codes of their answers, as the client observes them.
     """

@@ -211,7 +211,7 @@ async def test_a_gateway_that_answers_404_to_everything_does_not_remove_a_kind(
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
-    """Return the number of failures in a row that were logged, and the delay after each one, in seconds."""
+    """Return the logged numbers of failures in a row, and the delay after each failure in seconds."""
     found = [record.args for record in caplog.records if "watch failed" in record.msg]
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
@@ -279,9 +279,10 @@ async def test_a_follower_without_rights_tries_less_and_less_often_and_logs_noth
 
 
 class Script:
-    """An API server with empty lists, which plays these watches in order and repeats the last; None is a status 500.
+    """An API server with empty lists, which plays the given *watches* in order and repeats the last one.
 
-    Lists are of version 1; a request for the version only is answered with *current*.
+    None in place of a watch is an answer with status 500. The version of each list is 1. A request for the version
+    alone is answered with *current*.
     """
 
     def __init__(self, *watches: list[Object] | None, current: str = "1") -> None:
@@ -304,7 +305,7 @@ class Script:
         return web.Response(text="".join(json.dumps(event) + "\n" for event in chosen))
 
     async def follow(self, watches: int) -> list[str]:
-        """Return the updates until the number of watches is reached."""
+        """Follow the objects until the server has been asked for so many *watches*, and return the updates."""
         async with serving(self.answer) as url, kube_client(url) as client, following(client) as seen:
             await until(lambda: len(self.versions) >= watches)
         return seen
@@ -370,7 +371,7 @@ async def test_a_broken_server_is_logged_in_few_lines(caplog: pytest.LogCaptureF
 
 
 def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
-    """Return a server with empty lists, whose watches stay open without an event. *opened* are their connections."""
+    """Return a server with empty lists, whose watches stay open and have no events. *opened* gets their connections."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:

@@ -133,4 +133,4 @@ PLANS: dict[str, Callable[[dict[str, Object], Children | None], Plan]] = {
     "connector": connector_plan,
     "class": partial(connector_plan, proxy_class=live_proxy_class(spec=RECORDED_CLASS, ready=True)),
 }
-"""The function that plans each recorded proxy, with the recorded children or with others."""
+"""A map from the name of each recording to the function that plans its parent with the given children."""

@@ -87,7 +87,7 @@ def test_every_replica_gets_the_tags() -> None:
     assert made == DevicePlan([], [replace(SET_TAGS, device=node_id) for node_id in tags], [])
 
 
-def test_a_name_is_freed_for_each_new_replica_before_it_is_made_and_taken_with_the_proxys_tags() -> None:
+def test_a_name_is_freed_before_a_new_replica_is_made_and_taken_over_once_the_device_has_its_tags() -> None:
     freed = [replace(FREE_NAME, hostname=f"db-{ordinal}") for ordinal in (1, 2)]
     first = replace(NUMBERED, name="db-0-1.tail1234.ts.net", hostname="db-0")
     taken = replace(TAKE_NAME, hostname="db-0")
@@ -96,7 +96,7 @@ def test_a_name_is_freed_for_each_new_replica_before_it_is_made_and_taken_with_t
     assert both == DevicePlan([], [SET_TAGS, replace(TAKE_NAME, tags=OTHERS)], [])
 
 
-def test_names_are_left_as_they_are_unless_they_are_to_be_taken_over() -> None:
+def test_names_are_not_taken_over_if_the_setting_is_off() -> None:
     made = planned(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over=False)
     assert (made.before, made.after) == ([], [SET_TAGS])
 

@@ -67,7 +67,7 @@ def test_a_service_monitor_is_owned_by_the_metrics_service() -> None:
     }
 
 
-def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
+def test_a_service_monitor_has_the_labels_that_its_class_gives_except_those_that_replace_ours() -> None:
     _, monitor = objects_for(metrics(monitor=True, release="prometheus", ts_proxy_type="other"), service())
     assert labels(monitor) == {**LABELS, "release": "prometheus"}
     assert monitor["spec"]["selector"] == {"matchLabels": LABELS}

@@ -1,4 +1,4 @@
-"""A ProxyClass over the StatefulSet of a proxy."""
+"""The changes that a ProxyClass makes to the StatefulSet of a proxy."""
 
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
@@ -44,7 +44,7 @@ def over_container(container: Object) -> Object:
 
 
 def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
-    """Return the environment variables that follow those of a proxy without a class."""
+    """Return the environment variables that a class adds after those of a proxy without a class."""
     env = container_of(statefulset)["env"][len(container_of(unclassed(kind))["env"]) :]
     return [(variable["name"], variable["value"]) for variable in env]
 
@@ -80,7 +80,7 @@ def debug(on: bool, metrics: bool) -> Object:
         (METRICS | ACME, INGRESS, [*DEBUG_ENV, *METRICS_ENV, STAGING], [DEBUG_PORT, METRICS_PORT]),
     ],
 )
-def test_the_class_decides_about_endpoints_and_certificates(
+def test_the_class_turns_on_debugging_metrics_and_staging_certificates_where_the_proxy_has_them(
     spec: Object, kind: ProxyPod, env: list[tuple[str, str]], ports: list[Object] | None
 ) -> None:
     made = over(spec, kind)
@@ -193,7 +193,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_each_variable_occurs_once_with_its_last_value_where_references_to_it_work(
+def test_each_variable_occurs_once_with_its_last_value_and_references_between_variables_work(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]
@@ -201,6 +201,6 @@ def test_each_variable_occurs_once_with_its_last_value_where_references_to_it_wo
     assert added(over(spec, INGRESS), INGRESS) == last
 
 
-def test_a_variable_replaces_one_that_comes_from_a_field() -> None:
+def test_a_variable_of_the_class_replaces_a_variable_that_has_its_value_from_a_field() -> None:
     made = over_container({"env": [{"name": "POD_IP", "value": "192.0.2.1"}]})["env"]
     assert [variable for variable in made if variable["name"] == "POD_IP"] == [{"name": "POD_IP", "value": "192.0.2.1"}]

@@ -75,7 +75,7 @@ GATED: Object = {
 }
 
 
-def test_a_slim_pod_with_our_gate_also_has_the_facts_that_open_it_and_its_readiness() -> None:
+def test_a_slim_pod_with_our_gate_also_has_its_readiness_and_the_fields_on_which_the_gate_depends() -> None:
     made, plain = slim(GATED), slim(UNGATED)
     assert made["spec"] == {
         "readinessGates": [{"conditionType": EGRESS_GATE}],
@@ -149,7 +149,7 @@ def test_a_pod_without_a_gate_is_down_if_it_is_not_ready(ready: str) -> None:
     assert is_down(pod) is is_down(slim(pod)) is (ready == "False")
 
 
-def test_pods_that_are_down_are_in_service_only_if_all_are() -> None:
+def test_pods_that_are_down_get_connections_only_if_all_pods_are_down() -> None:
     assert in_service([down(WHOLE), WHOLE]) == [WHOLE]
     assert in_service([down(WHOLE), down(GATED)]) == [down(WHOLE), down(GATED)]
     assert in_service([]) == []

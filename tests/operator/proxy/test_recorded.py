@@ -55,7 +55,7 @@ EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
 def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
-    """Return our children by role for the recorded Service, which gives the name, and the recorded *statefulsets*."""
+    """Return our children by role for the Service of the recording *name*, which has the recorded *statefulsets*."""
     there = Children([recorded(name)["service"]], statefulsets)
     service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
@@ -83,7 +83,7 @@ def lacks(name: str) -> set[str]:
 
 
 @EVERY_PROXY
-def test_our_children_have_every_recorded_field_except_for_the_excused_ones(name: str) -> None:
+def test_our_children_have_every_recorded_field_except_for_the_listed_exceptions(name: str) -> None:
     assert lacks(name) - EXCUSED == set()
 
 
@@ -93,7 +93,7 @@ def test_our_nameserver_has_every_recorded_field_or_its_default() -> None:
     assert {path.rpartition(".")[2] for path in lack} == NAMESERVER_DEFAULTS
 
 
-def test_every_excused_field_really_differs() -> None:
+def test_every_listed_exception_is_a_field_that_really_differs() -> None:
     assert EXCUSED - {path for name in PLANS for path in lacks(name)} == set()
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
+from clustersim.x509 import certificate, moment
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.proxy.entries import ProxyReport
 from tsoperator.proxy.replica import ReplicaSecrets
@@ -32,7 +33,6 @@ from tsoperator.proxy.x509 import Validity
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch
 
-from tests.support.certificates import certificate, moment
 from tests.support.objects import pod, slim_secret, texts, whole_secret
 
 CONFIG = ProxyConfig("default-db", "https://controlplane.tailscale.com")

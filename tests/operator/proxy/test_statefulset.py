@@ -79,7 +79,7 @@ NAME_TARGET = {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.o
         (PUBLIC, [SERVES], "k8s-operator-ingress-proxy", None),
     ],
 )
-def test_pods_are_told_their_target_in_the_images_order_and_only_a_kernel_proxy_is_privileged(
+def test_the_variables_for_the_target_are_in_the_images_order_and_only_a_kernel_proxy_is_privileged(
     pod: ProxyPod, target: list[tuple[str, str]], app: str, annotations: Object | None
 ) -> None:
     made = statefulset(pod)
@@ -124,7 +124,7 @@ SERVED = {"items": [{"key": "serve-config", "path": "serve-config"}]}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
+def test_every_replica_mounts_the_secrets_of_all_replicas(count: int) -> None:
     made = statefulset(CONNECTOR, replicas=count)
     names = [(f"tailscaledconfig-{number}", f"ts-db-abcde-{number}") for number in range(count)]
     assert made["spec"]["replicas"] == count

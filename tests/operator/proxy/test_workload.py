@@ -211,7 +211,7 @@ def test_our_finalizer_is_removed_from_a_deleted_service_so_that_it_can_be_creat
 def left(owners: Sequence[Object] = (), overdue: float | None = None) -> Children:
     """Return the children without the StatefulSet, while a Pod with *owners* still exists.
 
-    It is *overdue* seconds late.
+    The Pod is *overdue* seconds late.
     """
     there = pod(f"{NAME}-0", "P")
     there["metadata"]["ownerReferences"] = [*owners]
@@ -288,7 +288,7 @@ def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str,
     assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
 
 
-def test_requests_for_devices_stand_before_and_after_what_needs_them() -> None:
+def test_names_of_devices_are_freed_before_the_pods_are_made_and_tags_are_set_at_the_end() -> None:
     devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
     plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
     pods = plain.steps.index(Child(children_of(plain)[-1]))
@@ -298,7 +298,7 @@ def test_requests_for_devices_stand_before_and_after_what_needs_them() -> None:
 AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
 
 
-def test_only_the_replica_whose_key_is_awaited_and_the_pods_wait_for_it() -> None:
+def test_only_the_pods_and_the_replica_whose_key_is_not_there_yet_wait_for_the_key() -> None:
     several = replace(PROXY, replica_count=2)
     whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
     held = [each for each in whole.steps if each not in plan.steps]
@@ -455,7 +455,9 @@ SHRINKING: dict[str, tuple[list[Object], list[str]]] = {
 
 
 @pytest.mark.parametrize(("there", "left"), SHRINKING.values(), ids=SHRINKING)
-def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(there: list[Object], left: list[str]) -> None:
+def test_the_secret_and_the_device_of_a_surplus_replica_stay_while_any_pod_may_use_the_secret(
+    there: list[Object], left: list[str]
+) -> None:
     pods = [pod(f"{NAME}-{number}", number) for number in left]
     made = plan_of(1, replace(replicas(2), statefulsets=there, pods=pods))
     assert (deletions_of(made), deleted_devices(made), made.way_out) == ([], [], "")
@@ -464,7 +466,7 @@ def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(there: list[Objec
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> None:
+def test_the_secret_and_the_device_of_a_surplus_replica_are_deleted_when_no_pod_uses_the_secret(left: int) -> None:
     children = replace(replicas(2, counted(left, pods=left, updated=left)), pods=replicas(left).pods)
     made = plan_of(left, children)
     gone = range(left, 2)

@@ -4,11 +4,10 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from clustersim.x509 import GENERALIZED_TIME, SEQUENCE, UTC_TIME, certificate, element, moment, pem
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.proxy.x509 import Validity, validity
-
-from tests.support.certificates import GENERALIZED_TIME, SEQUENCE, UTC_TIME, certificate, element, moment, pem
 
 STARTS, ENDS = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 4, 2, 3, 4, 4, tzinfo=UTC)
 GOOD = certificate(moment(STARTS), moment(ENDS))

@@ -239,7 +239,7 @@ def logged_in(url: str, owner: Owner = GATE) -> Children:
 
 
 def at(place: str, sim: ClusterSim, lab: Lab) -> str:
-    """Return the URL of the control server *place*: ``own``, ``lab``, or a URL, which is returned as it is."""
+    """Return a control server's URL: the own tailnet's for ``own``, *lab*'s for ``lab``, or *place* itself."""
     return {"own": sim.control_url, "lab": lab.url, "lab/": f"{lab.url}/"}.get(place, place)
 
 

@@ -132,7 +132,7 @@ class OperatorPod:
 
 
 class Fate(NamedTuple):
-    """The fate of a request: the seconds of both ways, and whether the request or its answer gets lost."""
+    """The fate of a request: the seconds that the request and its answer take, and whether one of the two gets lost."""
 
     there: float = 0.0
     back: float = 0.0
@@ -141,7 +141,7 @@ class Fate(NamedTuple):
 
 
 class Link:
-    """A client of the server. A request arrives even if its caller has given it up."""
+    """A client of the `LeaseServer`. A request arrives at the server even if its caller has given it up."""
 
     def __init__(self, server: LeaseServer, fates: Iterable[Fate] = (), bound_to: str = "") -> None:
         """Create a client, whose token is bound to the Pod with the UID *bound_to*, unless that is empty."""

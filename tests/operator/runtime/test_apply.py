@@ -283,7 +283,7 @@ async def test_the_log_names_the_writes_and_says_when_nothing_is_left(
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_one_before(
+async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_refusal_before(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -304,7 +304,7 @@ async def test_the_log_has_a_refusal_once_and_not_the_end_of_the_one_before(
     ],
     ids=["status", "release"],
 )
-async def test_a_report_that_is_refused_again_and_again_is_logged_once_until_one_succeeds(
+async def test_a_report_that_is_refused_again_and_again_is_logged_once_until_a_report_succeeds(
     ground: Ground, caplog: pytest.LogCaptureFixture, plans: list[Plan]
 ) -> None:
     caplog.set_level("WARNING", "tsoperator")

@@ -50,7 +50,7 @@ async def followed(url: str, *sources: Source) -> AsyncIterator[Cache]:
 
 
 class Notes:
-    """A listener that records the teams of the old and the new object, and of those that the API server deleted."""
+    """A listener that records the label ``team`` of the old and the new object, and of deleted objects."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str | None, str | None]] = []
@@ -404,7 +404,7 @@ async def test_a_relist_of_one_selection_removes_no_object_of_another(sim: Clust
 
 
 @pytest.mark.parametrize("change", [{"tier": None}, {"tier": "back"}, {"team": "y"}], ids=str)
-async def test_an_object_of_two_sources_stays_in_the_cache_while_one_selects_it(
+async def test_an_object_that_two_sources_select_stays_in_the_cache_while_either_of_them_selects_the_object(
     sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))
@@ -417,7 +417,7 @@ async def test_an_object_of_two_sources_stays_in_the_cache_while_one_selects_it(
         assert (found(cache, "x"), found(cache, "y")) == ([], [])
 
 
-async def test_an_object_of_two_sources_is_announced_once(sim: ClusterSim) -> None:
+async def test_an_object_that_two_sources_select_is_announced_once(sim: ClusterSim) -> None:
     async with noted(sim.api_url, *LABELLED) as (cache, notes):
         create(sim, configmap("a", "x", tier="front"))
         create(

@@ -134,7 +134,7 @@ def test_the_result_of_a_reconcile_says_when_its_key_is_reconciled_again(
 
 
 @in_virtual_time
-async def test_only_refused_keys_are_reconciled_at_once_when_the_controller_is_told_to_retry_them() -> None:
+async def test_a_retry_of_refused_keys_reconciles_only_keys_with_a_refusal_at_once() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)
@@ -278,7 +278,7 @@ def test_a_key_is_never_reconciled_twice_at_once() -> None:
     assert spans == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_a_reconcile_that_hangs_fails_in_time_but_a_time_out_inside_is_its_own_error(
+def test_a_reconcile_that_takes_too_long_fails_and_a_timeouterror_inside_a_reconcile_is_another_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     starts: list[float] = []
@@ -317,7 +317,7 @@ def test_outcomes_are_counted() -> None:
 
 
 @in_virtual_time
-async def test_the_queue_is_read_when_scraped_and_waiting_and_working_are_timed() -> None:
+async def test_the_metrics_count_waiting_and_active_keys_and_the_seconds_that_keys_wait_and_reconciles_take() -> None:
     async def reconcile(_key: Key) -> Result:
         await asyncio.sleep(10)
         return DONE

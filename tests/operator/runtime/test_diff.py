@@ -146,7 +146,7 @@ def test_a_child_of_the_go_operator_that_differs_is_replaced() -> None:
     assert made["metadata"]["resourceVersion"] == "2"
 
 
-def test_a_field_that_somebody_changed_is_restored_and_one_that_we_no_longer_want_is_removed() -> None:
+def test_a_field_that_somebody_changed_is_restored_and_a_field_that_we_no_longer_want_is_removed() -> None:
     wanted, more = {"clusterIP": "None", "ports": [1]}, {"clusterIP": "None", "ports": [1], "priority": "high"}
     found = stored(write_for(desired(wanted), None))
     for changed in ({**wanted, "clusterIP": "192.0.2.1"}, {**wanted, "ports": [1, 2]}):
@@ -192,5 +192,5 @@ def test_a_child_that_is_being_deleted_is_left_alone() -> None:
     assert write_for(desired(), deleting(live({"clusterIP": "1"}))) is None
 
 
-def test_the_earliest_of_several_times_ignores_missing_ones() -> None:
+def test_the_earliest_of_several_times_ignores_times_that_are_none() -> None:
     assert [earliest(), earliest(None), earliest(7.0, None, 5.0), earliest(0.0, 5.0)] == [None, None, 5.0, 0.0]

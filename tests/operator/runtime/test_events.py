@@ -179,7 +179,7 @@ async def test_the_same_event_reported_twice_at_a_time_is_written_once() -> None
 
 
 @in_virtual_time
-async def test_a_failed_event_is_logged_once_until_one_is_written_and_is_tried_again(
+async def test_failing_writes_of_events_are_logged_once_until_a_write_succeeds_and_are_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = EventServer()

@@ -50,7 +50,7 @@ PODS: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize(("found", "why"), PODS.values(), ids=PODS)
-def test_a_holder_has_ended_if_the_kubelet_reports_the_end_of_its_container(found: Object, why: str) -> None:
+def test_a_leader_has_ended_if_the_kubelet_reports_the_end_of_its_container(found: Object, why: str) -> None:
     assert proof(NOTE, RENEWED, found, 0) == why
 
 
@@ -65,7 +65,7 @@ def test_a_holder_has_ended_if_the_kubelet_reports_the_end_of_its_container(foun
     ],
     ids=["gone", "replaced", "gone for less", "its token may outlast the Pod", "there"],
 )
-def test_a_holder_has_ended_if_its_pod_has_been_gone_for_the_seconds_that_it_noted(
+def test_a_leader_has_ended_if_its_pod_has_been_gone_for_the_seconds_that_it_wrote_onto_the_lease(
     gone_seconds: int, gone_for: float, found: Object | None, why: str
 ) -> None:
     note = LeaderPlace("a_1", "a", "uid-a", "containerd://a1", gone_seconds)
@@ -88,7 +88,7 @@ LEASES: dict[str, tuple[Object, LeaderPlace | None]] = {
 
 
 @pytest.mark.parametrize(("found", "note"), LEASES.values(), ids=LEASES)
-def test_a_note_on_the_lease_is_valid_only_for_the_holder_that_wrote_it(
+def test_the_annotations_about_the_leaders_pod_are_valid_only_for_the_holder_that_wrote_them(
     found: Object, note: LeaderPlace | None
 ) -> None:
     assert noted(found) == note
@@ -107,7 +107,7 @@ def test_a_note_on_the_lease_is_valid_only_for_the_holder_that_wrote_it(
     ],
     ids=["runs", "token of no Pod", "token of another Pod", "a sidecar", "status of before", "waiting", "no status"],
 )
-def test_a_process_notes_its_container_once_the_status_of_its_pod_shows_it(
+def test_a_process_writes_its_container_onto_the_lease_once_the_status_of_its_pod_shows_the_container(
     bound_to: str, found: Object, note: LeaderPlace | None
 ) -> None:
     assert own_note(Process("a_1", "a", bound_to), found, 10) == note
@@ -183,8 +183,8 @@ async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its
 
 
 @in_virtual_time
-async def test_a_note_of_the_earlier_container_does_not_prove_the_end_of_the_leader() -> None:
-    """Use a kubelet that reports late, so that the process in the second container takes the first one for its own."""
+async def test_an_annotation_about_the_earlier_container_does_not_prove_the_end_of_the_leader() -> None:
+    """Use a kubelet that reports late: the process in the second container takes the first one for its own."""
     scene = Scene()
     place = OperatorPod(scene.server, "a", lag=10)
     await asyncio.sleep(11)
@@ -242,7 +242,7 @@ async def test_a_pod_that_reappears_counts_as_never_gone() -> None:
 
 
 @in_virtual_time
-async def test_a_new_process_counts_from_its_first_look_although_it_has_yet_to_get_ready() -> None:
+async def test_a_new_process_counts_the_lease_duration_from_its_first_read_although_it_is_not_ready_yet() -> None:
     """End the leader with its Pod before the process begins, as when the chart was uninstalled."""
     scene = Scene()
     await scene.begin()
@@ -287,7 +287,7 @@ async def test_a_standby_reads_the_pod_of_the_holder_only_if_a_renewal_is_late()
 
 
 @in_virtual_time
-async def test_the_note_of_an_earlier_leader_is_removed_and_other_annotations_stay() -> None:
+async def test_the_annotations_of_an_earlier_leader_are_removed_from_the_lease_and_other_annotations_stay() -> None:
     scene = Scene()
     scene.server.put_record("")
     stored = scene.server.get(LEASE, KEY)

@@ -251,7 +251,7 @@ def test_a_refusal_is_a_warning_and_news_is_not(book: Book) -> None:
         (None, Plan(notes=[LEFT_OUT]), ["LeftOut: path /a", "no longer Invalid"]),
     ],
 )
-def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
+def test_a_refusal_lasts_while_a_condition_has_its_reason_and_while_another_refusal_hides_it(
     before: Object | None, then: Plan, words: list[str], book: Book
 ) -> None:
     book.carried_out(Plan(notes=[INVALID]))

@@ -77,7 +77,7 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_plan_may_follow_from_an_answer(sim: ClusterSim, ground: Ground) -> None:
+async def test_the_plan_of_a_reconcile_may_depend_on_the_answer_to_a_question(sim: ClusterSim, ground: Ground) -> None:
     async def ask() -> str:
         return "two keys"
 
@@ -96,7 +96,7 @@ async def test_a_report_that_fails_does_not_count_as_reported(sim: ClusterSim, g
     assert (event["reason"], event["message"]) == ("Refused", "3")
 
 
-async def test_an_object_that_waits_has_been_reported(ground: Ground) -> None:
+async def test_the_status_of_an_object_is_written_before_its_reconcile_waits(ground: Ground) -> None:
     with pytest.raises(Pending):
         await ground.reconcile(Plan(status=READY, error=Pending(asyncio.get_running_loop().create_future())))
     assert ground.called == ["acted lab 3", "reported lab 3"]
@@ -129,7 +129,7 @@ MANY = Key("labs", "")
 
 
 def reports(sim: ClusterSim) -> list[Report]:
-    """Return reports on two Tailnets, of which this creates the second."""
+    """Create a second Tailnet, and return reports on the first and the second one."""
     sim.store.create(kinds.TAILNET, {**LAB, "metadata": {"name": "sea"}})
     return [Report(each, READY, [Note("Normal", "Seen", "both")]) for each in sim.store.list(kinds.TAILNET)]
 

@@ -59,7 +59,7 @@ def logged(log_format: str, program: str, level: str = "INFO") -> tuple[int, lis
     return done.returncode, done.stderr.splitlines()
 
 
-def test_a_warning_and_what_ends_the_process_are_lines_of_the_json_log_too() -> None:
+def test_a_warning_and_the_error_that_ends_the_process_are_lines_of_the_json_log_too() -> None:
     code, lines = logged("json", "logging.info('well')\nwarnings.warn('soon gone')\nraise ValueError('two\\nlines')")
     well, warning, crash = map(json.loads, lines)
     assert code == 1

@@ -129,7 +129,9 @@ def holder(sim: ClusterSim) -> str:
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_a_comparison_gets_the_old_and_the_new_object_at_once(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_mapper_that_compares_gets_the_old_and_the_new_object_as_soon_as_an_object_changes(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     def team(obj: Object | None) -> str:
         return labels(obj)["team"] if obj else "none"
 
@@ -303,7 +305,7 @@ def leading(registry: CollectorRegistry) -> float | None:
     return registry.get_sample_value("tsoperator_leading")
 
 
-async def test_programs_beside_the_reconcilers_run_while_this_process_leads_by_its_metrics(
+async def test_tasks_beside_the_reconcilers_run_only_while_the_metric_says_that_this_process_leads(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     registry, seen = CollectorRegistry(), list[str]()

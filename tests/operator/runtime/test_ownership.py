@@ -88,7 +88,7 @@ def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operator
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
-def test_the_first_child_is_the_oldest_that_is_not_being_deleted_and_by_name_at_the_same_age() -> None:
+def test_of_several_children_the_oldest_that_is_not_being_deleted_counts_and_then_the_first_by_name() -> None:
     old, older, new = (
         obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
         for name, day in (("b", 2), ("c", 1), ("a", 3))
@@ -175,7 +175,7 @@ BY_GROUP = owner_reference(PROXYGROUP, "db", "former")
         (GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
     ],
 )
-def test_a_child_of_another_parent_belongs_to_it(
+def test_a_child_with_the_labels_or_the_owner_of_another_parent_belongs_to_the_other_parent(
     labels: dict[str, str], references: list[Object], *, anothers: bool
 ) -> None:
     found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=labels, ownerReferences=references)

@@ -33,7 +33,7 @@ class Fight:
         self.rewrites.rewritten(str(self.version), goal)
 
     def set_back(self, after: float = 1.0) -> Reverts:
-        """Look at the object, as it is if somebody reverted it *after* seconds after the last rewrite."""
+        """Advance the clock by *after* seconds, and look at the object, whose fields somebody has reverted since."""
         self.now += after
         return self.seen(*FIELDS)
 
@@ -44,7 +44,7 @@ class Fight:
         self.rewrite()
 
     def lose(self, times: int, after: float = 1.0) -> list[float]:
-        """Revert the object *times* times, and return the seconds from each rewrite to the next."""
+        """Revert the object and rewrite it *times* times. Return the seconds from each rewrite to the next."""
         pauses = []
         for _ in range(times):
             start = self.now
@@ -157,7 +157,7 @@ def test_an_object_that_was_never_rewritten_is_no_fight() -> None:
     assert [begun.set_back() for _ in range(10)] == [Reverts()] * 10
 
 
-def test_an_object_with_another_goal_is_rewritten_at_once() -> None:
+def test_an_object_that_gets_another_value_from_the_operator_is_rewritten_at_once() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
     assert begun.look(*FIELDS, goal="ts-db-y") == Reverts()

@@ -30,7 +30,7 @@ async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float
 
 
 @in_virtual_time
-async def test_a_key_waits_once() -> None:
+async def test_a_key_that_is_added_twice_waits_once() -> None:
     queue = WorkQueue()
     for key in (A, B, A):
         queue.add(key)
@@ -39,7 +39,7 @@ async def test_a_key_waits_once() -> None:
 
 
 @in_virtual_time
-async def test_a_waiting_worker_gets_a_key_when_it_is_added_and_takes_none_along_if_it_is_cancelled() -> None:
+async def test_a_waiting_worker_gets_an_added_key_and_a_worker_that_is_cancelled_takes_no_key_along() -> None:
     queue = WorkQueue()
     for cancelled in (False, True):
         async with asyncio.TaskGroup() as group:

@@ -156,7 +156,9 @@ async def test_headscales_suffix_is_the_one_that_a_proxy_there_reports(scene: Sc
     await scene.knows("tail.example.org", OTHER)
 
 
-async def test_a_tailnet_is_expected_from_the_creation_of_its_object_to_its_end(scene: Scene) -> None:
+async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_a_tailnet_is_announced(
+    scene: Scene,
+) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
     scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})

@@ -99,7 +99,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_a_destination_has_the_device_or_the_departed_one_and_where_it_has_moved(
+async def test_a_destination_has_its_device_or_else_the_departed_device_and_that_device_under_its_new_name(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -291,7 +291,7 @@ def verdict(lab: Lab) -> asyncio.Future[None]:
     return raised.value.until
 
 
-async def test_a_parent_of_a_tailnet_without_a_result_of_its_check_waits_for_that_or_the_end_of_the_tailnet(
+async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_checked_or_unregistered(
     lab: Lab,
 ) -> None:
     waiting = [verdict(lab), verdict(lab)]
@@ -328,7 +328,9 @@ async def test_a_tailnet_without_its_object_is_unknown_even_if_it_is_registered(
 DEVICES = {"n7": "db.tail5678.ts.net"}
 
 
-async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, lab: Lab) -> None:
+async def test_a_device_counts_as_a_member_of_the_tailnet_at_the_url_of_its_control_server(
+    sim: ClusterSim, lab: Lab
+) -> None:
     url, own = lab.other.client.url, sim.control_url
     assert lab.tailnets.home(LAB, "https://gone.example.org", DEVICES) == LAB
     lab.tailnets.register(lab.other)
@@ -355,7 +357,7 @@ TABLES: dict[str, tuple[list[Known], list[Known], str]] = {
 
 
 @pytest.mark.parametrize(("first", "second", "home"), TABLES.values(), ids=TABLES)
-async def test_the_home_of_a_device_is_the_one_of_two_tailnets_at_its_url_that_has_the_device(
+async def test_of_two_tailnets_at_one_url_a_device_counts_as_a_member_of_the_one_that_lists_it(
     sim: ClusterSim, client: KubeClient, lab: Lab, first: list[Known], second: list[Known], home: str
 ) -> None:
     own = lab.tailnets.at(OWN)
@@ -394,7 +396,10 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 
 
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
-    """Carry out *step* as reconciles do, and repeat it after each wait. Raise Pending if it waits for *last*."""
+    """Carry out *step* again after each wait, until no wait is left.
+
+    Raise Pending for the wait for the future *last*.
+    """
     while True:
         try:
             return await tailnets.carry_out(step)

@@ -308,7 +308,7 @@ async def test_a_holder_that_was_deleted_since_the_list_was_read_does_not_keep_t
     assert "deleted" not in news.message
 
 
-async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_given_it_or_has_a_failure(
+async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_renamed_or_the_failure_is_a_finding(
     tailnet: Tailnet,
 ) -> None:
     holder, device = await tailnet.join(), await tailnet.join()

@@ -112,7 +112,7 @@ def test_the_zones_follow_from_what_is_known(case: Case) -> None:
         ("db.tail.example.org", False, Suffixes(anywhere=True), ("ts.net",)),
     ],
 )
-def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(
+def test_a_name_must_be_in_a_known_zone_unless_some_tailnet_may_have_any_zone(
     name: str, right: bool, suffixes: Suffixes, given: tuple[str, ...]
 ) -> None:
     assert (name_error(name, given, suffixes) is None) == right

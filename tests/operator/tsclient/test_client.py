@@ -34,7 +34,7 @@ async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
     assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
 
 
-async def test_a_device_reads_the_same_from_either_server_and_in_the_list(
+async def test_a_device_has_the_same_fields_whether_it_is_read_alone_or_in_the_list_from_either_server(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     assert await client.devices() == {}

@@ -1,1 +1,1 @@
-"""The configuration of the cluster's own DNS (CoreDNS, kube-dns or OpenShift's), and edits of our stub domain in it."""
+"""The configuration of the cluster's own DNS (CoreDNS, kube-dns or OpenShift's), and our stub domain in it."""

@@ -1,6 +1,7 @@
-"""Chooses the address for a nameserver's new Service: the address that the cluster's DNS already asks, if it is free.
+"""Chooses the address for a nameserver's new Service.
 
-The API server has the last word, because it alone knows which addresses a Service may have.
+This is the address that the cluster's DNS already asks, if it is free. The API server has the last word, because it
+alone knows which addresses a Service may have.
 """
 
 import ipaddress
@@ -20,18 +21,20 @@ class Addresses:
     refused: frozenset[str] = frozenset()
 
     def with_last(self, service: Object) -> "Addresses":
-        """Return these addresses, with that of the nameserver's *service*, which the API server gave."""
+        """Return a copy in which the last address is the cluster IP of the nameserver's *service*."""
         last = address_of(service)
         return Addresses(last, self.refused - {last})
 
     def without(self, address: str) -> "Addresses":
-        """Return these addresses, without *address*, which the API server refuses."""
+        """Return a copy in which *address* is also one that the API server refuses."""
         return replace(self, refused=self.refused | {address})
 
     def choice(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
-        """Return the address to ask for: a known one that is neither refused nor that of one of *services*; else empty.
+        """Return the address that the nameserver's new Service should ask for; empty if no address is suitable.
 
-        *dns* is the configuration of the cluster's DNS, and *zones* are those that it has to forward to the nameserver.
+        Suitable is the address that the cluster's DNS asks, or else the nameserver's last one, if the API
+        server hasn't refused it and none of *services* has it. *dns* is the configuration of the cluster's DNS,
+        and *zones* are those that it has to forward to the nameserver.
         """
         taken = self.refused.union(map(address_of, services))
         wanted = (asked_address(dns, zones) if dns else "", self.last)
@@ -39,7 +42,7 @@ class Addresses:
 
 
 NO_ADDRESSES = Addresses()
-"""The addresses that are known when the operator starts: none."""
+"""The value at the start of the operator, when no address is known yet."""
 
 
 def address_of(service: Object) -> str:

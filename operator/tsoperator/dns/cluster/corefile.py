@@ -24,9 +24,9 @@ _WORD: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
 _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
-"""The number of words to which snippets may grow where they are imported."""
+"""The number of words that one Corefile may have after its snippets are put in place of their imports."""
 _MAX_DEPTH: Final = 50
-"""The depth to which snippets may import other snippets."""
+"""The most levels at which snippets in a Corefile may import each other."""
 
 
 class CorefileError(Exception):
@@ -40,7 +40,7 @@ class CorefileError(Exception):
 
 
 class Span(NamedTuple):
-    """A word or a comment: its text, the lines in which it begins and ends, and its place in the Corefile."""
+    """A word or a comment: its text, the lines in which it begins and ends, and its position in the Corefile."""
 
     text: str
     line: int
@@ -58,7 +58,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Return the address that is written as *text*."""
+        """Return the address of a server block that is written as *text*."""
         scheme, found, rest = text.partition("://")
         if not found or scheme not in _SCHEMES:
             scheme, rest = "dns", text
@@ -68,9 +68,9 @@ class Address(NamedTuple):
         return cls(zone.lower().removesuffix("."), port, scheme)
 
     def may_be(self, zone: str, ports: Container[str] | None) -> bool:
-        """Tell whether plain queries for exactly *zone* may arrive here, at one of *ports*; None stands for any port.
+        """Tell whether a server block with this address may get plain queries for exactly *zone* at one of *ports*.
 
-        A variable may have any value, so it fits everything.
+        With None, any port counts. A variable in the address may have any value, so it fits everything.
         """
         first, *others = _VARIABLE.split(self.zone)
         is_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first
@@ -87,7 +87,7 @@ class Directive(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A server block, in which snippets are put in place of their imports, and its place in the text."""
+    """A server block, in which snippets are put in place of their imports, and its position in the text."""
 
     addresses: Sequence[Address]
     directives: Sequence[Directive]
@@ -96,7 +96,7 @@ class Block(NamedTuple):
     end: int
 
     def named(self, plugin: str) -> Iterator[Directive]:
-        """Yield the directives of *plugin*."""
+        """Yield the directives of this server block that configure *plugin*."""
         return (each for each in self.directives if each.name == plugin)
 
 
@@ -110,7 +110,7 @@ class Corefile:
     comments: Sequence[Span]
 
     def has(self, plugin: str) -> bool:
-        """Tell whether a server block has *plugin*, such as reload or loop."""
+        """Tell whether a server block of this Corefile has *plugin*, such as reload or loop."""
         return any(each.name == plugin for block in self.blocks for each in block.directives)
 
 
@@ -133,7 +133,7 @@ def has_variable(text: str) -> bool:
 
 
 def _split(text: str) -> tuple[list[Span], list[Span]]:
-    """Return the words and the comments of *text*."""
+    """Return the words and the comments of the Corefile *text*."""
     words: list[Span] = []
     comments: list[Span] = []
     position, line = int(text.startswith("\ufeff")), 1
@@ -161,7 +161,7 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
 
 @dataclass(slots=True)
 class _Snippets:
-    """The snippets that are known so far, and how many more words their imports may add."""
+    """The snippets that are known so far, and how many more words the imports of snippets may add."""
 
     words: dict[str, Sequence[Span]] = field(default_factory=dict)
     left: int = _MAX_IMPORTED
@@ -191,7 +191,7 @@ class _Parser:
                 self._block()
 
     def directives(self, opened: int | None = None) -> list[Directive]:
-        """Read directives up to the end, or to the brace that closes the block that begins in line *opened*."""
+        """Read directives up to the end, or to the brace that closes the block which begins in line *opened*."""
         found: list[Directive] = []
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -228,7 +228,10 @@ class _Parser:
         self.blocks.append(Block(addresses, directives, first.line, first.start, self.words[self.at - 1].end))
 
     def _names(self) -> list[str]:
-        """Read the names of a block up to its opening brace; a comma joins lines."""
+        """Read the names of a block up to its opening brace.
+
+        A comma at the end of a line means that the next line has more names.
+        """
         first = self.at
         names: list[str] = []
         joined = True
@@ -254,7 +257,7 @@ class _Parser:
         )
 
     def _define(self, name: str, line: int) -> None:
-        """Read the words of a snippet."""
+        """Read the words of the snippet called *name*, which the parser can then import."""
         if name in self.snippets.words:
             raise CorefileError(line, f"snippet {_short(name)} is there twice", "remove one")
         begin, depth = self.at, 1

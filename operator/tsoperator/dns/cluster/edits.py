@@ -33,7 +33,7 @@ from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, w
 from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 _MAX_SIZE: Final = 1 << 20
-"""Bytes that the values of a ConfigMap may have together."""
+"""The number of bytes that the values of a ConfigMap may have together."""
 _ABOUT: Final = "the stub domain"
 
 Result = Change | Nothing | Refusal
@@ -42,8 +42,8 @@ Result = Change | Nothing | Refusal
 def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no others.
 
-    `plan_removal` removes a stub domain of ours that is in another place than that of *platform*. *owner* is our
-    namespace, by which we tell our stub domain from that of another operator.
+    If an object other than that of *platform* has a stub domain of ours, `plan_removal` removes that. *owner* is
+    our namespace, which tells our stub domain from that of another operator.
     """
     match platform.kind:
         case PlatformKind.CORE_DNS | PlatformKind.CORE_DNS_CUSTOM:
@@ -62,7 +62,7 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
 
 
 def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
-    """Return the writes that remove our stub domain from *objects*, but not from the platform *keep*.
+    """Return the writes that remove our stub domain from *objects*, except from the object of the platform *keep*.
 
     An object to which we haven't written needs no write, whether it can be read or not. *owner* is our namespace.
     """
@@ -96,7 +96,11 @@ def _gone_refusal(platform: Platform) -> Refusal:
 
 
 def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
-    """Write our block into the Corefile, or as our key of coredns-custom, if no file has a zone of ours."""
+    """Return the write of our server block for *stub*, or why there can't be one.
+
+    It goes into the Corefile, or becomes our key of ConfigMap coredns-custom. No file may have a server block for
+    one of our zones yet.
+    """
     found = configmap(objects, platform.key.name)
     if platform.kind is PlatformKind.CORE_DNS and COREFILE not in data_of(found):
         return _gone_refusal(platform)
@@ -116,7 +120,10 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, ow
 
 
 def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
-    """Take our key away, and the ConfigMap too if it is ours and has nothing else."""
+    """Return the write that removes our key from ConfigMap coredns-custom, or deletes the ConfigMap.
+
+    The ConfigMap is deleted if it is ours and has no other key.
+    """
     data = data_of(found)
     text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
     if isinstance(text, Refusal) or text == data.get(CUSTOM_KEY, ""):
@@ -148,7 +155,7 @@ def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
 
 
 def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
-    """Return the write of *text* under *key*."""
+    """Return the write that sets the value of *key* in the ConfigMap *found* to *text*."""
     if isinstance(text, Refusal):
         return text
     if text == data_of(found).get(key, ""):
@@ -161,7 +168,10 @@ def _patch(found: Object, body: Mapping[str, object], restart: str) -> Change:
 
 
 def _too_large(found: Object, key: str, text: str) -> Refusal | None:
-    """Return why the API server would refuse *text*, if it is more than a ConfigMap may hold."""
+    """Return why the API server would refuse the ConfigMap *found* with *text* as the value of *key*.
+
+    It does so if the values are larger than a ConfigMap may be. Return None if they aren't.
+    """
     texts = {**data_of(found), key: text}
     size = sum(len(each.encode(errors="surrogatepass")) for each in texts.values())
     size += sum(len(b64decode(each)) for each in (found.get("binaryData") or {}).values())

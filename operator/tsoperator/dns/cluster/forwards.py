@@ -12,9 +12,9 @@ from tsoperator.dns.cluster.results import covers
 
 
 class Forward(NamedTuple):
-    """The servers *to* which queries for names in *zone* go; an empty zone stands for all names.
+    """A rule that queries for names in *zone* go to the servers *to*.
 
-    A server is an IP address, or else the text in the configuration.
+    An empty zone stands for all names. A server is an IP address, or else the text in the configuration.
     """
 
     zone: str
@@ -60,12 +60,12 @@ def server_forwards(zone: str, servers: Iterable[Object]) -> Iterator[Forward]:
 
 
 def nearest(forwards: Iterable[Forward]) -> Forward | None:
-    """Return the forward for the longest zone, which is the one that DNS servers use; None if there is none."""
+    """Return the forward with the longest zone, because DNS servers use that one; None if there is none."""
     return max(forwards, key=lambda each: len(each.zone), default=None)
 
 
 def _host(text: object) -> str:
-    """Return the address of a server without scheme and port."""
+    """Return the address in *text*, which names a server, without its scheme and port."""
     host = str(text).rpartition("://")[2]
     for candidate in (host, host.rpartition(":")[0]):
         with contextlib.suppress(ValueError):

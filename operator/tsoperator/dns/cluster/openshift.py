@@ -9,13 +9,13 @@ from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.runtime.plan import Refusal
 
 _EARLIER: Final = "tailnet-managed"
-"""The name of the server that earlier versions of any operator wrote. We treat it as ours."""
+"""The name of the OpenShift server that earlier versions of this operator and of others wrote. We treat it as ours."""
 
 
 def server_name(owner: str) -> str:
-    """Return the name of our server, by which we recognize it; *owner* is our namespace.
+    """Return the name that our server has in the object of OpenShift's DNS operator, by which we recognize it.
 
-    The name may have at most 15 characters.
+    *owner* is our namespace. The name may have at most 15 characters.
     """
     return f"tailnet-{hashlib.sha256(owner.encode()).hexdigest()[:7]}"
 
@@ -27,7 +27,10 @@ def servers_of(openshift: Object) -> Sequence[Object]:
 
 
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
-    """Return *servers* with ours; fields of ours that others have set stay."""
+    """Return *servers* with our server for *stub*.
+
+    If the live server of ours has fields that others have set, they stay.
+    """
     others = without_server(servers, owner)
     for server in others:
         if taken := [zone for zone in server.get("zones") or [] if str(zone).lower().strip(".") in stub.zones]:
@@ -46,7 +49,7 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: 
 
 
 def without_server(servers: Sequence[Object], owner: str) -> list[Object]:
-    """Return *servers* without ours."""
+    """Return *servers* without our server."""
     return [server for server in servers if server.get("name") not in (_EARLIER, server_name(owner))]
 
 

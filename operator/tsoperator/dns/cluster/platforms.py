@@ -35,14 +35,14 @@ COREFILE: Final = "Corefile"
 CUSTOM_KEY: Final = "tailnet.server"
 """The key of CUSTOM that is ours alone."""
 OVERRIDES: Final = (".override", ".include")
-"""The ends of the names of those keys of CUSTOM that clusters import into the server block for all names."""
+"""The suffixes of those keys of CUSTOM that clusters import into the server block for all names."""
 STUB_DOMAINS: Final = "stubDomains"
 SERVERS: Final = "spec.servers"
 
 
 _VALUE: Final = "operatorConfig.clusterDNSConfigMap"
 _CONF: Final = "/etc/coredns/Corefile"
-"""The path of the Corefile if no argument of CoreDNS names another."""
+"""The path of the Corefile if the arguments of CoreDNS name no other path."""
 
 
 class PlatformKind(StrEnum):
@@ -56,14 +56,14 @@ class PlatformKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The cluster's DNS, and the place of its configuration."""
+    """The kind of the cluster's DNS, and the object and the key or field that have its configuration."""
 
     kind: PlatformKind
     resource: Resource
     key: Key
-    """The object to write. For CoreDNSCustom it may not be there yet."""
+    """The object that the operator has to write. For CoreDNSCustom it may not be there yet."""
     entry: str
-    """The key in the ConfigMap's data, or the field."""
+    """The key in the ConfigMap's data, or the field of OpenShift's object, that has the stub domain."""
     at: Listening = EVERYWHERE
     """The addresses at which CoreDNS takes queries."""
     restart: str = ""
@@ -73,12 +73,15 @@ class Platform:
 
     @property
     def where(self) -> str:
-        """The place of the stub domain, in words."""
+        """Words that tell the user which object, and which key or field of it, has the stub domain."""
         return place(self.resource, self.key, self.entry)
 
 
 def place(resource: Resource, key: Key, entry: str) -> str:
-    """Return words for the place of an *entry* in an object."""
+    """Return words for the key or field called *entry* in an object.
+
+    An example is: ConfigMap kube-system/coredns, key Corefile.
+    """
     return f"{resource.kind} {key}, {'key ' if resource is CONFIGMAP else ''}{entry}"
 
 
@@ -89,10 +92,11 @@ def find_platform(
     addresses: Sequence[str] = (),
     cluster_domain: str = "",
 ) -> Platform | Refusal:
-    """Return the platform in spec.clusterDNS.platform, *wanted*, if it is there; without it, the one of *objects*.
+    """Return the platform that a DNSConfig names in spec.clusterDNS.platform, or else the one that *objects* show.
 
-    *zones* and *addresses* are those of the stub domain. With them and *cluster_domain* this finds out whether
-    NodeLocal DNSCache bypasses the stub domain.
+    *wanted* is the value in the DNSConfig. Return a refusal if the objects lack the platform. *zones* and
+    *addresses* are those of the stub domain. With them and *cluster_domain* this finds out whether NodeLocal
+    DNSCache bypasses the stub domain.
     """
     kind = PlatformKind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Refusal):
@@ -120,7 +124,7 @@ def configmap(objects: DNSObjects, name: str) -> Object | None:
 
 
 def data_of(found: Object | None) -> Mapping[str, str]:
-    """Return the data of a ConfigMap, empty if it isn't there."""
+    """Return the data of the ConfigMap *found*; empty if it is None."""
     return (found or {}).get("data") or {}
 
 
@@ -162,7 +166,7 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
 
 
 def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
-    """Return the name of CoreDNS's ConfigMap, and the contents of the Corefile in it."""
+    """Return the name of CoreDNS's ConfigMap, and the contents of the Corefile in it; or why there is none to use."""
     told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
@@ -178,7 +182,7 @@ def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
-    """Yield place and text of each file from which CoreDNS reads server blocks: the Corefile, and its imports."""
+    """Yield a description and the text of each file that has server blocks: the Corefile, and its imports."""
     main = corefile_of(objects)
     if isinstance(main, Refusal):
         return
@@ -191,7 +195,7 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
 
 
 def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
-    """Yield place and plugins of each file that a Corefile may import into its server block for all names."""
+    """Yield a description and the plugins of each file that a Corefile may import into its block for all names."""
     for key, text in data_of(configmap(objects, CUSTOM)).items():
         if key.endswith(OVERRIDES):
             with contextlib.suppress(CorefileError):
@@ -199,7 +203,7 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
 
 
 def _kind(objects: DNSObjects) -> PlatformKind | Refusal:
-    """Return the kind of the cluster's DNS, as far as the objects show it."""
+    """Return the kind of the cluster's DNS that *objects* show, or why they show none."""
     if objects.openshift is not None:
         return PlatformKind.OPENSHIFT
     found = corefile_of(objects)
@@ -246,7 +250,7 @@ def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Refusal:
 
 
 def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
-    """Tell whether our key of coredns-custom would be imported as server blocks."""
+    """Tell whether *corefile* would import our key of ConfigMap coredns-custom, outside of its server blocks."""
     for pattern in map(PurePosixPath, corefile.imports):
         likely = pattern.parent.name == "custom" or configmap(objects, CUSTOM) is not None
         if likely and fnmatchcase(CUSTOM_KEY, pattern.name):

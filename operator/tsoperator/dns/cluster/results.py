@@ -1,4 +1,4 @@
-"""The facts that an edit of the cluster's DNS needs, and its results."""
+"""The objects of the cluster's DNS, the stub domain, and the changes that put it there."""
 
 import ipaddress
 import re
@@ -16,7 +16,7 @@ _ZONE: Final = re.compile(
 
 
 def covers(origin: str, zone: str) -> bool:
-    """Tell whether *zone* is *origin* or in it; an empty *origin* is the root."""
+    """Tell whether *zone* is the same as the zone *origin*, or inside of it; an empty *origin* is the root."""
     return not origin or f".{zone}".endswith(f".{origin}")
 
 
@@ -31,7 +31,10 @@ class DNSObjects:
     workloads: Sequence[Object] = ()
     """The Deployment and the DaemonSet of CoreDNS, whose Pods mount the ConfigMap with the Corefile."""
     corefile: str = ""
-    """The name that the user gives for the ConfigMap with the Corefile; used if the Pods don't show which one it is."""
+    """The name that the user gives for the ConfigMap with the Corefile.
+
+    It is used if the Pods of CoreDNS don't show which ConfigMap they read.
+    """
 
     @property
     def all(self) -> Sequence[Object]:
@@ -48,10 +51,11 @@ class StubDomain:
 
     @classmethod
     def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
-        """Return the stub domain, the same for any order of *zones*, or why it can't be written anywhere.
+        """Return the stub domain with these *zones* and *addresses*, or why it can't be written anywhere.
 
-        A zone may come from a control server, and goes into the configuration of a program, so it has to be a domain
-        name. If *cluster_domain* is given, a zone must not take names in that domain away from the cluster.
+        The order of *zones* doesn't matter. A zone may come from a control server, and goes into the
+        configuration of a program, so it has to be a domain name. If *cluster_domain* is given, a zone must not
+        take names in that domain away from the cluster.
         """
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
@@ -77,20 +81,20 @@ class StubDomain:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A write of one object.
+    """A write of one object of the cluster's DNS.
 
-    The caller adds the object's ``resourceVersion`` to a Patch, so that somebody else's edit at the same time is kept.
-    A ConfigMap that is created or deleted is one that only the operator writes to.
+    The caller adds the object's ``resourceVersion`` to a Patch, so that somebody else's edit at the same time is
+    kept. A ConfigMap that is created or deleted is one that only the operator writes to.
     """
 
     step: Patch | Creation | Deletion
     restart: str = ""
-    """The restart by hand that loads the change; empty if the cluster's DNS loads it by itself."""
+    """The restart by hand after which the cluster's DNS uses the change; empty if it does so by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The result that the objects already are as they should be."""
+    """The result that the objects of the cluster's DNS need no change."""
 
     restart: str = ""
-    """The restart by hand, as in a Change: the objects don't show whether it has happened."""
+    """The restart by hand, as in a Change, because the objects don't show whether it has happened."""

@@ -2,9 +2,8 @@
 
 A third comment line, behind the first one, names the namespace of the operator whose block it is, because a cluster may
 have two operators. A block without this line was written by an earlier version of an operator, and is treated as ours.
-
-What is added can be removed exactly. Our block is added as the end of the file. If the file had no final newline, the
-file with our block has none either, and the newline before our block is ours.
+Our block is added at the end of the file, so that its removal leaves exactly the text from before. If the file had no
+final newline, the file with our block has none either, and the newline before our block is removed with it.
 """
 
 import re
@@ -36,13 +35,16 @@ reach a new name that somebody has asked for too early.
 
 _FORWARDING: Final = ("forward", "grpc")
 _ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes", "secondary", "template")
-"""The plugins that answer for the zones in their arguments; those of _FORWARDING have one zone, the first argument."""
+"""The plugins that answer queries for the zones in their arguments.
+
+The plugins of _FORWARDING differ: only their first argument is a zone.
+"""
 
 
 class Listening(NamedTuple):
-    """The addresses at which the cluster's DNS takes queries: its ports, and the arguments of bind.
+    """The addresses at which the cluster's DNS takes queries: its ports, and the arguments of its plugin bind.
 
-    A port is empty where none is written.
+    A port is empty if the Corefile doesn't name one.
     """
 
     ports: tuple[str, ...] = ("53",)
@@ -53,7 +55,7 @@ EVERYWHERE: Final = Listening()
 
 
 class _Place(NamedTuple):
-    """The place of an operator's lines: from the first character of BEGIN to the last one of END.
+    """The position of an operator's lines in a Corefile: from the first character of BEGIN to the last one of END.
 
     *newline* ends each line. *owner* is the namespace of the operator; empty if no line names it.
     """
@@ -65,13 +67,16 @@ class _Place(NamedTuple):
 
 
 def marked_block(stub: StubDomain, at: Listening, owner: str) -> str:
-    """Return our server block as it stands in a Corefile, without a final newline; *owner* is our namespace."""
+    """Return our server block between its comment lines, as it is in a Corefile, without a final newline.
+
+    *owner* is our namespace.
+    """
     owned = f"# It belongs to the operator in namespace {owner}."
     return f"{BEGIN}\n{owned}\n{server_block(stub, at)}\n{END}"
 
 
 def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
-    """Return our server block, without a final newline."""
+    """Return our server block, without comment lines and without a final newline."""
     names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
     lines = [
         f"{names} {{",
@@ -87,7 +92,10 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
 
 
 def listening(corefile: Corefile) -> Listening:
-    """Return the addresses at which queries for all names arrive: our block gets queries only if it listens there."""
+    """Return the addresses at which CoreDNS takes queries for all names.
+
+    Our server block gets queries only if it listens at these addresses.
+    """
     ports: dict[str, None] = {}
     bind: dict[str, None] = {}
     for block in corefile.blocks:
@@ -122,11 +130,11 @@ def without_block(text: str, where: str, owner: str) -> str | Refusal:
 
 
 def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
-    """Return why the Corefile *text* in *where* rules out our block, here or in another file; None if it doesn't.
+    """Return why the Corefile *text* in *where* rules out our block in any file; None if it doesn't.
 
     CoreDNS doesn't accept two blocks for the same zone and port. A block for a zone above or below ours rules out
-    nothing, unless the block above has a plugin for our zone: with our block, that plugin would get no queries for our
-    zone any more. *owner* is our namespace.
+    nothing, unless the block above has a plugin for our zone: with our block, that plugin would get no queries for
+    our zone any more. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
@@ -185,7 +193,7 @@ def read_corefile(text: str, where: str) -> Corefile | Refusal:
 
 
 def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
-    """Return the place of our lines, None if there are none, or a refusal if somebody has damaged them."""
+    """Return the position of our lines in a Corefile, or a refusal if somebody has damaged them; None without lines."""
     if isinstance(corefile, Refusal):
         return corefile
     places = _places(text, corefile)
@@ -203,7 +211,7 @@ def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _P
 
 
 def _places(text: str, corefile: Corefile) -> list[_Place] | None:
-    """Return the places of the lines of all operators; None if somebody has damaged the lines."""
+    """Return the positions of the lines of all operators in a Corefile; None if somebody has damaged the lines."""
     marks = _marks(corefile)
     if [mark.text for mark in marks] != [BEGIN, END] * (len(marks) // 2):
         return None

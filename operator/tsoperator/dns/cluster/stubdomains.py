@@ -1,6 +1,6 @@
 """Puts our zones into kube-dns's stub domains, a JSON object in a ConfigMap, and takes them out again.
 
-JSON has no comments, so an annotation on the ConfigMap says which entries are ours. Ours are written before all others,
+JSON has no comments, so an annotation on the ConfigMap says which zones are ours. Ours are written before all others,
 and nothing else in the text changes.
 """
 
@@ -15,16 +15,21 @@ from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.runtime.plan import Refusal
 
 ANNOTATION: Final = "tailscale.com/stub-domains"
-"""The annotation of ConfigMap kube-dns. It has, by namespace, each operator's entries and whether it made the key.
+"""The annotation of ConfigMap kube-dns that says which stub domains the operators have written.
 
-It is JSON. The annotation of an earlier version names no namespace. It is treated as ours.
+It is a JSON object. For the namespace of each operator, it has the stub domains of that operator, and whether the
+operator has made the key ``stubDomains``. The annotation of an earlier version names no namespace, and is treated as
+ours.
 """
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class Edited(NamedTuple):
-    """The wanted contents of the ConfigMap: the *text* of the key, and the *annotation*. None removes one of them."""
+    """The wanted contents of ConfigMap kube-dns: the *text* of its stub domains, and the *annotation*.
+
+    None removes the text or the annotation.
+    """
 
     text: str | None
     annotation: str | None
@@ -32,7 +37,11 @@ class Edited(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """Our entries, whether we *made* the key for them, and the facts in the annotation about other operators."""
+    """The facts in the annotation of ConfigMap kube-dns.
+
+    *zones* are our stub domains with their servers. *made* tells whether we made the key ``stubDomains`` for them.
+    *others* are the facts about other operators.
+    """
 
     zones: Mapping[str, Sequence[str]] = field(default_factory=dict)
     made: bool = False
@@ -40,7 +49,7 @@ class _Ours:
 
     @classmethod
     def parse(cls, annotation: str | None, owner: str) -> "_Ours":
-        """Return the facts in *annotation*; if it can't be read, no entry is ours. *owner* is our namespace."""
+        """Return the facts in *annotation*; if it can't be read, no stub domain is ours. *owner* is our namespace."""
         try:
             found = json.loads(annotation or "{}")
             is_earlier = isinstance(found.get("made"), bool)
@@ -56,17 +65,17 @@ class _Ours:
             return cls(others=others)
 
     def has(self, member: "_Member") -> bool:
-        """Tell whether *member* is one of our entries, as we wrote it."""
+        """Tell whether *member* is a stub domain of ours, and still as we wrote it."""
         return member.key in self.zones and self.zones[member.key] == member.value
 
     def annotation(self, owner: str) -> str | None:
-        """Return the annotation with these facts; None if no operator has an entry."""
+        """Return the annotation with these facts; None if no operator has a stub domain. *owner* is our namespace."""
         ours = {owner: {"zones": self.zones, "made": self.made}} if self.zones else {}
         return json.dumps({**self.others, **ours}) if self.others or ours else None
 
 
 class _Member(NamedTuple):
-    """An entry of a JSON object, and where it is in the text."""
+    """A key of a JSON object with its value, and the position of both in the text."""
 
     key: str
     value: Any
@@ -75,9 +84,9 @@ class _Member(NamedTuple):
 
 
 def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text*, None without the key, with our entries for *stub*, and no other entries of ours.
+    """Return the stub domains *text* with those of *stub*, and with no others of ours.
 
-    *owner* is our namespace.
+    *text* is None if the ConfigMap has no such key. *owner* is our namespace.
     """
     before = without_zones(text, annotation, where, owner)
     if isinstance(before, Refusal):
@@ -104,7 +113,7 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
 
 
 def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text* without our entries; entries that somebody has changed aren't ours any more.
+    """Return the stub domains *text* without ours; those that somebody has changed aren't ours any more.
 
     *owner* is our namespace.
     """
@@ -138,12 +147,12 @@ def _unreadable(where: str, error: Exception) -> Refusal:
 
 
 def _is_servers(value: Any) -> bool:
-    """Tell whether kube-dns takes *value* for a list of servers."""
+    """Tell whether kube-dns accepts *value* as a list of servers."""
     return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
 def _members(text: str) -> list[_Member]:
-    """Return the entries of the JSON object *text*; raises ValueError, or RecursionError."""
+    """Return the keys of the JSON object *text* with their values; raises ValueError, or RecursionError."""
     members: list[_Member] = []
     at = _after(text, 0, "{")
     while text[at : at + 1] != "}" or members:
@@ -164,7 +173,10 @@ def _members(text: str) -> list[_Member]:
 
 
 def _after(text: str, at: int, mark: str) -> int:
-    """Return the position behind *mark*, which has to come next, and behind the white space after it."""
+    """Return the position behind *mark* and the white space after it.
+
+    *mark* has to come next in *text*, after the position *at*.
+    """
     at = _space(text, at)
     if text[at : at + 1] != mark:
         raise ValueError(f"{mark} is missing at character {at + 1}")

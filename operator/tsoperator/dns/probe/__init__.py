@@ -1,1 +1,1 @@
-"""Questions to the nameserver and to the cluster's DNS, and the verdict on their answers."""
+"""Questions to the nameserver and to the cluster's DNS, and the verdicts on their answers."""

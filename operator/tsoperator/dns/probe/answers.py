@@ -24,7 +24,7 @@ _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to 
 
 
 class Fault(StrEnum):
-    """The causes for which names don't resolve, as reasons of the condition."""
+    """The causes for which names don't resolve. Each is a reason of the condition of a DNSConfig."""
 
     NOT_FORWARDED = "NotForwarded"
     WRONG_ADDRESS = "WrongAddress"
@@ -49,7 +49,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of a query: an *rcode* with *addresses* or an *authority*; or a *failure*, in words."""
+    """The result of a DNS query: an *rcode* with *addresses* or an *authority*, or else a *failure* in words."""
 
     rcode: str = ""
     addresses: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Reply:
 
     @property
     def words(self) -> str:
-        """The result in words: a verb and its object."""
+        """The result of the query in words: a verb and its object."""
         if self.failure:
             return self.failure
         if self.addresses:
@@ -99,7 +99,7 @@ class ZoneReplies:
 
 @dataclass(frozen=True, slots=True)
 class ServerVerdict:
-    """The verdict on one *server* for one *zone*: *fault* is empty if names resolve, and *message* says why not."""
+    """The verdict on one DNS *server* for one *zone*: *fault* is empty if names resolve, and *message* says why not."""
 
     zone: str
     server: str
@@ -108,7 +108,7 @@ class ServerVerdict:
 
 
 def gives(reply: Reply | None, address: str) -> bool:
-    """Tell whether *reply* has the canary's *address*."""
+    """Tell whether *reply* has the *address* that the canary should have."""
     return reply is not None and address in reply.addresses
 
 
@@ -119,7 +119,7 @@ def is_of_ours(reply: Reply) -> bool:
 
 
 def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
-    """Judge the nameserver by its own answers in each zone.
+    """Return the verdict on the nameserver, from its own answers in each zone.
 
     The nameserver is fine if it gives the address of one canary: it may lack the records of a new zone, or refuse a
     zone.
@@ -137,7 +137,7 @@ def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
 
 
 def verdict(seen: ZoneReplies) -> ServerVerdict:
-    """Judge one server of the cluster's DNS by its replies for one zone."""
+    """Return the verdict on one server of the cluster's DNS, from its replies for one zone."""
     fault, message = _fault_and_message(seen, seen.udp)
     return ServerVerdict(seen.zone, seen.server, fault, message)
 
@@ -180,7 +180,7 @@ def _fault_of(seen: ZoneReplies, udp: Reply) -> Fault:
 
 
 def _cause(seen: ZoneReplies, udp: Reply) -> str:
-    """Say why the answer is *udp*, and what to do."""
+    """Say why the server of the cluster's DNS gave the answer *udp*, and what to do."""
     match _fault_of(seen, udp):
         case Fault.CACHED_NEGATIVE:
             return (
@@ -205,7 +205,7 @@ def _cause(seen: ZoneReplies, udp: Reply) -> str:
 
 
 def _cure(seen: ZoneReplies) -> str:
-    """Say where the cluster's DNS forwards the zone, if that is known, and where it should."""
+    """Say to which addresses the cluster's DNS forwards the zone, if that is known, and to which it should."""
     forward = f"forward {seen.zone} to {seen.nameserver}: {_SNIPPET}"
     if seen.targets is None:
         return forward
@@ -231,10 +231,11 @@ def _serial(reply: Reply | None) -> int | None:
 def steady_verdicts(
     shown: Iterable[ServerVerdict], last: Iterable[ServerVerdict], found: Iterable[ServerVerdict]
 ) -> tuple[ServerVerdict, ...]:
-    """Return the verdicts to show next, from the ones *shown* now, those of the *last* round, and those *found* since.
+    """Return the verdicts to show next.
 
-    Some faults alternate between several symptoms. So a fault takes the place of another one only if two rounds in a
-    row have found it.
+    *shown* are those that the status shows now, *last* those of the round before, and *found* those of this round.
+    Some faults alternate between several symptoms. So a fault takes the place of another one only if two rounds in
+    a row have found it.
     """
     before = {(each.zone, each.server): each for each in shown if each.fault}
     twice = {*last}
@@ -248,7 +249,7 @@ def cluster_dns_condition(
 ) -> Object:
     """Return the condition of *dnsconfig* that follows from the *verdicts* on *servers*.
 
-    While there are no verdicts, the condition stays as the operator's previous leader has left it.
+    While there are no verdicts, the condition stays as the operator's previous leader left it.
     """
     generation = int(dnsconfig["metadata"].get("generation", 0))
     if not servers:

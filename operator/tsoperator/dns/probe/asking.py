@@ -41,7 +41,7 @@ AskServer = Callable[[Query], Awaitable[Reply]]
 
 
 async def ask(query: Query) -> Reply:
-    """Ask *query* and return the reply, which may also be a failure."""
+    """Ask the question of *query*, and return the reply, which may also be a failure."""
     question = dnslib.DNSRecord.question(query.name, "AAAA" if query.ipv6 else "A")
     try:
         async with asyncio.timeout(query.timeout):
@@ -55,10 +55,10 @@ async def ask(query: Query) -> Reply:
 
 
 async def _by_udp(query: Query, question: Any) -> Reply:
-    """Ask from a new socket at each try: a Service may lead all packets of one socket to a Pod that is gone.
+    """Ask by UDP, from a new socket at each try: a Service may lead all packets of one socket to a Pod that is gone.
 
-    An answer to the first try is used even during the second try: if a server gets no answer from another one, it says
-    so only after some seconds.
+    An answer to the first try is used even during the second try: if a server gets no answer from another one, it
+    says so only after some seconds.
     """
     error: BaseException = TimeoutError()
     tries: set[asyncio.Task[Reply]] = set()
@@ -78,7 +78,7 @@ async def _by_udp(query: Query, question: Any) -> Reply:
 
 
 async def _try(query: Query, question: bytes) -> Reply:
-    """Send *question* once, and return the first reply that belongs to it."""
+    """Send *question* once by UDP, and return the first reply that belongs to it."""
     stream = await asyncio_dgram.connect(server_address(query.server))
     try:
         await stream.send(question)

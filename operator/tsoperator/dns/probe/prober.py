@@ -29,24 +29,30 @@ from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
 VERDICT: Final = Resource("", "", "verdicts", "Verdict")
-"""The findings about the nameserver and the cluster's DNS. They are no object, but their changes are watch events."""
+"""The resource whose events announce changes of the findings about the nameserver and the cluster's DNS.
+
+The findings are no objects of the API server.
+"""
 
 _CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
 
 
 class Found(NamedTuple):
-    """The results of a round: of the questions to the *nameserver* itself, and of those to the *cluster*'s DNS."""
+    """The verdicts of one round of questions: that on the *nameserver* itself, and those on the *cluster*'s DNS."""
 
     nameserver: ServerVerdict
     cluster: tuple[ServerVerdict, ...]
 
     @property
     def is_well(self) -> bool:
-        """True if nothing is wrong."""
+        """True if no verdict has a fault."""
         return not any(each.fault for each in (self.nameserver, *self.cluster))
 
     def after(self, shown: "Found | None", last: "Found | None") -> "Found":
-        """Return the results to show next, from these ones, those *shown* now, and those of the *last* round."""
+        """Return the verdicts to show next, if these are the newest ones.
+
+        *shown* are those that are shown now, and *last* those of the round before.
+        """
         if shown is None or last is None:
             return self
         (nameserver,) = steady_verdicts([shown.nameserver], [last.nameserver], [self.nameserver])
@@ -72,7 +78,10 @@ class ProbePace:
 
 
 class DNSProber(Collector):
-    """Asks the question that it was given last, while `run` runs. No reconcile waits for it."""
+    """Asks the nameserver and the cluster's DNS the current question again and again, while `run` runs.
+
+    No reconcile waits for the answers.
+    """
 
     def __init__(
         self,
@@ -81,7 +90,7 @@ class DNSProber(Collector):
         token: Callable[[], str] = lambda: secrets.token_hex(4),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Ask servers by *ask*. *token* makes the label of a name that nobody has asked for before."""
+        """*ask* asks a server. *token* makes the label of a name that nobody has asked for before."""
         self._ask = ask
         self._pace = pace or ProbePace()
         self._token = token
@@ -94,7 +103,7 @@ class DNSProber(Collector):
         self._listeners: list[Listener] = []
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
-        """Ask *question* from now on, at once if it is new; return its results, None if there are none yet."""
+        """Ask *question* from now on, at once if it is new. Return its results, or None if there are none yet."""
         if question != self._question:
             if question is None or not question.is_same(self._question):
                 self._shown = None
@@ -103,17 +112,17 @@ class DNSProber(Collector):
         return self._shown
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of the verdicts, if *resource* is `VERDICT`."""
+        """Call *listener* at every change of the verdicts, if *resource* is `VERDICT`; ignore any other resource."""
         if resource == VERDICT:
             self._listeners.append(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing: a resync enqueues the DNSConfigs by themselves."""
+        """Return nothing, because a resync enqueues all DNSConfigs already."""
         del resource
         return []
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Ask the current question again and again until cancelled."""
         rounds = 0
         try:
             while True:
@@ -137,9 +146,9 @@ class DNSProber(Collector):
             self._question = self._shown = None
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Note the results *found*, unless the question has changed, and call the listeners of new results to show.
+        """Note the results *found*, unless the question has changed, and call the listeners of new results.
 
-        Return whether there are new results to show.
+        Return whether new results are to be shown.
         """
         if not question.is_same(self._question):
             return False

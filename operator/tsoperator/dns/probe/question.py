@@ -12,7 +12,7 @@ from tsoperator.dns.cluster.targets import targets
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A *name* in *zone* that only our nameserver knows."""
+    """A *name* in *zone* that only the nameserver of one DNSConfig knows."""
 
     zone: str
     name: str
@@ -39,7 +39,7 @@ class CanaryQuestion:
 
 
 class Asked(NamedTuple):
-    """The *zones* that are asked for, and the *servers* that are asked."""
+    """The *zones* to ask for, and the *servers* of the cluster's DNS to ask."""
 
     zones: Sequence[str]
     servers: Sequence[str]

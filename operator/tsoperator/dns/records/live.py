@@ -1,4 +1,4 @@
-"""The name of a proxy in the cluster, and its addresses, from live objects (docs/development/names.md).
+"""The name of a proxy in the cluster's DNS, and its addresses, from live objects (docs/development/names.md).
 
 `clusternames` decides whether the name leads to the proxy itself.
 """
@@ -90,15 +90,19 @@ def shared_record(records: Sequence[Record]) -> Record:
 
 
 def _noted_parent(service: Object) -> Object:
-    """Return a parent that we can't see, with the facts that the *service* in front of its proxy notes."""
+    """Return the parent of a proxy with only the facts that the proxy's *service* notes.
+
+    We can't see the parent itself.
+    """
     return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
 
 
 def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
-    """Return the name of *proxy* in lower case; empty if it has none, or if its parent is being deleted.
+    """Return the name of *proxy* in the cluster's DNS, in lower case; empty if it has none.
 
-    While nothing is known of the parent, this is the name that was last noted on the Service. While the parent moves
-    from one proxy to another, only the proxy at which it points has the name, because the other proxy may not serve.
+    A proxy has no name if its parent is being deleted. While nothing is known of the parent, this is the name that
+    was last noted on the Service. While the parent moves from one proxy to another, only the proxy at which it
+    points has the name, because the other proxy may not serve.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
@@ -141,7 +145,10 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 
 
 def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the IPv4 and the IPv6 addresses among *addresses*, sorted, without names and addresses with a zone."""
+    """Return the IPv4 and the IPv6 addresses among *addresses*, sorted.
+
+    Names are left out, and so are addresses with a zone, such as fe80::1%eth0.
+    """
     of4: set[ipaddress.IPv4Address] = set()
     of6: set[ipaddress.IPv6Address] = set()
     for address in addresses:

@@ -16,7 +16,7 @@ from tsoperator.dns.records.live import Record
 from tsoperator.dns.records.table import Bucket, bucket_of
 
 SERIALS: Final = 2**32
-"""Serials are below this (RFC 1035 3.3.13)."""
+"""The number below which all serials are (RFC 1035 3.3.13)."""
 
 Value = TypeVar("Value")
 
@@ -29,14 +29,18 @@ _TAIL_MOST: Final = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes of a document in bytes: above *split* there are more shards; above *full* a ConfigMap (1 MiB) is full."""
+    """The limits of a document's size in bytes.
+
+    The records are spread over more shards if a document would be larger than *split*. A ConfigMap has room for
+    *full* bytes; its limit is 1 MiB.
+    """
 
     split: int = 256 * 1024
     full: int = 1008 * 1024
 
 
 class Trailer(NamedTuple):
-    """The facts at the end of a document: its serial, and the number of shards in its set."""
+    """The facts at the end of a records document: its serial, and the number of shards that belong to its set."""
 
     serial: int
     shards: int
@@ -44,7 +48,7 @@ class Trailer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The wanted contents of one of *count* shards."""
+    """The wanted contents of one shard, out of *count* shards."""
 
     shard: int
     count: int
@@ -53,12 +57,12 @@ class Part:
 
     @property
     def weight(self) -> int:
-        """The bytes of its names."""
+        """The number of bytes that the names of this shard need in a document."""
         return sum(bucket.weight for bucket in self.buckets)
 
     @property
     def names(self) -> int:
-        """The number of names that it holds."""
+        """The number of names in this shard."""
         return sum(len(bucket.ip4) for bucket in self.buckets)
 
 
@@ -68,7 +72,7 @@ def configmap_name(shard: int) -> str:
 
 
 def shard_named(configmap: str) -> int | None:
-    """Return the shard that a ConfigMap of that name holds; None if it holds no records."""
+    """Return the number of the shard that *configmap* holds, by its name; None if it holds no records."""
     match = _NAME.fullmatch(configmap)
     return int(match[1] or 0) if match else None
 
@@ -95,13 +99,16 @@ def with_serial(document: str, serial: int) -> str:
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return the number of bytes that a document needs at most besides its names."""
+    """Return the most bytes that a document needs for everything except its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 
 
 def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
-    """Return the number of shards for *buckets*, which are spread over *now* shards at present."""
+    """Return the number of shards that the records in *buckets* should have.
+
+    They have *now* shards at present. *frame* is the number of bytes that each document needs besides its names.
+    """
     weights = [bucket.weight for bucket in buckets]
 
     def largest(count: int) -> int:
@@ -113,12 +120,15 @@ def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -
 
 
 def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
-    """Return *buckets* spread over *count* shards."""
+    """Return the contents of *count* shards, over which *buckets* are spread."""
     return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
 
 
 def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
-    """Return *part* with only the names that fit in *room* bytes: those *served* already come first, then by name."""
+    """Return *part* with only those names that fit in *room* bytes.
+
+    The names that are *served* already come first, and then the others in their order.
+    """
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)
     ip6 = _joined(bucket.ip6 for bucket in part.buckets)
@@ -131,9 +141,10 @@ def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
 
 
 def document(part: Part) -> str:
-    """Return the document of *part* with serial 0; a single shard doesn't mention shards: the Go operator's format.
+    """Return the document of *part* with serial 0.
 
-    The records are not validated again, which would cost as much as everything else.
+    If there is only one shard, the document doesn't mention shards, as the Go operator writes it. The records are
+    not validated again, which would cost as much as everything else.
     """
     alone = part.count == 1
     return render(

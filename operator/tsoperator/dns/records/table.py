@@ -1,4 +1,7 @@
-"""All records as they are now, in buckets of names, so that a change of one record only rebuilds its bucket."""
+"""The table of all records.
+
+They are in buckets by their names, so that a change of one record rebuilds only one bucket.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +16,10 @@ from tsoperator.dns.records.live import Record, shared_record
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucket:
-    """Names with their addresses, and the bytes of each in a document; an unchanged bucket stays the same object."""
+    """Some names with their addresses, and the bytes that each name needs in a document.
+
+    A bucket that doesn't change stays the same Python object.
+    """
 
     ip4: Mapping[str, list[str]]
     ip6: Mapping[str, list[str]]
@@ -22,12 +28,15 @@ class Bucket:
 
 
 def bucket_number(name: str) -> int:
-    """Return the bucket of *name*, the same in every process and release."""
+    """Return the number of the bucket that *name* belongs to, which is the same in every process and release."""
     return crc32(name.encode()) % MAX_SHARDS
 
 
 def bucket_of(records: Iterable[Record]) -> Bucket:
-    """Return the bucket of *records*, whose names all differ; *ip4* has every name, even one without addresses."""
+    """Return the bucket with *records*, of which no two have the same name.
+
+    In the bucket, *ip4* has every name, even one without addresses.
+    """
     ip4, ip6, weights = {}, {}, {}
     for record in records:
         name = record.name
@@ -40,12 +49,12 @@ def bucket_of(records: Iterable[Record]) -> Bucket:
 
 
 def _weight(name: str, addresses: Sequence[str]) -> int:
-    """Count the bytes of an entry with its quotes, brackets and commas; *name* and *addresses* are as DNS has them."""
+    """Return how many bytes *name* and its *addresses* need in a document, with quotes, brackets and commas."""
     return len(name.encode()) + 6 + sum(map(len, addresses)) + 3 * len(addresses)
 
 
 class Table:
-    """The record of every proxy, by the key of its headless Service."""
+    """The records of all proxies, each under the key of the proxy's headless Service."""
 
     def __init__(self) -> None:
         self._records: dict[Key, Record] = {}
@@ -53,7 +62,7 @@ class Table:
         self._buckets: dict[int, Bucket] = {}
 
     def __contains__(self, proxy: Key) -> bool:
-        """Tell whether *proxy* has a record."""
+        """Tell whether the proxy with this key has a record."""
         return proxy in self._records
 
     def sharing(self, proxy: Key) -> set[Key]:
@@ -78,7 +87,7 @@ class Table:
         return True
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """Return all buckets of records. A bucket has the records of the names with the same hash."""
+        """Return all buckets of records. The names in one bucket have the same hash."""
         for number in range(MAX_SHARDS):
             if number not in self._buckets:
                 self._buckets[number] = bucket_of(
@@ -88,7 +97,10 @@ class Table:
         return tuple(self._buckets[number] for number in range(MAX_SHARDS))
 
     def _touched(self, name: str) -> dict[str, set[Key]]:
-        """Drop the bucket of *name*, which is about to change; return the proxies in it, by name."""
+        """Drop the bucket of *name*, because a record in it is about to change.
+
+        Return the proxies whose records are in it, by the name of the record.
+        """
         number = bucket_number(name)
         self._buckets.pop(number, None)
         return self._proxies[number]

@@ -15,7 +15,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 _LABEL_MAX: Final = 63
-"""The most characters of a label's value. Children have the name of their parent in a label."""
+"""The most characters that the name of a Connector may have, because its children have the name in a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the Connector's children."""
+        """The owner of the Connector's children, as their labels name it."""
         return Owner(PARENT_CONNECTOR, key_of(self.obj))
 
 

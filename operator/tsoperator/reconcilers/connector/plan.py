@@ -38,10 +38,10 @@ FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
 TERMINATING = "ConnectorTerminating"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
-"""The reasons of the condition, by the effect of a finding about a device."""
+"""The reasons of a Connector's condition, by the effect of a finding about a device."""
 
 VOCABULARY = no_annotations("Connector", "spec.hostname")
-"""The operator reads no annotations and labels of Connectors."""
+"""The annotations and labels of Connectors that the operator reads: none."""
 
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a refusal of the ProxyClass
 _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
@@ -57,10 +57,10 @@ class Observed:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that a Connector should have.
+    """Return the proxy that a Connector should have, or a plan if there should be no proxy.
 
-    If the Connector is being deleted, or if its proxy can't be made, return a plan instead. When a proxy can't be made,
-    a running one stays as it is.
+    There is a plan if the Connector is being deleted, or if its proxy can't be made. When a proxy can't be made, a
+    running one stays as it is.
     """
     if is_deleting(ask.obj):
         return plan_deletion(ask, observed)
@@ -98,7 +98,10 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for a Connector; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for a Connector.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     made = _proxy_plan(ask, wanted, observed, settings, keys)
     told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
@@ -135,7 +138,10 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Connector why its proxy could not be made, and tries again."""
+    """Return the plan that reports on a Connector why its proxy could not be made.
+
+    The Connector is reconciled again later.
+    """
     return _refusal_plan(ask, refusal)
 
 

@@ -1,4 +1,4 @@
-"""Collects the facts about Connectors for `plan`."""
+"""Gathers the facts about Connectors that `plan` needs."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ from tsoperator.runtime.plan import Plan
 
 
 def connectors(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of Connectors, whose reconciler also makes their proxies."""
+    """Return the `Kind` of Connectors, which makes their proxies."""
 
     def look(ask: Ask) -> plans.Observed:
         children = proxies.children(ask.owner)

@@ -33,7 +33,7 @@ def route_error(value: str) -> str | None:
 
 
 def default_route_error(routes: Iterable[str]) -> str | None:
-    """Return an error if *routes* have the default route of only one address family; None if not."""
+    """Return an error if *routes* have a default route for only one of IPv4 and IPv6; None if not."""
     found = sorted({"0.0.0.0/0", "::/0"} & set(advertised_routes(routes, exit_node=False)))
     if len(found) != 1:
         return None

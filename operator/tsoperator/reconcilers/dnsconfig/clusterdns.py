@@ -27,7 +27,10 @@ OVERWRITTEN: Final = "StubDomainOverwritten"
 PENDING: Final = "NameserverPending"
 """The reason of the condition until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""The goal of the writes that remove the stub domain."""
+"""The marker for writes that remove our stub domain from the cluster's DNS.
+
+It stands where other plans have the stub domain that they write.
+"""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -52,7 +55,7 @@ Write = Patch | Creation | Deletion
 
 
 class NameserverHealth(NamedTuple):
-    """The *address* of the nameserver, and the *problem* that it has; empty if a Pod of it is ready and answers."""
+    """The *address* of the nameserver, and its *problem*; empty if a Pod of the nameserver is ready and answers."""
 
     address: str
     problem: str = ""
@@ -60,23 +63,26 @@ class NameserverHealth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDNSPlan:
-    """The writes into the cluster's DNS, and the contents of the status after the writes.
+    """The writes into the cluster's DNS, and what a DNSConfig's status says about them.
 
-    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is the
-    field ``clusterDNS`` of the status.
+    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is
+    the field ``clusterDNS`` of the status.
     """
 
     steps: Sequence[Write] = ()
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
-    """The seconds until the next look, if the operator may not see an object. No event says when it may."""
+    """The seconds until the operator looks again whether it may see an object of the cluster's DNS.
+
+    No event tells when it may.
+    """
     restart: str = ""
     """The manual step by which the cluster's DNS notices that the stub domain has been removed."""
     goal: str = ""
-    """The goal of the writes: the stub domain that they write, or `REMOVED`."""
+    """The result that the writes should have: the stub domain that they write, or `REMOVED`."""
     overwritten: str = ""
-    """The message about another writer that keeps undoing the writes."""
+    """The message about another writer that keeps undoing the writes; empty if there is no such writer."""
     is_held: bool = False
     """True if some of the writes have to wait, because another writer keeps undoing them."""
 
@@ -88,10 +94,10 @@ def plan(
     nameserver: NameserverHealth,
     settings: Settings,
 ) -> ClusterDNSPlan:
-    """Return the plan by which the cluster's DNS asks the *nameserver* for *zones*.
+    """Return the plan that makes the cluster's DNS ask the *nameserver* for *zones*, in the mode that *wanted* names.
 
-    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only while
-    the nameserver works. An existing stub domain stays in any case.
+    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only
+    while the nameserver works. An existing stub domain stays in any case.
     """
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
@@ -114,7 +120,10 @@ def plan(
 
 
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> ClusterDNSPlan:
-    """Return the plan that removes our stub domain from the cluster's DNS, except from the object of *keep*."""
+    """Return the plan that removes our stub domain from the cluster's DNS.
+
+    The object of the platform *keep* keeps its stub domain.
+    """
     found = plan_removal(objects, settings.namespace, keep)
     for each in found:
         if isinstance(each, Refusal):
@@ -129,7 +138,10 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
 def _installation(
     platform: Platform | Refusal, stub: StubDomain | Refusal, objects: DNSObjects, settings: Settings
 ) -> ClusterDNSPlan:
-    """Return the plan that writes our stub domain into the cluster's DNS, and removes it from any other place."""
+    """Return the plan that writes our stub domain into the cluster's DNS.
+
+    It also removes our stub domain from the objects of other platforms.
+    """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
     if isinstance(stub, Refusal):
@@ -149,7 +161,7 @@ def _installation(
 def without_reverted_writes(wanted: ClusterDNSPlan, reverts: Mapping[Key, Reverts]) -> ClusterDNSPlan:
     """Return *wanted* without the writes that have to wait, because another writer keeps undoing them.
 
-    *reverts* say of each object of the cluster's DNS how another writer undoes our writes.
+    For each object of the cluster's DNS, *reverts* say how another writer undoes our writes.
     """
     loud = [each for each in reverts.values() if each.fields]
     again = earliest(*(each.wait or each.settles or None for each in reverts.values()), wanted.again)
@@ -179,7 +191,10 @@ def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The piece of a shared object that a step writes: the *field*, which is in a part of the object."""
+    """A part of an object that the operator shares with others, such as a key in the data of a ConfigMap.
+
+    A step writes the *field* in the *part* of that object.
+    """
 
     resource: Resource
     key: Key
@@ -187,13 +202,13 @@ class Written:
 
     @property
     def words(self) -> str:
-        """Return a description of this piece for messages."""
+        """Return words for this part of an object, for messages."""
         part, name = self.field
         return f"{f'key {name}' if part == 'data' else f'{part}.{name}'} of {self.resource.kind} {self.key}"
 
 
 def written_by(step: Write) -> Written:
-    """Return the piece of a shared object that *step* writes."""
+    """Return the part of a shared object that *step* writes."""
     match step:
         case Patch(resource, key, body):
             part = "data" if "data" in body else "spec"
@@ -227,7 +242,7 @@ def unseen_removal(obj: Object) -> ClusterDNSPlan:
 
 
 def condition_of(result: Refusal | Nothing, generation: int) -> Object:
-    """Return the condition that shows *result*."""
+    """Return the condition about the configuration of the cluster's DNS that shows *result*."""
     match result:
         case Refusal(message, reason):
             is_written = False
@@ -239,7 +254,7 @@ def condition_of(result: Refusal | Nothing, generation: int) -> Object:
 
 
 def write_refusal(message: str, *, is_denied: bool) -> Refusal:
-    """Return the refusal to report when the API server has refused a write."""
+    """Return the refusal to report when the API server has refused a write into the cluster's DNS."""
     if is_denied:
         return Refusal(f"{message}. If the operator lacks a right, {_VALUE}", "NotPermitted")
     return Refusal(message, "NotWritten")

@@ -43,14 +43,16 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zo
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition that says what a nameserver lacks that is Tailscale's or unknown. It is False or absent."""
 _ZONES_SOON: Final = 1.0
-"""The seconds until the next look for zones, while none are known. No event announces that the first list of devices
-has been awaited for too long."""
+"""The seconds after which the operator looks again for zones, while it knows none.
+
+No event tells that it has waited too long for the first list of devices.
+"""
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
-"""The conditions that a DNSConfig has only while they have something to report."""
+"""The types of the conditions that a DNSConfig has only while they have something to report."""
 
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _UNASKED: Final = "the operator hasn't asked the nameserver yet"
@@ -59,18 +61,18 @@ _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a DNSConfig's plan depends besides the DNSConfig."""
+    """The facts on which a DNSConfig's plan depends, besides the DNSConfig itself."""
 
     dnsconfigs: Sequence[Object]
     service: Object | None = None
     records: Object | None = None
     deployment: Object | None = None
     dns: DNSObjects | None = None
-    """The objects that the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    """The objects that configure the cluster's DNS; None if the API server doesn't let the operator see them."""
     verdicts: Sequence[ServerVerdict] | None = None
-    """The answers of the cluster's DNS; None if it hasn't been asked yet."""
+    """The verdicts on the servers of the cluster's DNS; None if they haven't been asked yet."""
     nameserver: ServerVerdict | None = None
-    """The answers of the nameserver itself; None if it hasn't been asked yet."""
+    """The verdict on the nameserver, from its own answers; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver. Pods of the Go operator's nameserver have no label, so they can't be found."""
     suffixes: Suffixes = NO_SUFFIXES
@@ -83,9 +85,10 @@ class Observed:
 
 
 def cluster_dns(obj: Object, observed: Observed, settings: Settings) -> ClusterDNSPlan:
-    """Return the plan for the cluster's DNS, as if nobody else wrote there; *obj* is empty if it is gone.
+    """Return the plan for the cluster's DNS, as if no other writer undid its writes.
 
-    Our stub domain is removed even if the last DNSConfig vanished without waiting for that.
+    *obj* is empty if the DNSConfig is gone. Our stub domain is removed even if the last DNSConfig vanished without
+    waiting for our finalizer.
     """
     first = elected(observed.dnsconfigs)
     if not obj:
@@ -110,7 +113,7 @@ def plan(
 ) -> Plan:
     """Return the plan for the DNSConfig *obj*, which is empty if it is gone.
 
-    *wanted* is from `cluster_dns`, and *reverts* say how another writer undoes its writes.
+    *wanted* is the result of `cluster_dns`, and *reverts* say how another writer undoes the writes of that plan.
     """
     dns = clusterdns.without_reverted_writes(wanted, reverts)
     if not obj:
@@ -161,7 +164,10 @@ def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings:
 
 
 def _new_address(obj: Object, observed: Observed, settings: Settings) -> str:
-    """Return the address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
+    """Return the address for a new Service of the nameserver, if the DNSConfig doesn't name one.
+
+    Return an empty text if the API server should choose the address.
+    """
     return observed.addresses.choice(observed.dns, _zones(obj, observed, settings), observed.services)
 
 
@@ -172,8 +178,8 @@ def _zones(obj: Object, observed: Observed, settings: Settings) -> Sequence[str]
 def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan:
     """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
-    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew. The deletion
-    doesn't wait until another writer leaves the cluster's DNS alone.
+    The garbage collector deletes the children, which have owner references. A DNSConfig that is invalid, too,
+    doesn't make them anew. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
     """
     if (dns.result is None or dns.overwritten) and not dns.is_held:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
@@ -187,7 +193,7 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
     """Return the plan that reports on the DNSConfig *obj* what the API server refused.
 
-    If that is a write into the cluster's DNS, the nameserver doesn't count as failed.
+    If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
     """
     if not obj:
         return Plan()
@@ -200,7 +206,7 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
-    """Return the condition that reports the answers of the cluster's DNS, if *obj* is the elected DNSConfig.
+    """Return the condition that says whether the cluster's DNS asks the nameserver, if *obj* is the elected DNSConfig.
 
     While a DNSConfig is invalid, its nameserver goes on, and the operator goes on asking the cluster's DNS.
     """
@@ -223,7 +229,10 @@ def _address(observed: Observed) -> str:
 
 
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
-    """Return the conditions of an existing nameserver. Those about incompleteness are there only while it lasts."""
+    """Return the conditions of a DNSConfig whose nameserver exists.
+
+    The conditions about what the nameserver lacks are there only while it lacks something.
+    """
     generation = _generation(obj)
     conditions = [_nameserver_ready(obj, observed, settings)]
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
@@ -240,7 +249,7 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
 def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Object:
     """Return the condition that says whether a Pod of the nameserver is ready and answers.
 
-    A new leader hasn't asked the nameserver yet. Until it has, the condition stays True if it was.
+    A new leader hasn't asked the nameserver yet. Until it has, the condition stays True if it was True.
     """
     problem = _problem(observed, settings)
     conditions = (obj.get("status") or {}).get("conditions") or ()
@@ -267,10 +276,10 @@ def _has_ready_pod(observed: Observed) -> bool:
 def _selects_ours(observed: Observed) -> bool:
     """Tell whether the nameserver's Service should select only Pods of our nameserver, and none of the Go operator's.
 
-    It should if one of ours is ready while a Pod of the Go operator's nameserver is about to stop. That nameserver
-    exits at once when it is stopped, while nodes still send queries to it, so the Service leaves it out before. It
-    does so for a few seconds only: if the cluster goes back to the Go operator, that one doesn't correct the
-    selector.
+    It should while a Pod of ours is ready and a Pod of the Go operator's nameserver is about to stop. That
+    nameserver exits at once when it is stopped, while nodes still send queries to it, so the Service has to leave
+    it out before. The Service does so for a few seconds only: if the cluster goes back to the Go operator, that
+    operator doesn't correct the selector.
     """
     if observed.deployment is None:
         return False

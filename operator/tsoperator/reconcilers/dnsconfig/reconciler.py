@@ -1,4 +1,4 @@
-"""Collects the facts about DNSConfigs for `plan`."""
+"""Gathers the facts about DNSConfigs that `plan` needs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +49,7 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import Suffixes, forwarded_zones
 
 _NO_DNSCONFIG: Final = Key("", "")
-"""The key of the reconcile that looks at the cluster's DNS while there is no DNSConfig."""
+"""The key that is reconciled while there is no DNSConfig, to look after the cluster's DNS."""
 
 
 def dnsconfigs(
@@ -59,9 +59,9 @@ def dnsconfigs(
     settings: Settings,
     suffixes: Callable[[], Suffixes] = Suffixes,
 ) -> Kind[plans.Observed]:
-    """Return the kind of DNSConfigs: their nameserver and the cluster's DNS. Another kind writes the records.
+    """Return the `Kind` of DNSConfigs, which makes their nameserver and writes into the cluster's DNS.
 
-    *suffixes* returns the known suffixes of MagicDNS names.
+    Another `Kind` writes the records. *suffixes* returns the known suffixes of MagicDNS names.
     """
     view = _View(cache, client, prober, settings, suffixes)
 
@@ -75,7 +75,7 @@ def dnsconfigs(
 
 
 class _View:
-    """Looks at DNSConfigs, their nameserver, and the cluster's DNS."""
+    """Gathers the facts about DNSConfigs, their nameserver, and the cluster's DNS."""
 
     def __init__(
         self,
@@ -133,9 +133,9 @@ class _View:
         return question_of(dnsconfig, service, self._cache.get(DEPLOYMENT, nameserver), dns, asked)
 
     async def reverts(self, wanted: ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
-        """Return the facts about another writer that keeps undoing the *wanted* writes.
+        """Return how another writer keeps undoing the *wanted* writes.
 
-        Its name comes from a read of the live object, which happens only when a fight begins.
+        The name of that writer comes from a read of the live object, which happens only when a fight begins.
         """
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}
@@ -176,7 +176,7 @@ class _View:
         return plans.failed(obj, observed, refusal, self._settings, is_denied=is_denied)
 
     def _dns(self) -> DNSObjects | None:
-        """Return the objects that the cluster's DNS reads; None if the API server doesn't let us see them."""
+        """Return the objects that configure the cluster's DNS; None if the API server doesn't let us see them."""
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
         found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in self._configmaps]
@@ -205,10 +205,13 @@ class _View:
         return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
-        """Map a child to its DNSConfig, without the namespace in the child's labels, because a DNSConfig has none."""
+        """Map a child to its DNSConfig.
+
+        The child's labels name a namespace, but a DNSConfig has none.
+        """
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]
 
 
 def _versions(dns: DNSObjects | None) -> Mapping[Key, str]:
-    """Return the resourceVersions of the objects of the cluster's DNS."""
+    """Return the resourceVersions of the objects that configure the cluster's DNS."""
     return {key_of(each): each["metadata"]["resourceVersion"] for each in (dns.all if dns else ())}

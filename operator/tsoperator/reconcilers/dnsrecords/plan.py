@@ -4,9 +4,9 @@ Records that fit in one ConfigMap are one document, as the Go operator writes it
 (`shards`). A reader uses a set of shards once all of them are there. Every set includes shard 0, whose ConfigMap all
 sets share.
 
-When the number of shards changes, shard 0 is written last, so this one write replaces the old set with the new one:
-the new set is incomplete before it, and the old set is incomplete after it. Then the surplus ConfigMaps of the old set
-are deleted. If both sets have several shards, the writes before shard 0 overwrite ConfigMaps of the old set. A
+When the number of shards changes, shard 0 is written last, so this one write replaces the old set with the new one: the
+new set is incomplete before the write, and the old set is incomplete after it. Then the surplus ConfigMaps of the old
+set are deleted. If both sets have several shards, the writes before shard 0 overwrite ConfigMaps of the old set. A
 nameserver that has read the old set keeps serving it. A nameserver that starts at that moment finds no complete set,
 and is not ready until shard 0 is written.
 """
@@ -55,14 +55,15 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, nameserver_zones, sh
 DEFAULT_LIMITS: Final = Limits()
 
 Render = Callable[[Part], str]
-"""Returns the document of a part with serial 0."""
+"""The function that returns the document of a shard's records, with serial 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The elected DNSConfig, all records, their ConfigMaps by shard, the nameserver's Deployment, the known suffixes.
+    """The facts on which the ConfigMaps of records depend.
 
-    The ConfigMaps needn't be looked at within the next *wait* seconds, unless something changes.
+    These are the elected DNSConfig, all records, their ConfigMaps by shard, the nameserver's Deployment, and the
+    known suffixes. The ConfigMaps needn't be looked at within the next *wait* seconds, unless something changes.
     """
 
     dnsconfig: Object | None = None
@@ -75,19 +76,19 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The existing documents, by shard."""
+    """The existing records documents, by the number of the shard."""
 
     texts: Mapping[int, str]
 
     @property
     def count(self) -> int:
-        """The number of shards, from the first document that states it; 1 if none does."""
+        """The number of shards that the first document states; 1 if no document states a number."""
         trailers = (trailer_of(self.texts[shard]) for shard in sorted(self.texts))
         return next((trailer.shards for trailer in trailers if trailer), 1)
 
     @property
     def serial(self) -> int:
-        """The newest serial; 0 if there is none."""
+        """The newest serial of the documents; 0 if there is none."""
         return max((trailer.serial for text in self.texts.values() if (trailer := trailer_of(text))), default=0)
 
     @property
@@ -96,7 +97,7 @@ class _Live:
         return zones_of(self.texts.get(0, ""))
 
     def names(self, shard: int) -> Collection[str]:
-        """Return the names in the document of *shard*; empty if it can't be read."""
+        """Return the names in the document of the shard with this number; no names if it can't be read."""
         try:
             return parse_records(self.texts.get(shard, "")).ip4
         except RecordsError:
@@ -135,8 +136,8 @@ def failed(dnsconfig: Object, refusal: Refusal) -> Plan:
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:
     """Return the zones of tailnets that were known earlier.
 
-    They come from the status of *dnsconfig*. If that has no zones, as after a restore from a backup, they come from the
-    records.
+    They come from the status of *dnsconfig*. If the status has no zones, as after a restore from a backup, they
+    come from the documents.
     """
     if shown_zones(dnsconfig):
         return tailnet_zones(dnsconfig)
@@ -146,7 +147,7 @@ def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collect
 def _parts(
     buckets: tuple[Bucket, ...], live: _Live, zones: tuple[str, ...], limits: Limits, most: int
 ) -> tuple[list[Part], int]:
-    """Return the records by shard, for at most *most* shards, and the number of names that don't fit."""
+    """Return the contents of the shards, at most *most* of them, and the number of names that don't fit."""
     frame = frame_of(zones)
     whole = parts_of(buckets, min(count_for(buckets, frame, live.count, limits), most), zones)
     room = limits.full - frame
@@ -168,9 +169,10 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
 
 
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
-    """Return the documents: a document that has not changed keeps its serial, a changed one gets the next serial.
+    """Return the documents to write: an unchanged document keeps its serial, and a changed one gets the next serial.
 
-    The next serial follows the newest one of all documents. When serials start over, every document gets the new one.
+    The next serial follows the newest serial of all documents. When serials start over, every document gets the new
+    one.
     """
     serial = (live.serial + 1) % SERIALS or 1
     texts = []
@@ -207,7 +209,7 @@ def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Obj
 
 
 def _write(desired: Object, live: Object | None) -> Child | Patch | None:
-    """Return the step that creates the *desired* ConfigMap or updates the *live* one; None if nothing differs."""
+    """Return the step that creates the *desired* ConfigMap or updates the *live* one; None if they don't differ."""
     if live is None:
         return Child(desired)
     if contains(live, desired):

@@ -1,4 +1,4 @@
-"""Collects the facts about all records at once for `plan`."""
+"""Gathers the facts about all records at once that `plan` needs."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -41,16 +41,16 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 
 _AT_ONCE: Final = 500
-"""The number of proxies to look at, in about 20 ms, before other tasks get their turn."""
+"""The number of proxies to look at before other tasks get their turn. This takes about 20 ms."""
 
 _NAME_ALONE: Final = 1.0
-"""The seconds for which the write of a new name without an address may wait. Pods can't use such a name yet."""
+"""The seconds for which the write of a new name may wait that has no address. Pods can't use such a name yet."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
 NAME: Final = "DNSRecords"
-"""The name of the kind."""
+"""The name of the `Kind` of records in metrics and in the log."""
 
 
 def dnsrecords(
@@ -59,9 +59,9 @@ def dnsrecords(
     suffixes: Callable[[], Suffixes] = Suffixes,
     limits: Limits = plans.DEFAULT_LIMITS,
 ) -> Kind[plans.Observed]:
-    """Return the kind of records, which makes their ConfigMaps. Its single key stands for all records.
+    """Return the `Kind` of records, which writes the ConfigMaps of records.
 
-    *suffixes* returns the known suffixes of MagicDNS names.
+    It has a single key, which stands for all records. *suffixes* returns the known suffixes of MagicDNS names.
     """
     view, render = _View(cache, settings, suffixes), lru_cache(maxsize=2 * MAX_SHARDS)(document)
 
@@ -75,10 +75,10 @@ def dnsrecords(
 
 
 class _View:
-    """Looks at the proxies that have names, and at the ConfigMaps of records.
+    """Gathers the facts about the proxies that have names, and about the ConfigMaps of records.
 
-    A change concerns one or two of 100,000 proxies. It queues the key, and also notes these proxies. When the turn of
-    the key comes, only the noted proxies are looked at again, in the cache.
+    A change concerns one or two of 100,000 proxies. It queues the single key, and also notes the proxies that it
+    concerns. When the turn of the key comes, only these proxies are looked at again, in the cache.
     """
 
     def __init__(self, cache: Cache, settings: Settings, suffixes: Callable[[], Suffixes]) -> None:
@@ -116,7 +116,7 @@ class _View:
         return plans.Observed(dnsconfig, self._table.buckets(), self._configmaps(), nameserver, suffixes)
 
     def written(self, _obj: Object, _observed: plans.Observed, _plan: Plan) -> None:
-        """Note that the plan has been carried out."""
+        """Note that the plan has been carried out, so that the ConfigMaps need no look until something changes."""
         self._written = True
 
     async def _look_at_changed(self) -> None:
@@ -131,7 +131,7 @@ class _View:
                 await asyncio.sleep(0)
 
     def _look_at(self, key: Key) -> None:
-        """Put the record of the proxy whose Service is named *key* into the table."""
+        """Put the record of the proxy whose headless Service is named *key* into the table of records."""
         proxy, is_new = self._proxy(key), key not in self._table
         record = record_of(proxy, self._settings) if proxy else None
         if not self._table.put(key, record):
@@ -157,7 +157,7 @@ class _View:
         self._canaries = {*wanted}
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""
+        """Return the proxy whose Service is named *key*; None if there is none, or if it can't have a name."""
         service = self._cache.get(SERVICE, key)
         owner = self._owner(service) if service else None
         if service is None or owner is None:
@@ -167,7 +167,11 @@ class _View:
         return NamedProxy(service, parent, slices, watched, self._leads(parent, owner, key) if parent else None)
 
     def _leads(self, parent: Object, owner: Owner, key: Key) -> bool | None:
-        """Return True if *parent* points at the Service *key*, False if at another of its places, or else None."""
+        """Tell whether *parent* points at the Service named *key*.
+
+        Return True if it does, False if it points at another place of its own, and None if it points at no
+        place.
+        """
         suffix = f".{self._settings.namespace}.svc.{self._settings.cluster_domain}"
         name = parent["spec"].get("externalName", "")
         if name == f"{key.name}{suffix}":
@@ -178,7 +182,7 @@ class _View:
         return False if name.removesuffix(suffix) in there else None
 
     def _owner(self, service: Object) -> Owner | None:
-        """Return the owner of the proxy behind *service*; None if that isn't a proxy that can have a name."""
+        """Return the owner of the proxy behind *service*; None if this is no proxy that can have a name."""
         owner = owner_of(service) or grouped_owner_of(service)
         here = key_of(service).namespace == self._settings.namespace
         return owner if here and owner and owner.type in _PARENTS else None
@@ -207,17 +211,17 @@ class _View:
         ]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Note the proxy of *endpoint_slice*; the place of a ProxyGroup is noted only if others share its name.
+        """Note the proxy of *endpoint_slice*, because its record may change.
 
-        The record of such a place has the address of its Service. Its endpoints matter only if several places claim the
-        same name.
+        A place at a ProxyGroup is noted only if other places claim the same name. The record of such a place
+        has the address of its Service, and its endpoints matter only if several places claim the name.
         """
         service = Key(self._settings.namespace, labels(endpoint_slice).get(LABEL_SERVICE_NAME, ""))
         counts = owner_of(endpoint_slice) or (grouped_owner_of(endpoint_slice) and self._table.sharing(service))
         return self._noting([service]) if counts else ()
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
-        """Note which proxies a change concerns."""
+        """Return a mapper that notes the proxies which a change concerns. The function *proxies* finds them."""
         before = len(self._changed)
         self._changed.update(proxies)
         return (self._key,) if len(self._changed) > before else ()
@@ -236,6 +240,6 @@ class _View:
 
 
 def _shard(configmap: Object) -> int | None:
-    """Return the number of the shard in *configmap*; None if it isn't one of the nameserver's ConfigMaps."""
+    """Return the number of the shard in *configmap*; None if the nameserver doesn't read this ConfigMap."""
     owner = owner_of(configmap)
     return shard_named(configmap["metadata"]["name"]) if owner and owner.type == PARENT_NAMESERVER else None

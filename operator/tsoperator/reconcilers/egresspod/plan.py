@@ -1,4 +1,4 @@
-"""Decides under which conditions the readiness gate of an egress Pod opens, and what an answer of a proxy means.
+"""Decides when the readiness gate of an egress Pod opens, and what a proxy's answer to a health check means.
 
 The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when this one
 gets its share of the connections (docs/development/groups.md).
@@ -40,15 +40,18 @@ class HealthAnswer(StrEnum):
 
     @property
     def passes(self) -> bool:
-        """True if this suffices for the gate. The answer of an old proxy does, as it can't say which Pod it is."""
+        """True if this answer suffices for the gate.
+
+        The answer of an old proxy does, because an old proxy can't say which Pod it is.
+        """
         return self in (HealthAnswer.OWN, HealthAnswer.NO_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A request to the *url* of the health checks of *service*, which leads to one of the group's Pods.
+    """A request to the *url* at which *service*, a user's Service, leads to the health checks of the group's Pods.
 
-    *service* is the user's. The answer of the right Pod has its *address* in the *header*.
+    The answer of the Pod whose gate is to open has its *address* in the *header*.
     """
 
     service: Key
@@ -57,7 +60,7 @@ class Check:
     address: str
 
     def answer(self, status: int, given: str | None) -> HealthAnswer:
-        """Return what an answer with this HTTP *status* means, if *given* is the value of the header in it."""
+        """Return the meaning of an answer with this HTTP *status*, in which the header has the value *given*."""
         if given is None:
             return HealthAnswer.NO_HEADER if status in _OLD_PROXY else HealthAnswer.UNHEALTHY
         if not _is_same(given, self.address):
@@ -69,8 +72,8 @@ class Check:
 class GateQuestion:
     """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
-    Each of *checks* has to pass; one attempt at a check makes up to so many *requests*. The Services *unserved* can't
-    lead to the Pod yet, because it isn't among their endpoints.
+    All *checks* have to pass. One attempt at a check makes up to so many *requests*. The Services in *unserved*
+    can't lead to the Pod yet, because the Pod isn't among their endpoints.
     """
 
     pod: str
@@ -81,7 +84,7 @@ class GateQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ServedGroup:
-    """A Pod's ProxyGroup with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
+    """The ProxyGroup of a Pod, with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
 
     group: Object | None = None
     services: Sequence[Object] = ()
@@ -91,9 +94,10 @@ class ServedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A complete *live* Pod whose gate is to open, because the *services* that were asked lead to it.
+    """The facts on which the plan for an egress Pod depends.
 
-    *live* is None if the gate stays as it is. *pending* is raised while Services are asked.
+    *live* is the complete Pod, if its gate is to open because the *services* lead to it. It is None if the gate
+    stays as it is. *pending* is the exception to raise while Services are still being asked.
     """
 
     live: Object | None = None
@@ -108,16 +112,18 @@ def group_of(child: Object) -> str:
 
 
 def is_waiting(pod: Object) -> bool:
-    """Tell whether *pod* waits for its gate to open. Once open it stays open, until another Pod takes its place."""
+    """Tell whether *pod* waits for its gate to open.
+
+    An open gate stays open until another Pod takes the place of *pod*.
+    """
     return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 
 def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuestion | None:
-    """Return the health checks that must succeed before the gate of *pod* opens.
+    """Return the health checks that must pass before the gate of *pod* opens; None if an object has to change first.
 
-    None if an object has to change first. There is a check for each Service with an entry in the ConfigMap, because
-    the proxies serve it. A Service without a health port can't be checked. Raises ValueError if the Pod's address
-    isn't valid.
+    There is a check for each Service with an entry in the ConfigMap, because the proxies serve it. A Service
+    without a health port can't be checked. Raises ValueError if the Pod's address isn't valid.
     """
     group = served.group
     if group is None or type_of(group) is None:
@@ -183,7 +189,7 @@ def _leads_to(endpoint_slice: Object, addresses: frozenset[str]) -> bool:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Tell whether two texts are the same address. An IPv6 address can be written in several ways."""
+    """Tell whether the texts *one* and *other* are the same address. An IPv6 address can be written in several ways."""
     try:
         return ip_address(one) == ip_address(other)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Asks Services in the background whether they lead to a Pod, and remembers which of them have done so."""
+"""Asks Services in the background whether they lead to a Pod, and remembers which Services have done so."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ log = logging.getLogger(__name__)
 _NAMED: Final = 10  # how many Services a warning names
 
 AskService = Callable[[Check], Awaitable[HealthAnswer]]
-"""A function that makes one request."""
+"""The function that makes one request to a health check."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatePace:
-    """The pace of questions about a Pod: *at_once* Services at a time.
+    """The pace of the health checks for a Pod.
 
-    A request may take *timeout* seconds. An attempt that failed is repeated after *backoff*. A Pod that has waited for
-    *slow* seconds is worth a warning.
+    *at_once* Services are asked at a time. A request may take *timeout* seconds. An attempt that failed is repeated
+    after *backoff*. The log has a warning about a Pod that has waited for *slow* seconds.
     """
 
     at_once: int = 8
@@ -35,7 +35,7 @@ class GatePace:
 
 
 async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> HealthAnswer:
-    """Make one request and return its result."""
+    """Make one request to a health check, and return its result."""
     try:
         async with session.get(check.url, allow_redirects=False) as response:
             return check.answer(response.status, response.headers.get(check.header))
@@ -54,7 +54,7 @@ def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
 
 @dataclass(slots=True)
 class _Watch:
-    """A Pod that waits: the *question* about it, the checks that have *passed*, and the tasks of the other checks."""
+    """The health checks for a waiting Pod: its *question*, the checks that have *passed*, and the tasks of the rest."""
 
     pod: Key
     question: GateQuestion
@@ -81,7 +81,7 @@ class GateProber:
         observe: Callable[[HealthAnswer], None] = lambda answer: None,
         pace: GatePace | None = None,
     ) -> None:
-        """*ask* makes a request; *observe* is called with the result of each."""
+        """*ask* makes a request to a health check; *observe* is called with the result of each request."""
         self._ask = ask
         self._observe = observe
         self._pace = pace or GatePace()
@@ -101,7 +101,7 @@ class GateProber:
                 self._end(watch)
 
     def follow(self, pod: Key, question: GateQuestion | None) -> "asyncio.Future[None] | None":
-        """Make the checks of *question* about *pod*, instead of those of its previous question; None ends all checks.
+        """Make the checks of *question* about *pod*, in place of those of an earlier question; None ends all checks.
 
         Return a future that is done when all checks have passed; None if they have passed already.
         """
@@ -127,7 +127,7 @@ class GateProber:
         return watch.ended
 
     def _end(self, watch: _Watch) -> None:
-        """Stop the checks of a Pod."""
+        """Stop the health checks for the Pod of *watch*."""
         del self._watches[watch.pod]
         if watch.warning is not None:
             watch.warning.cancel()
@@ -161,7 +161,10 @@ class GateProber:
             watch.ended.set_result(None)
 
     async def _attempt(self, watch: _Watch, check: Check) -> bool:
-        """Make requests until one reaches the Pod or fails, or enough reached other Pods; tell if *check* passes."""
+        """Make requests until one reaches the Pod, or fails, or enough of them reached other Pods.
+
+        Return whether *check* passes.
+        """
         async with watch.turns:
             for _ in range(watch.question.requests):
                 answer = await self._request(check)

@@ -1,4 +1,4 @@
-"""Collects the facts about egress Pods for `plan`."""
+"""Gathers the facts about egress Pods that `plan` needs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,10 +32,11 @@ from tsoperator.settings import Settings
 
 
 def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> Kind[plans.Observed]:
-    """Return the kind of egress Pods. The gate of one opens when each egress Service of its ProxyGroup leads to it.
+    """Return the `Kind` of egress Pods, which opens the readiness gates of these Pods.
 
-    The prober asks the Services in the background. When all of them have been found to lead to the Pod, the key of the
-    Pod is queued again. A change of another object queues only Pods whose gate is closed.
+    A gate opens when each egress Service of the Pod's ProxyGroup leads to the Pod. The prober asks the Services in
+    the background. When all of them have been found to lead to the Pod, the key of the Pod is queued again. A
+    change of another object queues only Pods whose gate is closed.
     """
     view = _View(cache, client, prober, settings)
     watches: Mapping[Resource, Mapper] = {
@@ -48,7 +49,7 @@ def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: S
 
 
 class _View:
-    """Looks at egress Pods, and finds those that a change concerns."""
+    """Gathers the facts about egress Pods, and finds the Pods that a change concerns."""
 
     def __init__(self, cache: Cache, client: KubeClient, prober: GateProber, settings: Settings) -> None:
         self._cache = cache
@@ -57,9 +58,10 @@ class _View:
         self._settings = settings
 
     async def look(self, key: Key, pod: Object) -> plans.Observed:
-        """Have the Services asked about *pod* if it waits. If all of them lead to it, read it live.
+        """Have the Services asked whether they lead to *pod*, if its gate is closed.
 
-        The cache keeps only a part of the status of a Pod, to which the condition is added.
+        If all of them lead to it, read the Pod from the API server. The cache keeps only a part of the status
+        of a Pod, to which the condition is added.
         """
         question = self._question(pod) if pod and plans.is_waiting(pod) else None
         if (asking := self._prober.follow(key, question)) is not None:

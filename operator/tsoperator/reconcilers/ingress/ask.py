@@ -21,7 +21,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 BY_BACKEND: Final = "backend"
-"""The index of Ingresses by the ``namespace/name`` of the Services that they name."""
+"""The index that finds Ingresses by the Services to which they lead, as ``namespace/name``."""
 
 
 class Mode(Enum):
@@ -64,7 +64,7 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the Ingress's children."""
+        """The owner of the Ingress's children, as their labels name it."""
         return Owner(PARENT_INGRESS, self.key)
 
     @property
@@ -79,7 +79,7 @@ class Ask:
 
 
 def parse(ingress: Object, settings: Settings) -> Ask:
-    """Return what *ingress* asks for, which need not be valid."""
+    """Return the requests in *ingress*, which need not be valid."""
     given, key, host = annotations(ingress), key_of(ingress), _tls_host(ingress)
     tags, forwards = given.get(ANNOTATION_TAGS), given.get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
     if is_deleting(ingress) or not is_ours(ingress, settings):
@@ -120,7 +120,7 @@ def _backend_names(ingress: Object) -> list[str]:
 
 
 def by_backend(ingress: Object) -> Iterable[str]:
-    """Index Ingresses by their backends."""
+    """Index Ingresses by the Services to which they lead."""
     namespace = ingress["metadata"]["namespace"]
     return {f"{namespace}/{name}" for name in _backend_names(ingress)}
 

@@ -20,7 +20,10 @@ _RENEWED_BEFORE: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class ObservedCertificate:
-    """The state *now* of the *certificate* for *domain*, which is, or was, missing for *missed_for* seconds."""
+    """The *certificate* for *domain* at the time *now*.
+
+    *missed_for* is for how many seconds it has been missing, or was missing; None if it never was.
+    """
 
     domain: str
     certificate: Certificate
@@ -30,14 +33,17 @@ class ObservedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The Events to write, and the number of seconds after which there may be more."""
+    """The Events about a certificate, and the number of seconds after which there may be others."""
 
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None
 
 
 class MissingCertificate(NamedTuple):
-    """The lack of a certificate for *domain* since the time *at*; *asked* tells whether the proxy has asked for it."""
+    """The fact that there is no certificate for *domain* since the time *at*.
+
+    *asked* tells whether the proxy has asked for the certificate.
+    """
 
     domain: str
     asked: bool
@@ -47,10 +53,11 @@ class MissingCertificate(NamedTuple):
 def missing(
     last: MissingCertificate | None, domain: str, certificate: Certificate, now: float
 ) -> MissingCertificate | None:
-    """Return since when the *certificate* for *domain* has been, or was, missing; None if it was never missing.
+    """Return since when the *certificate* for *domain* is missing.
 
-    *last* is the result of the last look, and *now* is the time. The time starts again when the proxy asks for the
-    certificate, or needs one for another domain.
+    If the certificate is there, return since when it was missing; None if it never was. *last* is the result of the
+    last look, and *now* is the time. The time starts again when the proxy asks for the certificate, or needs one
+    for another domain.
     """
     if certificate.is_there:
         return last if last and last.domain == domain else None
@@ -60,7 +67,7 @@ def missing(
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return the Events about a certificate, and when to look again."""
+    """Return the Events about the certificate of an Ingress, and when to look again."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
@@ -73,7 +80,7 @@ def news(seen: ObservedCertificate) -> News:
 
 
 def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
-    """Return the seconds until the renewal of a certificate is late."""
+    """Return the seconds until a certificate with this *validity* should have been renewed."""
     before = min(_RENEWED_BEFORE, (validity.ends - validity.starts) / 4)
     return (validity.ends - before - now).total_seconds()
 

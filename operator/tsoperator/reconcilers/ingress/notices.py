@@ -47,7 +47,7 @@ VOCABULARY: Final = Vocabulary(
         ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
     },
 )
-"""The annotations that the operator reads on Ingresses."""
+"""The annotations of Ingresses that the operator reads."""
 
 
 def group_notes(ask: Ask, *, has_proxy: bool) -> Sequence[Note]:
@@ -66,7 +66,7 @@ def group_notes(ask: Ask, *, has_proxy: bool) -> Sequence[Note]:
 
 
 def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
-    """Return an Event if nobody serves an Ingress, but its class was probably meant to be *ours*.
+    """Return an Event if nobody serves an Ingress, but its class was probably meant to be *ours*, our IngressClass.
 
     *class_exists* is True if the IngressClass that the Ingress names exists.
     """

@@ -46,12 +46,12 @@ _LABEL_MAX = 63  # characters of a label's value: children carry their parent's 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which an Ingress's plan depends besides the Ingress.
+    """The facts on which an Ingress's plan depends, besides the Ingress itself.
 
     *services* are the Services of its namespace that it names. *knows_services* is True if the operator sees the
-    Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if the
-    IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses names in
-    the cluster's DNS. *age* is the age of the Ingress in seconds; it may be below 0 if the clocks differ.
+    Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if
+    the IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses
+    names in the cluster's DNS. *age* is the age of the Ingress in seconds; it may be below 0 if the clocks differ.
     """
 
     children: Children
@@ -66,7 +66,7 @@ class Observed:
 
     @property
     def has_proxy(self) -> bool:
-        """Whether the Ingress has a proxy."""
+        """True if the Ingress has a proxy."""
         return bool(self.children.statefulsets or self.children.secrets)
 
 
@@ -104,9 +104,10 @@ def class_warning(ingress_class: Object | None, name: str) -> str:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that an Ingress should have, or the plan for one that is leaving or can't be served.
+    """Return the proxy that an Ingress should have, or a plan if there should be no proxy.
 
-    If it can't be served, a running proxy stays as it is.
+    There is a plan if the Ingress is being deleted, or can't be served. If it can't be served, a running proxy
+    stays as it is.
     """
     if is_deleting(ask.ingress):
         return plan_deletion(ask, observed, unsupported.blocked_notes(ask.ingress, ask.hostname))
@@ -154,7 +155,10 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for an Ingress; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for an Ingress.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
@@ -190,12 +194,18 @@ def plan_deletion(ask: Ask, observed: Observed, notes: Sequence[Note] = ()) -> P
 
 
 def failed(_ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports by an Event why the proxy of an Ingress could not be made, and tries again."""
+    """Return the plan that reports by an Event why the proxy of an Ingress could not be made.
+
+    The Ingress is reconciled again later.
+    """
     return Plan(notes=[refusal.note("ProxyFailed")], error=refusal.error)
 
 
 def _too_long(ask: Ask) -> list[Note]:
-    """Return an Event if the name of an Ingress is too long for children's labels; no operator has served it then."""
+    """Return an Event if the name of an Ingress is too long for the labels of its children.
+
+    No operator can have served such an Ingress.
+    """
     if len(name := ask.key.name) <= _LABEL_MAX:
         return []
     words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
@@ -224,14 +234,17 @@ def _identity(ask: Ask, observed: Observed) -> ProxyIdentity:
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:
-    """Return the HTTPS name that the proxy reports, or the name of its device until a restarted proxy reports it."""
+    """Return the HTTPS name that the proxy reports.
+
+    A proxy that has restarted may not have reported it yet; then return the name of its device.
+    """
     if device is None or device.serves_no_https:
         return ""
     return device.https_name or device.fqdn
 
 
 def _device_notes(ask: Ask, device: ReportedDevice | None) -> list[Note]:
-    """Return an Event if the host of an Ingress is served under another name, or not by HTTPS."""
+    """Return an Event if an Ingress is served under another name than its host, or not by HTTPS."""
     notes: list[Note] = []
     host = ask.host
     if device and device.https_name and "." in host and host != device.https_name:

@@ -1,4 +1,4 @@
-"""Collects the facts about Ingresses for `plan`."""
+"""Gathers the facts about Ingresses that `plan` needs."""
 
 import logging
 import time
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 def ingresses(
     proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of Ingresses; those of our class get proxies.
+    """Return the `Kind` of Ingresses, which makes a proxy for each Ingress of our class.
 
     *now* is the wall clock, and *clock* a monotonic one.
     """
@@ -64,7 +64,7 @@ def ingresses(
 
 
 class _View:
-    """Looks at Ingresses, and finds those that a change concerns."""
+    """Gathers the facts about Ingresses, and finds the Ingresses that a change concerns."""
 
     def __init__(self, proxies: Proxies, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
         self._proxies = proxies
@@ -76,7 +76,7 @@ class _View:
         self._class_warning = ""
 
     def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
-        """Forget that the certificate was missing, once an Event of the Ingress has said that it came."""
+        """Forget that the certificate of *ingress* was missing, once an Event has said that it is there."""
         found = seen.observed.certificate if isinstance(seen, Seen) else None
         if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)
@@ -104,7 +104,7 @@ class _View:
         return (self._now() - made).total_seconds()
 
     def _certificate(self, ingress: Object, children: Children) -> ObservedCertificate | None:
-        """Return the state of the certificate; None if the Ingress needs none."""
+        """Return the state of the certificate of an Ingress; None if the Ingress needs none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None

@@ -11,7 +11,10 @@ from tsoperator.runtime.plan import Note
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The serve config of an Ingress (None without a usable backend), and Events about its unusable parts."""
+    """The serve config of an Ingress, and Events about the parts of its rules that have no effect.
+
+    The serve config is None if the Ingress has no usable backend.
+    """
 
     config: Object | None
     notes: tuple[Note, ...]
@@ -71,7 +74,10 @@ def _mount_point(path: Object, notes: list[Note]) -> str:
 
 
 def _backend(wanted: Object, services: Mapping[str, Object]) -> Backend:
-    """Return the backend that an Ingress has *wanted*. Raises Unusable."""
+    """Return the Service and the port that a path of an Ingress leads to; *wanted* is the backend there.
+
+    Raises Unusable.
+    """
     if not (reference := wanted.get("service")):
         raise Unusable("its backend is not a Service")
     name, port = reference.get("name", ""), reference.get("port") or {}

@@ -1,4 +1,4 @@
-"""Decides which Pods have to read a changed Secret or ConfigMap again, and how their kubelets are made to mount it."""
+"""Decides which Pods should get a changed Secret or ConfigMap at once, and makes their kubelets mount it."""
 
 import math
 from collections.abc import Sequence
@@ -20,9 +20,10 @@ INTERVAL: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Two present times, *at* by the clock of the loop and *now* by the wall clock, and when the Pod was last touched.
+    """The present time by two clocks, and when the Pod was last touched.
 
-    *touched* is by the clock of the loop, or None if the Pod wasn't touched.
+    *at* is by the clock of the event loop, and *now* by the wall clock. *touched* is by the clock of the loop, or
+    None if the Pod wasn't touched.
     """
 
     touched: float | None
@@ -40,7 +41,7 @@ def plan(pod: Object, observed: Observed) -> Plan:
 
 
 def is_news(old: Object | None, new: Object) -> bool:
-    """Tell whether *new*, a slim Secret or ConfigMap, has something for proxies to read that *old* didn't have."""
+    """Tell whether the contents of the slim Secrets or ConfigMaps *old* and *new* differ for the proxies."""
     if old is None:  # somebody had deleted it
         return True
     if new["kind"] == CONFIGMAP.kind:
@@ -49,10 +50,10 @@ def is_news(old: Object | None, new: Object) -> bool:
 
 
 def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
-    """Return the Secrets and ConfigMaps that a Pod of *owner* reads, of which some need not be there.
+    """Return the Secrets and ConfigMaps that a Pod of *owner* reads, whether they exist or not.
 
-    All proxies of a ProxyGroup read its ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own.
-    The nameserver has the records by the API, and so reads no ConfigMap that it mounts.
+    All proxies of a ProxyGroup read its ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own. The
+    nameserver has the records by the API, and so reads no ConfigMap that it mounts.
     """
     namespace, name = key_of(pod)
     found = [(SECRET, Key(namespace, name)), (SECRET, Key(namespace, name + CONFIG_SUFFIX))]

@@ -1,4 +1,4 @@
-"""Collects the facts about Pods of proxies for `plan`, and finds the Pods that have to read a changed configuration."""
+"""Gathers the facts about Pods of proxies for `plan`, and finds the Pods that read a changed Secret or ConfigMap."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -16,21 +16,22 @@ from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
 
 TOUCH_DELAY: Final = 0.1
-"""Seconds from a change to the touch. More changes may come, and the kubelet's own watch has to see the object first.
+"""Seconds from a change of a Secret or ConfigMap to the touch of the Pods that read it.
+
+More changes may come in this time, and the kubelet's own watch has to see the changed object first.
 """
 
 KUBELET: Final = 90.0
-"""The seconds within which the kubelet mounts a change even without a touch."""
+"""The seconds within which the kubelet mounts a changed Secret or ConfigMap even without a touch."""
 
 
 def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Observed]:
-    """Return the kind whose reconciler touches Pods, so that the kubelet mounts a changed Secret or ConfigMap at once.
+    """Return the `Kind` that touches Pods, so that the kubelet mounts a changed Secret or ConfigMap at once.
 
     A Pod may reach the cache after a write that concerns it, although its kubelet has mounted the state from before
-    the write. So a new Pod whose configuration has just changed is touched, too.
-
-    Nothing is touched in a steady state, at a start, or at a resync. If the operator ends between a write and its
-    touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
+    the write. So a new Pod whose configuration has just changed is touched, too. Nothing is touched in a steady
+    state, at a start, or at a resync. If the operator ends between a write and its touch, the touch is lost, and
+    the kubelet mounts the change within 90 seconds.
     """
     view = _View(cache, now)
     readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
@@ -39,7 +40,10 @@ def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Ob
 
 
 class _View:
-    """Looks at Pods, and finds those that a change concerns. All times are by the clock of the loop."""
+    """Gathers the facts about Pods, and finds the Pods that a change concerns.
+
+    All times are by the clock of the event loop.
+    """
 
     def __init__(self, cache: Cache, now: Callable[[], datetime]) -> None:
         self._cache = cache
@@ -63,7 +67,7 @@ class _View:
             self._changed.note(new, asyncio.get_running_loop().time())
 
     def readers(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret or ConfigMap to the Pods that have to read it, if it differs from *old* for them."""
+        """Map a Secret or ConfigMap to the Pods that read it, if *new* differs from *old* for them."""
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or not plans.is_news(old, new):
             return ()

@@ -11,11 +11,14 @@ from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
 ADDRESSES: Final = Resource("", "", "addresses", "Addresses")
-"""The resource of changes of the addresses of load balancers. It isn't in the API: each of its events has the name of
-the PeerRelay whose load balancer has other addresses now."""
+"""The resource whose events announce changes of the addresses of load balancers.
+
+The API server has no such resource. Each event has the name of the PeerRelay whose load balancer has other addresses
+now.
+"""
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""A function that returns the IPv4 addresses of a host. Raises OSError or UnicodeError if there are none."""
+"""The function that returns the IPv4 addresses of a host. Raises OSError or UnicodeError if there are none."""
 
 _TIMEOUT: Final = 5.0  # s that one look-up may take
 _FRESH: Final = 300.0  # s after which a hostname that has addresses is looked up again
@@ -31,10 +34,16 @@ async def resolve_ipv4(host: str) -> Sequence[str]:
 
 
 class HostAddresses:
-    """Keeps the addresses of the hostnames that it was given last for each PeerRelay, while `run` runs."""
+    """Looks up the hostnames of each PeerRelay's load balancers again and again, while `run` runs.
+
+    It keeps the addresses.
+    """
 
     def __init__(self, resolve: Resolve = resolve_ipv4, retry: Backoff = _RETRY) -> None:
-        """Look up by *resolve*, and after a failure again after the pauses of *retry*."""
+        """*resolve* looks up a hostname.
+
+        After a failure, the hostname is looked up again after the pauses of *retry*.
+        """
         self._resolve = resolve
         self._retry = retry
         self._followed: dict[Key, frozenset[str]] = {}
@@ -45,7 +54,7 @@ class HostAddresses:
         self._listeners: list[Listener] = []
 
     def follow(self, relay: Key, hosts: Collection[str]) -> Mapping[str, Resolved]:
-        """Look up *hosts* for the PeerRelay named *relay* from now on, and return what is known of them."""
+        """Look up *hosts* for the PeerRelay named *relay* from now on, and return the answers known so far."""
         if frozenset(hosts) != self._followed.get(relay, frozenset()):
             self._followed[relay] = frozenset(hosts)
             if not hosts:
@@ -54,12 +63,15 @@ class HostAddresses:
         return {host: self._known[host] for host in hosts if host in self._known}
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* for each PeerRelay whose addresses change, if *resource* is `ADDRESSES`."""
+        """Call *listener* for each PeerRelay whose addresses change, if *resource* is `ADDRESSES`.
+
+        Ignore any other resource.
+        """
         if resource == ADDRESSES:
             self._listeners.append(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing: a resync enqueues the PeerRelays by themselves."""
+        """Return nothing, because a resync enqueues all PeerRelays already."""
         del resource
         return []
 
@@ -80,7 +92,7 @@ class HostAddresses:
             self._followed, self._known, self._running = {}, {}, {}
 
     async def _keep(self, host: str) -> None:
-        """Look up *host* again and again."""
+        """Look up *host* again and again, and keep the answers."""
         failures = 0
         while True:
             async with self._turns:

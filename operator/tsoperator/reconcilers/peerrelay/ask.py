@@ -1,4 +1,4 @@
-"""Reads the wishes of a user from a PeerRelay: what its relays should be, or what is wrong with it."""
+"""Parses a PeerRelay: returns the settings of its relays, or what is wrong with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from tsoperator.runtime.plan import Refusal
 from tsoperator.settings import Settings
 
 VOCABULARY: Final = no_annotations("PeerRelay", "spec.hostnamePrefix")
-"""The operator reads no annotations and labels of PeerRelays."""
+"""The annotations and labels of PeerRelays that the operator reads: none."""
 
 INVALID: Final = "PeerRelayInvalid"
 AWS_INVALID: Final = "AWSConfigInvalid"
@@ -29,7 +29,7 @@ _NAME_MAX: Final = STATEFULSET_NAME_MAX - len(peer_relay_name(""))
 
 @dataclass(frozen=True, slots=True)
 class RelayWishes:
-    """The wishes for the relays of one PeerRelay.
+    """The settings of the relays of one PeerRelay.
 
     *hostname_prefix* begins the hostnames of their devices. *annotations* are for the Service of each relay, and
     *elastic_ips* are the addresses in AWS, by ordinal.
@@ -45,13 +45,13 @@ class RelayWishes:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the children."""
+        """The owner of the PeerRelay's children, as their labels name it."""
         return owner(self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A PeerRelay *obj*, and the *wishes* in it, or what is wrong with it."""
+    """A PeerRelay *obj*, and the settings of its relays in *wishes*, or what is wrong with the PeerRelay."""
 
     obj: Object
     wishes: RelayWishes | Refusal
@@ -79,7 +79,7 @@ def replica_count(relay: Object) -> int:
 
 
 def parse(relay: Object, _settings: Settings) -> Ask:
-    """Return the PeerRelay *relay*, parsed."""
+    """Return the settings in the PeerRelay *relay*, which need not be valid."""
     return Ask(relay, _wishes(relay))
 
 
@@ -106,7 +106,10 @@ def _wishes(relay: Object) -> RelayWishes | Refusal:
 
 
 def class_refusal(proxy_class: ProxyClassSpec | None) -> Refusal | None:
-    """Return what is wrong with relays of this class, if the program of a relay would take the relay's own port."""
+    """Return why relays can't have this class; None if they can.
+
+    They can't if the class makes tailscaled listen at the port at which a relay has to listen.
+    """
     stateful_set = proxy_class.stateful_set if proxy_class else None
     pod = stateful_set.pod if stateful_set else None
     container = pod.tailscale_container if pod else None

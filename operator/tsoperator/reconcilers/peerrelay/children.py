@@ -51,7 +51,10 @@ def relay_proxy(
     tailnet: TailnetView,
     settings: Settings,
 ) -> Proxy:
-    """Return the relays that *wishes* ask for, with these static *endpoints* by ordinal."""
+    """Return the proxy for a PeerRelay with these *wishes*. Its replicas are the relays.
+
+    *endpoints* are their static endpoints by ordinal.
+    """
     return Proxy(
         owner=wishes.owner,
         parent_uid=wishes.uid,
@@ -70,7 +73,7 @@ def relay_proxy(
 
 
 def workload(wishes: RelayWishes, proxy: Proxy, children: Children, settings: Settings) -> Workload:
-    """Return the children that don't have to do with login: the load balancers, and the StatefulSet."""
+    """Return the children that need no auth key: the load balancers, and the StatefulSet."""
     services = [_service(wishes, proxy, ordinal, children) for ordinal in range(proxy.replica_count)]
     live = children.statefulset(proxy.key)
     made = with_class(_statefulset(proxy, settings), proxy, children.pods, live, None)
@@ -119,7 +122,7 @@ def _statefulset(proxy: Proxy, settings: Settings) -> Object:
 
 
 def named_children(name: str, replicas: int, namespace: str) -> list[tuple[Resource, Key]]:
-    """Return the kinds and keys that the children of the PeerRelay called *name* have."""
+    """Return the kinds and keys of the children that the PeerRelay called *name* has, or would have."""
     key = Key(namespace, peer_relay_name(name))
     pods = [Key(namespace, f"{key.name}-{ordinal}") for ordinal in range(replicas)]
     secrets = [Key(namespace, each.name + suffix) for each in pods for suffix in ("", CONFIG_SUFFIX)]

@@ -10,7 +10,7 @@ from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.proxy.workload import LOAD_BALANCER
 
 BY_RELAY_ADDRESS: Final = "relay-address"
-"""The index of Services that have the port of a relay, by the addresses of their load balancers."""
+"""The index that finds Services with the port of a relay by the addresses of their load balancers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Resolved:
 class Balancers:
     """The facts about the load balancers of a PeerRelay.
 
-    *sharing* are all Services that have an address in common with one of its Services. *resolved* has the answers for
-    the hostnames of load balancers. A hostname that is missing there has not been looked up yet.
+    *sharing* are all Services that have an address in common with a load balancer of the PeerRelay. *resolved* has
+    the answers for the hostnames of load balancers. A hostname that is missing there has not been looked up yet.
     """
 
     sharing: Sequence[Object] = ()
@@ -51,7 +51,7 @@ class Endpoints:
 
 
 def by_relay_address(service: Object) -> Iterable[str]:
-    """Index load balancers that have the port of a relay, by address."""
+    """Index Services that have the port of a relay by the addresses of their load balancers."""
     spec = service["spec"]
     if spec.get("type") != LOAD_BALANCER or not any(map(_is_relays, spec.get("ports") or ())):
         return ()
@@ -59,15 +59,16 @@ def by_relay_address(service: Object) -> Iterable[str]:
 
 
 def hostnames(service: Object) -> list[str]:
-    """Return the hostnames of the load balancer of *service* that have to be looked up: none if it has an address."""
+    """Return the hostnames of the load balancer of *service* that have to be looked up; none if it has an address."""
     entries = _entries(service)
     return [] if any(entry.get("ip") for entry in entries) else [each["hostname"] for each in entries if _named(each)]
 
 
 def endpoints(service: Object | None, key: Key, balancers: Balancers, published: Sequence[str]) -> Endpoints:
-    """Return the endpoints of the relay whose Service is called *key*; *service* is that Service, if it is there.
+    """Return the endpoints of the relay whose Service is named *key*.
 
-    While a hostname can't be looked up, the endpoints in *published*, which devices know already, stay.
+    *service* is that Service, if it exists. While a hostname can't be looked up, the endpoints in *published*,
+    which devices know already, stay.
     """
     if service is None or is_deleting(service):
         return Endpoints(awaits=True)
@@ -84,7 +85,10 @@ def endpoints(service: Object | None, key: Key, balancers: Balancers, published:
 
 
 def _unshared(service: Object, ips: Sequence[str], sharing: Sequence[Object]) -> Endpoints:
-    """Return the endpoints with those of *ips* that no older Service has: all relays listen at the same port."""
+    """Return the endpoints with those addresses in *ips* that no older Service in *sharing* has.
+
+    Two relays can't have one address, because all relays listen at the same port.
+    """
     holders = {ip: _holder(ip, service, sharing) for ip in sorted({*ips})}
     free = tuple(ip for ip, holder in holders.items() if holder == key_of(service))
     taken = next((ip for ip in holders if ip not in free), "")
@@ -121,7 +125,7 @@ def _looked_up(key: Key, hosts: Sequence[str], resolved: Mapping[str, Resolved],
 
 
 def _hosts(published: Sequence[str]) -> Iterator[str]:
-    """Yield the addresses in static endpoints, without their ports."""
+    """Yield the addresses in the static endpoints *published*, without their ports."""
     for each in published:
         host = each.rpartition(":")[0].removeprefix("[").removesuffix("]")
         if _is_address(host):
@@ -129,7 +133,7 @@ def _hosts(published: Sequence[str]) -> Iterator[str]:
 
 
 def _refused(entry: Object) -> str:
-    """Return why a load balancer refused the relay's port; empty if it didn't."""
+    """Return why a load balancer refused the relay's port, by an *entry* in its status; empty if it didn't."""
     ports = entry.get("ports") or ()
     return next((str(each["error"]) for each in ports if _is_relays(each) and each.get("error")), "")
 

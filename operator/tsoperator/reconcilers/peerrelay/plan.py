@@ -43,7 +43,7 @@ IMAGE_TOO_OLD: Final = "ImageTooOld"
 FAILED: Final = "PeerRelayCreationFailed"
 TERMINATING: Final = "PeerRelayTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: PODS_PENDING, Effect.FAILED: FAILED}
-"""The reasons of the condition, by the effect of a finding about a device."""
+"""The reasons of a PeerRelay's condition, by the effect of a finding about a device."""
 
 _PASSING: Final = frozenset({ENDPOINTS_PENDING, PODS_PENDING})  # the reasons that need no Event
 _CLASS_REASONS: Final = {"ProxyPending": PODS_PENDING, "ProxyFailed": FAILED}
@@ -54,7 +54,7 @@ _OLDEST: Final = "Tailscale 1.102.5"  # the oldest version that can be a relay
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a PeerRelay's plan depends besides the PeerRelay.
+    """The facts on which a PeerRelay's plan depends, besides the PeerRelay itself.
 
     *named* are all objects that have the name of a child, whoever made them.
     """
@@ -67,10 +67,10 @@ class Observed:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the relays that a PeerRelay should have.
+    """Return the relays that a PeerRelay should have, or a plan if there should be none.
 
-    If it is being deleted, or if its relays can't be made, return a plan instead. When they can't be made, running ones
-    stay as they are.
+    There is a plan if the PeerRelay is being deleted, or if its relays can't be made. When they can't be made,
+    running relays stay as they are.
     """
     if is_deleting(ask.obj):
         return plan_deletion(ask.obj, observed)
@@ -79,7 +79,10 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 
 
 def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
-    """Return the relays that a PeerRelay should have, what is wrong with it, or the plan while that isn't known."""
+    """Return the relays that a PeerRelay should have, or why it can't have them.
+
+    Return a plan while the necessary facts aren't known yet.
+    """
     wishes = ask.wishes
     if isinstance(wishes, Refusal):
         return wishes
@@ -101,7 +104,10 @@ def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal 
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for a PeerRelay; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for a PeerRelay.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     made = _planned(ask, wanted, observed, settings, keys)
     told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
@@ -131,7 +137,10 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
 
 
 def plan_deletion(relay: Object, observed: Observed) -> Plan:
-    """Return the plan with the next step of removing the children of *relay*; what it published goes at once."""
+    """Return the plan with the next step of removing the children of *relay*.
+
+    The endpoints in its status are removed at once.
+    """
     if holds_nothing(relay, observed.children):
         return Plan()
     step = plan_removal(owner(key_of(relay)), observed.children, observed.tailnet.name)
@@ -145,14 +154,17 @@ def plan_deletion(relay: Object, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a PeerRelay why a step failed, and tries again."""
+    """Return the plan that reports on a PeerRelay why a step failed.
+
+    The PeerRelay is reconciled again later.
+    """
     if is_deleting(ask.obj) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
     return _refused(ask.obj, refusal)
 
 
 def _endpoints(wishes: RelayWishes, observed: Observed, settings: Settings) -> list[Endpoints]:
-    """Return the endpoints of the relays in *wishes*, by ordinal: those of surplus relays don't count any more."""
+    """Return the endpoints of the relays in *wishes*, by ordinal. Those of surplus relays are left out."""
     found = []
     for ordinal in range(wishes.replicas):
         key = Key(settings.namespace, f"{peer_relay_name(wishes.key.name)}-{ordinal}")
@@ -228,7 +240,7 @@ def _restarting(children: Children) -> str:
 def _refused(relay: Object, refusal: Refusal) -> Plan:
     """Return the plan that reports *refusal* on *relay*, and changes nothing else.
 
-    The endpoints in its status stay, unless it is being deleted.
+    The endpoints in the status stay, unless the PeerRelay is being deleted.
     """
     note = refusal.note(FAILED)
     return Plan(

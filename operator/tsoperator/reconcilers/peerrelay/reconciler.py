@@ -1,4 +1,4 @@
-"""Collects the facts about PeerRelays for `plan`."""
+"""Gathers the facts about PeerRelays that `plan` needs."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,10 @@ from tsoperator.runtime.plan import Plan
 
 
 def peerrelays(proxies: Proxies, addresses: HostAddresses) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of PeerRelays; *addresses* looks up the hostnames of their load balancers."""
+    """Return the `Kind` of PeerRelays, which makes their relays.
+
+    *addresses* looks up the hostnames of their load balancers.
+    """
     view = _View(proxies, addresses)
     watches = {
         PEERRELAY: lambda relay: (key_of(relay),),
@@ -44,7 +47,7 @@ def peerrelays(proxies: Proxies, addresses: HostAddresses) -> Kind[Seen[Ask, pla
 
 
 class _View:
-    """Looks at PeerRelays, and finds those that a change concerns."""
+    """Gathers the facts about PeerRelays, and finds the PeerRelays that a change concerns."""
 
     def __init__(self, proxies: Proxies, addresses: HostAddresses) -> None:
         self._proxies = proxies
@@ -66,7 +69,7 @@ class _View:
         )
 
     def _named(self, name: str, replicas: int) -> list[Object]:
-        """Return the objects that have the names of children of the PeerRelay called *name*, whoever they belong to."""
+        """Return the objects that have the names of children of the PeerRelay called *name*, whoever made them."""
         keys = named_children(name, replicas, self._namespace)
         found = (self._cache.get(resource, key) for resource, key in keys)
         return [each for each in found if each is not None]
@@ -77,12 +80,12 @@ class _View:
         return Balancers([*sharing.values()], self._addresses.follow(relay, hosts))
 
     def _sharing(self, service: Object) -> list[Object]:
-        """Return the Services that have the port of a relay at an address of *service*."""
+        """Return the Services that have the port of a relay, and an address in common with *service*."""
         found = (self._cache.indexed(SERVICE, BY_RELAY_ADDRESS, each) for each in by_relay_address(service))
         return [each for services in found for each in services]
 
     def left(self, owner: Owner) -> Plan:
-        """Stop the look-ups for a PeerRelay that is gone, and return the plan that removes what it left behind."""
+        """Return the plan that removes what a PeerRelay which is gone left behind, and stop the look-ups for it."""
         self._addresses.follow(owner.key, ())
         return plan_orphan(self._proxies.orphan(PEERRELAY, owner))
 
@@ -90,7 +93,7 @@ class _View:
         return owned_keys(child, PARENT_PEERRELAY, self._namespace)
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a load balancer to its PeerRelay, and to those whose load balancers have the same address."""
+        """Map a load balancer to its PeerRelay, and to the PeerRelays whose load balancers have the same address."""
         return [key for each in (service, *self._sharing(service)) for key in self.parent_keys(each)]
 
     def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:

@@ -32,7 +32,7 @@ class NodePorts:
         """The range, once it has been found; None if it isn't known."""
 
     async def find(self) -> None:
-        """Ask for the node ports, once. Raises KubeError if the API server can't be asked now."""
+        """Find out the range, if it isn't known. Raises KubeError if the API server can't be asked now."""
         service = _impossible_service(self._namespace)
         try:
             await self._client.create(SERVICE, service)

@@ -33,15 +33,19 @@ _STOPS_THE_PROXY: Final = frozenset(
         "AUDIENCE",
     )
 )  # fmt: skip
-"""The variables that the image refuses together with the config file that every proxy has."""
+"""The environment variables with which every proxy would fail to start.
+
+The image refuses them together with the config file that every proxy has.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a ProxyClass's plan depends besides the ProxyClass.
+    """The facts on which a ProxyClass's plan depends, besides the ProxyClass itself.
 
-    These are all ProxyClasses, the existence of the CRD of ServiceMonitors, and the range of the cluster's node ports,
-    if known. When a class first needs the range, the operator asks for it; until then *asked_for_ports* is False.
+    These are all ProxyClasses, whether the CRD of ServiceMonitors exists, and the range of the cluster's node
+    ports, if known. When a class first needs the range, the operator asks for it; until then *asked_for_ports* is
+    False.
     """
 
     proxy_classes: Sequence[Object] = ()
@@ -51,7 +55,7 @@ class Observed:
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*: it sets our finalizer and a condition."""
+    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*. It sets our finalizer and a condition."""
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
@@ -69,7 +73,7 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that reports on the ProxyClass *obj* why it could not be written.
+    """Return the plan that reports on the ProxyClass *obj* why the API server refused a write.
 
     An existing condition stays, because whether the class can be used does not depend on the refusal.
     """
@@ -101,7 +105,7 @@ def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list
 
 
 def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
-    """Return a warning for each variable that the image may confuse with one of the operator's."""
+    """Return a warning for each variable in the class that the image may confuse with a variable of the operator."""
     pod = _pod(proxy_class)
     for name in _variables(pod.tailscale_container if pod else None):
         where = f"environment variable {name} of container {PROXY_CONTAINER}"
@@ -195,7 +199,7 @@ def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:
 
 
 def _invalid(path: str, error: str) -> str:
-    """Return the message for an *error* that begins with the value."""
+    """Return the message that *error*, which begins with the value, is wrong with the field at *path*."""
     return f"{path}: Invalid value: {error}"
 
 

@@ -26,7 +26,7 @@ class Range(NamedTuple):
         return all(self.first <= port <= self.last for port in other)
 
     def overlaps(self, other: "Range") -> bool:
-        """Tell whether the two have a port in common."""
+        """Tell whether *other* and this range have a port in common."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -39,7 +39,7 @@ def ranges(proxy_class: ProxyClass | Invalid) -> list[Range]:
 
 
 def text(found: Iterable[Range]) -> str:
-    """Return the ranges *found* in the notation of users."""
+    """Return words for the node ports *found*, as users write them in a ProxyClass."""
     return ", ".join(map(str, found))
 
 
@@ -68,9 +68,10 @@ def violation(
 
 
 def _comes_before(other: Object, obj: Object) -> bool:
-    """Tell whether *other*, and not *obj*, may use the ports that both classes have.
+    """Tell whether *other*, and not *obj*, may use the ports that both ProxyClasses name.
 
-    A class that is ready keeps them. If both are ready, the older one does, so both come to the same result.
+    A class that is ready keeps its ports. If both are ready, the older one does, so that the plans of both classes
+    agree.
     """
     if other["metadata"]["uid"] == obj["metadata"]["uid"] or is_deleting(other) or not is_ready(other):
         return False

@@ -1,4 +1,4 @@
-"""Looks at ProxyClasses."""
+"""Gathers the facts about ProxyClasses that `plan` needs."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,10 @@ from tsoperator.runtime.plan import Plan, Refusal
 
 
 def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
-    """Return the kind of ProxyClasses. It only reports whether a class can be used; other kinds make the proxies."""
+    """Return the `Kind` of ProxyClasses, which reports whether a class can be used.
+
+    Other kinds make the proxies.
+    """
 
     def look(_key: Key, _obj: Object) -> plans.Observed:
         crd = cache.get(CRD, Key("", str(SERVICEMONITOR)))
@@ -27,7 +30,10 @@ def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
         return plans.failed(obj, refusal)
 
     def keys_of_class(proxy_class: Object) -> Iterable[Key]:
-        """Map a class to itself; a class with node ports also maps to all other such classes, as they may clash."""
+        """Map a class to itself.
+
+        A class with node ports also maps to all other such classes, because their ports may be the same.
+        """
         if not ports.ranges(ProxyClass.parse(proxy_class)):
             return [key_of(proxy_class)]
         others = (key_of(obj) for obj in cache.all(PROXYCLASS) if ports.ranges(ProxyClass.parse(obj)))

@@ -47,12 +47,12 @@ class Ask:
 
     @property
     def key(self) -> Key:
-        """The key of the group."""
+        """The key of the ProxyGroup."""
         return key_of(self.group)
 
     @property
     def owner(self) -> Owner:
-        """The owner of the group's children."""
+        """The owner of the ProxyGroup's children, as their labels name it."""
         return group_owner(self.key.name)
 
 

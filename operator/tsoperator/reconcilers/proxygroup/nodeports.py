@@ -19,7 +19,7 @@ from tsoperator.runtime.plan import Refusal
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
-"""The index of Services that have node ports; all are under the value `ANY`."""
+"""The index that finds the Services that have node ports. All of them have the value `ANY` there."""
 ANY: Final = "any"
 
 _PORT_NAME: Final = "static-endpoint-port"
@@ -38,7 +38,7 @@ def by_node_port(service: Object) -> Iterable[str]:
 
 
 def slim_node(node: Object) -> Object:
-    """Return what the cache keeps of a node: its labels and addresses."""
+    """Return the slim form of a node for the cache: its labels and addresses."""
     kept = ("name", "uid", "resourceVersion", "labels", "deletionTimestamp")
     metadata = {name: node["metadata"][name] for name in kept if name in node["metadata"]}
     addresses = (node.get("status") or {}).get("addresses") or []
@@ -53,7 +53,10 @@ def slim_node(node: Object) -> Object:
 def with_static_endpoints(
     proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
 ) -> Proxy | Refusal:
-    """Return *proxy* with the static endpoints that its class asks for. *there* has all Services with node ports."""
+    """Return *proxy* with the static endpoints that its class asks for.
+
+    *there* has all Services with node ports, and *nodes* are those of the cluster.
+    """
     asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if asked is None:
         return proxy
@@ -85,7 +88,10 @@ def with_static_endpoints(
 def _allocated(
     services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
 ) -> list[int] | Refusal:
-    """Return the node ports for the replicas' *services*. A Service without one gets the first free port."""
+    """Return the node ports for the *services* of the replicas.
+
+    A Service without a node port gets the first free port of *ranges*. *there* has all Services with node ports.
+    """
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
     used = allowed.keys() & {port for each in there for port in _node_ports(each)}
     free = iter([port for port in allowed if port not in used])
@@ -116,7 +122,10 @@ def _addresses(nodes: Sequence[Object], selector: Mapping[str, str]) -> Iterator
 
 
 def _chosen(addresses: Iterator[IPv4Address | IPv6Address], node_port: int, current: Sequence[str]) -> tuple[str, ...]:
-    """Return up to two endpoints. Those in use keep their order, so that the config doesn't change."""
+    """Return up to two endpoints with the *node_port*.
+
+    Endpoints in *current* that can stay keep their order, so that the config doesn't change.
+    """
     offered = dict.fromkeys(
         f"[{each}]:{node_port}" if each.version == 6 else f"{each}:{node_port}" for each in addresses
     )

@@ -42,7 +42,7 @@ INVALID: Final = "ProxyGroupInvalid"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
 TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
-"""The reasons of the condition, by the effect of a finding about a device."""
+"""The reasons of a ProxyGroup's condition, by the effect of a finding about a device."""
 
 _OTHER_IMAGE: Final = "k8s-proxy"
 _NO_DRAIN: Final = Note(
@@ -56,12 +56,12 @@ _END: Final = 30  # s that the Pods of a group have to end when the group is rem
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a ProxyGroup's plan depends besides the ProxyGroup.
+    """The facts on which a ProxyGroup's plan depends, besides the ProxyGroup itself.
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
-    Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services* are
-    the ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have node
-    ports, and those of the group; they and the *nodes* matter if the class has static endpoints.
+    Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services*
+    are the ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have
+    node ports, and those of the group; they and the *nodes* matter if the class has static endpoints.
     """
 
     children: Children
@@ -75,9 +75,9 @@ class Observed:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxies that a ProxyGroup should have.
+    """Return the proxies that a ProxyGroup should have, or a plan if there should be none.
 
-    If the group is being deleted, or if its proxies can't be made, return a plan instead. When proxies can't be made,
+    There is a plan if the group is being deleted, or if its proxies can't be made. When proxies can't be made,
     running ones stay as they are.
     """
     if kind := ask.unsupported:
@@ -89,7 +89,10 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 
 
 def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal | Plan:
-    """Return the proxies that a group should have, what is wrong with it, or the plan while that isn't known."""
+    """Return the proxies that a ProxyGroup should have, or why it can't have them.
+
+    Return a plan while the necessary facts aren't known yet.
+    """
     if ask.unreadable:
         return Refusal(f"this ProxyGroup is invalid: {ask.unreadable}", INVALID)
     if observed.tailnet.pending:
@@ -122,7 +125,10 @@ def _class_violations(proxy_class: ProxyClassSpec | None, work: str) -> list[str
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for a ProxyGroup; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for a ProxyGroup.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     made = _planned(ask, wanted, observed, settings, keys)
     told = [] if is_deleting(ask.group) or ask.unsupported else ignored(ask.group, ask.type.vocabulary)
     return replace(made, notes=[*made.notes, *told]) if told else made
@@ -164,7 +170,10 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a ProxyGroup why a step failed, and tries again."""
+    """Return the plan that reports on a ProxyGroup why a step failed.
+
+    The group is reconciled again later.
+    """
     if ask.unsupported:
         return unsupported.failed(ask.group, refusal)
     if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
@@ -223,7 +232,10 @@ def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal)
 
 
 def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
-    """Return the step that updates the ConfigMap, so that running proxies of a group serve the Services as they are."""
+    """Return the step that updates the ConfigMap of a group whose proxies can't be made or changed.
+
+    So its running proxies go on serving the Services as they are now.
+    """
     live = observed.configmap
     if live is None or is_anothers(live, ask.owner):
         return []

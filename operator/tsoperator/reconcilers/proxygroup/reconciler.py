@@ -1,4 +1,4 @@
-"""Collects the facts about ProxyGroups for `plan`."""
+"""Gathers the facts about ProxyGroups that `plan` needs."""
 
 from collections.abc import Iterable
 
@@ -37,7 +37,7 @@ from tsoperator.runtime.plan import Plan
 
 
 def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of ProxyGroups, whose reconciler makes their proxies and writes their ConfigMaps."""
+    """Return the `Kind` of ProxyGroups, which makes their proxies and writes their ConfigMaps."""
     view = _View(proxies)
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
     watches = {
@@ -53,7 +53,7 @@ def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
 
 
 class _View:
-    """Looks at ProxyGroups, and finds those that a change concerns."""
+    """Gathers the facts about ProxyGroups, and finds the ProxyGroups that a change concerns."""
 
     def __init__(self, proxies: Proxies) -> None:
         self._proxies = proxies
@@ -80,7 +80,7 @@ class _View:
         )
 
     def _named(self, name: str, config: str, replicas: int) -> list[Object]:
-        """Return the objects that have the names of children of the group called *name*, whoever they belong to.
+        """Return the objects that have the names of children of the ProxyGroup called *name*, whoever made them.
 
         *config* is the name of its ConfigMap.
         """
@@ -96,7 +96,10 @@ class _View:
         return [each for each in found if each is not None]
 
     def _children(self, name: str, named: Iterable[Object]) -> Children:
-        """Return the children of the group called *name*: those that are *named* so, and those of other ordinals."""
+        """Return the children of the ProxyGroup called *name*.
+
+        They are those among the objects *named*, and those of surplus replicas.
+        """
         owner = group_owner(name)
 
         def labelled(resource: Resource, index: str = BY_OWNER) -> list[Object]:
@@ -122,7 +125,10 @@ class _View:
         return [*self.parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
 
     def keys_of_node(self, node: Object) -> Iterable[Key]:
-        """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""
+        """Map any node to the groups whose class has static endpoints.
+
+        The node may have matched the selector of the class before its change.
+        """
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}
         groups = self._cache.all(PROXYGROUP) if classes else ()

@@ -47,8 +47,8 @@ def group_statefulset(type_: GroupType, proxy: Proxy, settings: Settings, childr
 def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     """Return the replicas whose configs the Pods mount.
 
-    If a group shrinks to one replica, the Pods go on mounting the configs of the removed replicas. Without these
-    volumes the last Pod would restart, and no other Pod would do its work meanwhile.
+    If a group shrinks to one replica, the last Pod goes on mounting the configs of the removed replicas. Without
+    these volumes the last Pod would restart, and no other Pod would do its work meanwhile.
     """
     if live is None or proxy.replica_count != 1:
         return proxy.replicas
@@ -73,7 +73,10 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
 
 
 def _draining(spec: Object) -> Object:
-    """Return the *spec* of Pods that have time to see that new connections go elsewhere before they end."""
+    """Return the *spec* of Pods with the time that a Pod needs before it ends.
+
+    In that time, the Pod waits until new connections go to other Pods.
+    """
     (container,) = spec["containers"]
     lifecycle = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}
     return {
@@ -85,16 +88,16 @@ def _draining(spec: Object) -> Object:
 
 
 def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
-    """Tell whether a class changes the port by which a proxy learns that it is about to be stopped."""
+    """Tell whether a class changes the address at which a proxy learns that it is about to stop."""
     container = proxy_class.tailscale_container if proxy_class else None
     return container is not None and any(each.name == _LOCAL_ADDRESS for each in container.env)
 
 
 def _earlier_forms(statefulset: Object) -> list[Object]:
-    """Return *statefulset* as other operators make it, if the Pods have time to drain.
+    """Return *statefulset* in the forms that other operators give it, if its Pods wait for connections to end.
 
-    Earlier versions of this operator give the Pods six minutes to end. Some Go operators give them 30 seconds, and no
-    readiness gate.
+    Earlier versions of this operator give the Pods six minutes to end. Some Go operators give them 30 seconds, and
+    no readiness gate.
     """
     pod = statefulset["spec"]["template"]["spec"]
     if _GRACE not in pod:
@@ -109,7 +112,7 @@ def _with_pod(statefulset: Object, pod: Object) -> Object:
 
 
 def _is_kept(live: Object, wanted: Object) -> bool:
-    """Tell whether the Pods of *live* are already as *wanted*, which is the form of another operator.
+    """Tell whether the Pods of *live* are already as *wanted*, which is the form that another operator gives them.
 
     Such Pods stay as they are until something else about them has to change, because any change would restart them.
     """

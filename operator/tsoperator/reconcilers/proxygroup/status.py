@@ -14,7 +14,7 @@ READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
 FREED = 60.0
-"""The seconds until another look at a name or a node port that another object has."""
+"""The seconds after which the operator looks again whether a name or a node port is free that another object has."""
 
 
 def running_devices(children: Children) -> list[Object]:
@@ -54,7 +54,10 @@ def _ready_condition(group: Object, problem: Refusal | None) -> Object:
 
 
 def _reported_device(pod: Object, children: Children) -> Object | None:
-    """Return the entry of the status for the device that *pod* has reported; None without a MagicDNS name."""
+    """Return the entry of a ProxyGroup's status for the device that *pod* has reported.
+
+    Return None if it has reported no MagicDNS name.
+    """
     key = key_of(pod)
     state, config = children.secret(key), children.secret(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))
     reported = reporting_pod_of(state) if state else ""

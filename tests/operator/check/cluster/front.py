@@ -21,12 +21,13 @@ STANDBY = "tsoperator_leading 0.0\n"
 
 
 class Front:
-    """A server that answers requests which the API server of *world* doesn't know, and passes the others on to it.
+    """A server that passes requests on to the API server of *world*, or answers those that this one doesn't know.
 
-    *kubeconfig* leads to this server. The operator has all rights except those in *denied*, each as ``verb resource``.
-    *webhooks* has the validating ones. The user may not read paths that end as one in *secret* does. The operator's
-    Pods answer probes with the status *pods*, and requests for metrics with the status *metrics*. The Pod called
-    *leader* leads, or the first one if that is empty. If *refusal* isn't empty, the API server can't reach the Pods.
+    *kubeconfig* leads to the Front. The operator has all rights except those in *denied*, each as ``verb
+    resource``. *webhooks* are the configurations of validating webhooks. The user may not read a path whose end is
+    in *secret*. The operator's Pods answer probes with the status *pods*, and requests for metrics with the status
+    *metrics*. The Pod called *leader* leads; if *leader* is empty, the first Pod leads. If *refusal* isn't empty,
+    the API server can't reach the Pods.
     """
 
     def __init__(self, world: World, kubeconfig: Path) -> None:
@@ -89,7 +90,7 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 @asynccontextmanager
 async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
-    """Install an operator in *world*, and yield a front of it, whose kubeconfig is in *folder*."""
+    """Install an operator in *world*, and yield a `Front` of the world, whose kubeconfig is in *folder*."""
     data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
     await world.apply(deployment({"OPERATOR_LOGIN_SERVER": world.control_url}), credentials("operator-oauth", **data))
     front = Front(world, folder / "kubeconfig")

@@ -103,7 +103,7 @@ async def change_pod(front: Front, spec: Object, **env: str) -> None:
 
 
 def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
-    """Return a function that sets *attributes* of the front or of its control server."""
+    """Return a function that sets *attributes* of the `Front`, or of the control server of its world."""
 
     async def change(front: Front) -> None:
         for name, value in attributes.items():

@@ -134,7 +134,7 @@ def test_the_servers_for_a_zone_are_found_in_all_configmaps(configmaps: list[Obj
     assert [*servers_for("TS.net.", configmaps)] == expected
 
 
-def test_a_corefile_that_cant_be_read_says_so() -> None:
+def test_the_finding_for_a_corefile_that_cannot_be_read_names_the_mistake() -> None:
     with pytest.raises(CorefileError):
         servers_for("ts.net", [configmap("coredns", Corefile="{")])
 

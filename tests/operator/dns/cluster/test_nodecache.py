@@ -1,4 +1,4 @@
-"""Tests of whether NodeLocal DNSCache, in front of the cluster's DNS, forwards queries for our zones to it."""
+"""NodeLocal DNSCache in front of the cluster's DNS: it forwards queries for our zones, or it answers them itself."""
 
 import pytest
 from tsoperator.dns.cluster.nodecache import bypass

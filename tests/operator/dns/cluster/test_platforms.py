@@ -1,4 +1,4 @@
-"""The platform of the cluster's DNS, by its objects or by the value in the DNSConfig."""
+"""The platform of the cluster's DNS, which the cluster's objects show, or which the DNSConfig names."""
 
 from dataclasses import replace
 

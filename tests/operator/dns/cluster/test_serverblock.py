@@ -89,7 +89,7 @@ REPLACED = {
 
 @pytest.mark.parametrize("lines", REPLACED.values(), ids=REPLACED)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_our_lines_are_replaced_in_their_place(lines: str, newline: str) -> None:
+def test_our_changed_lines_are_replaced_by_the_right_lines(lines: str, newline: str) -> None:
     text = (lines + ROOT).replace("\n", newline)
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == (OURS + ROOT).replace("\n", newline)
     assert without_block(text, "here", OWNER) == ROOT.replace("\n", newline)

@@ -27,7 +27,7 @@ KUBE_DNS = configmap("kube-dns")
 OBJECTS = DNSObjects([COREDNS, KUBE_DNS], OPENSHIFT)
 FILLED = re.compile(r'sed "[^"]+" coredns/[\w.-]+')
 KINDS = {"conf": PlatformKind.CORE_DNS, "yaml": PlatformKind.CORE_DNS_CUSTOM, "json": PlatformKind.KUBE_DNS}
-"""The platform of each file in coredns/, by the end of the file's name."""
+"""A map from the end of the name of each file in coredns/ to the platform for which the file is."""
 
 
 def made_for(kind: PlatformKind, stub: StubDomain = STUB) -> str:
@@ -75,7 +75,7 @@ def test_no_page_and_no_picture_forwards_all_of_ts_net_while_the_operator_forwar
     assert [name for name, text in (shown | pictures).items() if bare.search(text)] == []
 
 
-def test_the_snippet_for_openshift_is_a_server_for_its_list() -> None:
+def test_the_snippet_for_openshift_has_one_item_for_the_list_of_servers() -> None:
     text = made_for(PlatformKind.OPENSHIFT, StubDomain(("ts.net", "example.org"), ("10.96.0.53", "fd00::53")))
     assert text.startswith("# DNS default, spec.servers: add this to the list.\n")
     upstreams = {"upstreams": ["10.96.0.53", "fd00::53"]}

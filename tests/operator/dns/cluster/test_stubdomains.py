@@ -1,4 +1,4 @@
-"""Our entries in the stub domains of kube-dns."""
+"""Our stub domains in the configuration of kube-dns."""
 
 import json
 from dataclasses import replace
@@ -30,18 +30,18 @@ CHANGES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_entry_is_added_and_removed(before: str | None, after: str) -> None:
+def test_our_stub_domain_is_added_and_removed(before: str | None, after: str) -> None:
     added = with_zones(before, None, "here", STUB, OWNER)
     assert added == Edited(after, MADE if before is None else ADDED)
     assert with_zones(*added, "here", STUB, OWNER) == added
     assert without_zones(*added, "here", OWNER) == Edited(before, None)
 
 
-def test_the_entries_of_an_earlier_version_are_replaced() -> None:
+def test_the_stub_domains_of_an_earlier_version_are_replaced() -> None:
     assert with_zones(f"{{{OURS}}}", EARLIER, "here", STUB, OWNER) == Edited(f"{{{OURS}}}", ADDED)
 
 
-def test_two_operators_have_entries_side_by_side() -> None:
+def test_two_operators_have_stub_domains_side_by_side() -> None:
     other, theirs = StubDomain(("lab.example.org",), ("10.96.0.54",)), '"lab.example.org": ["10.96.0.54"]'
     first = with_zones(None, None, "here", STUB, OWNER)
     assert isinstance(first, Edited)
@@ -56,7 +56,7 @@ def test_two_operators_have_entries_side_by_side() -> None:
     assert isinstance(with_zones(*left, "here", replace(STUB, zones=other.zones), OWNER), Refusal)
 
 
-def test_a_changed_stub_domain_replaces_our_old_entry() -> None:
+def test_a_changed_stub_domain_replaces_our_old_stub_domain() -> None:
     stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.54", "fd00::54"))
     entries = '"a.ts.net": ["10.96.0.54", "fd00::54"], "b.ts.net": ["10.96.0.54", "fd00::54"]'
     replaced = with_zones(f'{{{OURS}, "a":["1"]}}', ADDED, "here", stub, OWNER)
@@ -82,7 +82,7 @@ SEEN = {
 
 
 @pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
-def test_only_our_entry_is_removed(text: str | None, annotation: str | None, left: str | None) -> None:
+def test_only_our_stub_domain_is_removed(text: str | None, annotation: str | None, left: str | None) -> None:
     assert without_zones(text, annotation, "here", OWNER) == Edited(left, None)
 
 
@@ -90,12 +90,12 @@ ODD = ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": 1}, "made": t
 
 
 @pytest.mark.parametrize("annotation", [*ODD, '{"zones": {"ts.net": ["10.96.0.53"]}}'])
-def test_without_a_readable_annotation_an_entry_belongs_to_somebody_else(annotation: str) -> None:
+def test_without_a_readable_annotation_a_stub_domain_belongs_to_somebody_else(annotation: str) -> None:
     assert without_zones(f"{{{OURS}}}", annotation, "here", OWNER) == Edited(f"{{{OURS}}}", None)
 
 
 @pytest.mark.parametrize("zone", ["ts.net", "TS.net", "ts.net."])
-def test_an_entry_of_somebody_else_stays(zone: str) -> None:
+def test_a_stub_domain_of_somebody_else_stays(zone: str) -> None:
     message = (
         f"here has an entry for {zone}, and it isn't the operator's: remove that entry, or set "
         "spec.clusterDNS.mode to Manual"
@@ -124,7 +124,7 @@ def test_text_that_is_no_json_object_stays_unchanged(text: str, problem: str) ->
 
 
 @pytest.mark.parametrize("value", ["1", "NaN", '"1"', "{}", "[null]", "[1]", '["1", []]'])
-def test_entries_that_kube_dns_refuses_are_errors(value: str) -> None:
+def test_stub_domains_that_kube_dns_refuses_are_errors(value: str) -> None:
     message = "here: the value of 'b' isn't a list of addresses, so kube-dns takes no entry; correct it"
     text = f'{{"a": [], "b": {value}}}'
     assert with_zones(text, None, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")

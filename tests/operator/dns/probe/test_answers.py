@@ -1,4 +1,4 @@
-"""Verdicts on the cluster's DNS, which follow from its answers."""
+"""The faults of the cluster's DNS, which the operator recognizes by its answers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,9 +39,9 @@ def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | Non
 
 
 def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
-    """Return replies in which the server denies the canary.
+    """Return replies of a cluster's DNS that denies the canary, and replies to a query for a new name.
 
-    For a new name, the server and the nameserver answer with the given SOA records.
+    The cluster's *server* and the *nameserver* deny the new name with the given SOA records.
     """
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
@@ -86,7 +86,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_fault_is_recognized_and_its_message_has_the_cure(case: Case) -> None:
+def test_a_fault_of_the_clusters_dns_is_recognized_and_its_message_has_the_cure(case: Case) -> None:
     found = verdict(case.seen)
     assert (found.zone, found.server, found.fault) == (ZONE, case.seen.server, case.fault)
     needed = [*case.words, ZONE, NAMESERVER] if case.fault else []
@@ -117,7 +117,7 @@ def test_the_nameserver_counts_as_answering_if_it_knows_one_of_the_names(
 
 
 def failing(count: int) -> list[ServerVerdict]:
-    """Return verdicts on *count* zones, the last zone first."""
+    """Return the results of the prober for *count* zones that have faults, the last zone first."""
     return [ServerVerdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
 
 
@@ -143,7 +143,7 @@ def test_the_message_of_the_condition_is_about_every_zone(
     assert made == condition("ClusterDNSReady", *told, 4)
 
 
-def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_its_own_answers() -> None:
+def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_asked_the_clusters_dns_itself() -> None:
     before = condition("ClusterDNSReady", True, "NamesResolve", "told before")
     found = {**live_dnsconfig(), "status": {"conditions": [condition("NameserverReady", True, "A", "B"), before]}}
     assert cluster_dns_condition(found, None, [SERVER]) == before

@@ -1,4 +1,4 @@
-"""Questions to a server on loopback."""
+"""Queries of the prober to a DNS server on loopback."""
 
 import asyncio
 import socket

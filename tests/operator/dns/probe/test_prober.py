@@ -1,4 +1,4 @@
-"""The prober in virtual time."""
+"""The prober, which asks the cluster's DNS again and again, in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -105,7 +105,7 @@ async def test_the_prober_asks_a_changed_question_at_once_but_at_most_once_a_sec
 
 
 @in_virtual_time
-async def test_a_new_question_has_no_verdicts_yet() -> None:
+async def test_a_new_question_has_no_results_yet() -> None:
     servers = Servers(seconds=1)
     other = replace(QUESTION, canaries=(Canary("example.org", CANARY), Canary("ts.net", CANARY)))
     async with servers.running() as prober:
@@ -144,7 +144,7 @@ async def test_the_prober_does_not_ask_the_cluster_for_a_name_that_the_nameserve
 
 
 @in_virtual_time
-async def test_a_question_for_a_new_name_tells_a_cached_answer_from_another_nameserver() -> None:
+async def test_a_query_for_a_new_name_shows_whether_a_cache_or_another_nameserver_denies_the_canary() -> None:
     servers = Servers(lambda query: RIGHT if query.server == NAMESERVER and query.name == CANARY else DENIED)
     async with servers.running() as prober:
         await asyncio.sleep(0.1)

@@ -66,7 +66,7 @@ def test_one_name_more_or_less_never_alternates_between_split_and_merge(weight: 
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32])
-def test_each_name_is_in_one_part_and_no_part_is_much_larger_than_the_others(count: int) -> None:
+def test_each_name_is_in_one_shard_and_no_shard_is_much_larger_than_the_others(count: int) -> None:
     parts = shards.parts_of(buckets(numbered_names(3200)), count, ZONES)
     found = [name for part in parts for bucket in part.buckets for name in bucket.ip4]
     assert sorted(found) == sorted(numbered_names(3200))
@@ -74,7 +74,7 @@ def test_each_name_is_in_one_part_and_no_part_is_much_larger_than_the_others(cou
     assert [(part.shard, part.count) for part in parts] == [(shard, count) for shard in range(count)]
 
 
-def test_a_split_moves_whole_halves_of_a_shard() -> None:
+def test_a_split_moves_half_of_the_buckets_of_a_shard_to_a_new_shard() -> None:
     whole = buckets(numbered_names(100))
     two, four = (shards.parts_of(whole, count, ZONES) for count in (2, 4))
     assert {*two[1].buckets} == {*four[1].buckets, *four[3].buckets}
@@ -120,7 +120,9 @@ def test_each_of_several_shards_has_its_number() -> None:
         ("", None),
     ],
 )
-def test_the_trailer_of_a_document_is_at_its_end(end: str, trailer: Trailer | None) -> None:
+def test_the_serial_and_the_number_of_shards_are_read_from_the_end_of_a_document(
+    end: str, trailer: Trailer | None
+) -> None:
     assert shards.trailer_of(f'{{"version":"v1alpha1","ip4":{{}},{end}') == trailer
 
 
@@ -139,7 +141,10 @@ def test_the_label_selector_of_the_nameserver_matches_the_labels_of_shards() -> 
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Return those of nine names of the same weight that fit into *room*."""
+    """Return those of nine names of the same size that fit into *room* bytes.
+
+    Of these, the names in *served* fit first.
+    """
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)

@@ -55,7 +55,7 @@ def wanted(
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
-    """Return the configuration of *dns* after its plan has been carried out."""
+    """Return the configuration of *dns* after the operator has carried out its plan for this configuration."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
@@ -64,7 +64,7 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A plan, and the number of its steps, the reason of its refusal, and its words about a restart of CoreDNS."""
+    """A plan, the number of its steps, the reason of its refusal, and its words about a restart of CoreDNS."""
 
     plan: ClusterDNSPlan
     steps: int

@@ -34,7 +34,7 @@ async def write(world: World, text: str) -> None:
 
 
 async def told(world: World, reason: str) -> str:
-    """Wait until the condition has *reason*, and return its message."""
+    """Wait until the condition about the cluster's DNS configuration has *reason*, and return its message."""
     await world.becomes(lambda: world.reason(managed(), CONFIGURED), reason)
     found = await world.condition(managed(), CONFIGURED)
     assert found is not None

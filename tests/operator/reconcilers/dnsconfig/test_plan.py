@@ -221,10 +221,10 @@ ROLLED_OUT = deployment(observedGeneration=1, replicas=1, updatedReplicas=1, ava
 
 
 class Told(NamedTuple):
-    """A condition: its reason, and the first and last words of its message. Without a reason it doesn't exist.
+    """A condition: its *type*, its *reason*, and the first and last words of its message.
 
-    *works* tells whether the nameserver is ready. *facts* are the differences from the facts about a nameserver
-    that works. *was* is the status that the condition had before.
+    Without a reason there is no condition. *works* tells whether the nameserver is ready. *facts* are the
+    differences from the facts about a nameserver that works. *was* is the status that the condition had before.
     """
 
     type: str

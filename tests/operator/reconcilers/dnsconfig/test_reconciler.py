@@ -144,7 +144,10 @@ async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The cluster's DNS, and the nameserver. A query to any other address than the former's goes to the nameserver."""
+    """The cluster's DNS and the nameserver.
+
+    Queries to the address of the cluster's DNS go there, all others to the nameserver.
+    """
 
     cluster: DNSServer
     nameserver: DNSServer
@@ -218,7 +221,7 @@ FAULTS: dict[str, Callable[[Servers], Respond]] = {
 
 
 async def said(world: World, reason: str) -> None:
-    """Wait until the condition has *reason*. It must be True only if the reason is NamesResolve."""
+    """Wait until the condition ClusterDNSReady has *reason*. It must be True exactly if the reason is NamesResolve."""
     status = "True" if reason == "NamesResolve" else "False"
 
     async def found() -> tuple[str, str] | None:

@@ -42,7 +42,7 @@ METADATA: Object = {
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
 RIGHT = Plan(steps=[], reports=[Report(DNSCONFIG_OBJ)])
-"""The plan if the ConfigMaps are correct: it has no steps."""
+"""The plan for ConfigMaps that are correct already: it has no steps."""
 
 
 @cache
@@ -68,7 +68,7 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 
 def document_of(made: Plan) -> Object:
-    """Return the document that *made* writes, by create or by patch."""
+    """Return the document that the plan *made* writes, by a create or by a patch."""
     contents = children_of(made) + [patch.body for patch in patches_of(made)]
     (content,) = contents
     document: Object = json.loads(content["data"]["records.json"])
@@ -152,7 +152,7 @@ def test_the_records_name_the_zones_of_the_setting() -> None:
 
 LIMITS = Limits(split=1000, full=2000)
 Cluster = Mapping[int, Object]
-"""ConfigMaps by shard."""
+"""A map from the number of a shard to its ConfigMap."""
 
 
 def named(count: int, address: str = "192.0.2.1") -> list[Record]:
@@ -200,7 +200,10 @@ def read(cluster: Cluster) -> Records | None:
 
 
 def served(cluster: Cluster) -> Records:
-    """Return the records that a nameserver reads from the shards in *cluster*, which must be a whole set."""
+    """Return the records that a nameserver reads from the shards in *cluster*.
+
+    The test fails if they are no whole set.
+    """
     records = read(cluster)
     assert records is not None
     return records

@@ -60,7 +60,7 @@ class Services:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def pass_all(self, wanted: GateQuestion) -> None:
-        """Ask until all Services have passed, as reconciles do: the key comes back with each result."""
+        """Follow the prober's answers to *wanted* until all Services have passed, as the reconciles of the Pod do."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 

@@ -15,7 +15,7 @@ TIMELESS = Certificate(is_there=True)
 
 
 def lives(days: float, *, of: float = 90) -> Certificate:
-    """Return a certificate with a lifetime of *of* days that expires in *days* days."""
+    """Return a certificate that expires in *days* days. Its whole lifetime is *of* days."""
     ends = NOW + timedelta(days=days)
     return Certificate(True, Validity(ends - timedelta(days=of), ends))
 
@@ -57,7 +57,7 @@ def test_an_event_says_that_a_certificate_is_missing_has_arrived_or_was_not_rene
     assert found.requeue_after == requeue_after
 
 
-def test_the_events_about_a_certificate_say_what_to_do() -> None:
+def test_the_events_about_a_certificate_say_what_the_user_can_do() -> None:
     for certificate, words in (
         (MISSING, f"at the first HTTPS request, which takes some seconds; open https://{WEB}/"),
         (ASKED, "see what the log of its Pod says of ACME"),

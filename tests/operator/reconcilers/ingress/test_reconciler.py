@@ -9,6 +9,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.faults import Failure
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from clustersim.x509 import certificate_for
 from tsoperator.api.names import INGRESS_CONTROLLER
 from tsoperator.api.objects import INGRESS, INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError
@@ -21,7 +22,6 @@ from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 
-from tests.support.certificates import certificate_for
 from tests.support.cluster import kube_client, running, until
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import settings
@@ -155,7 +155,10 @@ class Ground:
     clock: Clock
 
     async def reconcile(self, after: float = 0.0) -> float | None:
-        """Reconcile *after* seconds later, with an up-to-date cache, and return the time until the next reconcile."""
+        """Advance the clock by *after* seconds, and reconcile with an up-to-date cache.
+
+        Return the time until the next reconcile.
+        """
         self.clock.now += after
         await until(lambda: all(self._caught_up(resource) for resource in SEEN))
         while True:

@@ -41,7 +41,7 @@ def serving_of(spec: Object, host: str = "web") -> Serving:
 
 
 def proxied(result: Serving) -> dict[str, str]:
-    """Return the URLs of the backends by path."""
+    """Return a map from each path to the URL of its backend."""
     if result.config is None:
         return {}
     return {path: to["Proxy"] for path, to in result.config["Web"]["${TS_CERT_DOMAIN}:443"]["Handlers"].items()}

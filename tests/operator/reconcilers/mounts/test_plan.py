@@ -1,4 +1,4 @@
-"""Which changes of a configuration concern a proxy, which Pods read the changed object, and when a Pod is touched."""
+"""The changes of configurations that concern proxies, the Pods that they concern, and the times of touches."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Which Pods a change concerns, by a clock that jumps."""
+"""The Pods that a change of a Secret or ConfigMap concerns, in virtual time."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ BEFORE, AFTER = secret("before"), secret("after")
 
 
 class Comes(NamedTuple):
-    """A change of a Pod *after* a change of its Secret, and whether it concerns the Pod."""
+    """A change of a Secret or ConfigMap, a later change of a Pod, and whether the Pod is touched."""
 
     is_concerned: bool
     after: float = 89.9

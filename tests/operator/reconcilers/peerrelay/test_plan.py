@@ -84,7 +84,7 @@ def ready(made: Plan) -> tuple[str, str, str]:
 
 
 def listed(made: Plan) -> list[tuple[int, str]]:
-    """Return the endpoints in the status: the replica and the address of each."""
+    """Return the endpoints that *made* writes into the status: the replica and the address of each."""
     assert all(each["port"] == 41641 for each in status_of(made)["endpoints"])
     return [(each["replica"], each["address"]) for each in status_of(made)["endpoints"]]
 

@@ -46,19 +46,19 @@ LABELS = {
 
 
 async def endpoints(world: World, relay: Object) -> list[tuple[int, str]]:
-    """Return the endpoints in the status: the replica and the address of each."""
+    """Return the endpoints in the status of *relay*: the replica and the address of each."""
     found = ((await world.look(relay)).get("status") or {}).get("endpoints") or ()
     return [(each["replica"], each["address"]) for each in found]
 
 
 async def told(world: World, relay: Object) -> list[list[str]]:
-    """Return the endpoints in the config of each replica."""
+    """Return a map from each replica to the endpoints in its config."""
     configs = [texts(each) for each in await world.children(SECRET, relay) if key_of(each).name.endswith("-config")]
     return [json.loads(each["cap-142.hujson"]).get("RelayServerStaticEndpoints", []) for each in configs]
 
 
 async def balanced(world: World, relay: Object) -> list[str]:
-    """Return the address of each load balancer by replica."""
+    """Return a map from each replica to the address of its load balancer."""
     entries = [each["status"]["loadBalancer"]["ingress"] for each in await world.children(SERVICE, relay)]
     return [entry["ip"] for (entry,) in entries]
 
@@ -117,7 +117,7 @@ USUAL = [
 
 
 def orders() -> Iterator[object]:
-    """Yield the orders of `EVENTS`. After an event with a star, the operator settles."""
+    """Yield the orders in which `EVENTS` happen. The operator settles after an event whose name has a star."""
     for order in (*USUAL, *itertools.permutations(EVENTS), *itertools.permutations(f"{name}*" for name in EVENTS)):
         yield pytest.param(order, id="-".join(order), marks=() if order in USUAL else pytest.mark.thorough)
 
@@ -169,7 +169,7 @@ async def test_a_deleted_peerrelay_shows_no_endpoints_while_its_pod_ends_and_kee
     assert not world.control.devices
 
 
-async def test_a_peerrelay_does_not_touch_the_objects_of_others(world: World) -> None:
+async def test_a_peerrelay_does_not_change_the_objects_of_others(world: World) -> None:
     relays = [peer_relay("edge"), peer_relay("edge-0"), peer_relay("edge-0-config")]
     await world.apply(*relays)
     for relay in relays:

@@ -24,7 +24,9 @@ from tests.support.operator import NAMESPACE, World
         ("300000-327670", None),
     ],
 )
-def test_the_range_is_read_from_a_message_that_has_only_one(text: str, found: tuple[int, int] | None) -> None:
+def test_the_range_of_node_ports_is_read_from_a_message_that_contains_exactly_one_range(
+    text: str, found: tuple[int, int] | None
+) -> None:
     assert range_in(text) == (Range(*found) if found else None)
 
 

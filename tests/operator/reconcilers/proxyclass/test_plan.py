@@ -160,7 +160,7 @@ def test_a_class_asks_for_service_monitors_only_if_it_enables_them() -> None:
 NODE_PORTS = ports({"port": 3001})
 
 
-def test_the_cluster_is_asked_for_its_node_ports_by_the_first_class_that_needs_them() -> None:
+def test_the_first_class_with_node_ports_makes_the_operator_ask_for_the_clusters_range() -> None:
     asking, unasked = Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0), Observed(asked_for_ports=False)
     assert plan(NODE_PORTS, unasked) == asking
     assert condition_of(plan({}, unasked)) == READY

@@ -65,7 +65,7 @@ def running(*ordinals: int, statefulset: Object | None = None) -> Children:
 
 
 def proxy_of(group: Object, observed: Observed, of: Settings = SETTINGS) -> Proxy:
-    """Return the Proxy that *group* should have. There must be one: the group isn't refused."""
+    """Return the Proxy that *group* should have. The test fails if the group is refused."""
     wanted = plans.wanted(parse(group, of), observed, of)
     assert isinstance(wanted, Proxy), wanted
     return wanted

@@ -1,4 +1,4 @@
-"""The account and the Secrets of a ProxyGroup."""
+"""The ServiceAccount, the Role and the Secrets of a ProxyGroup."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ LIST = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
 EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "get"]}
 
 
-def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
+def test_the_service_account_of_a_group_may_use_the_secrets_of_the_replicas() -> None:
     own, role, binding = account(PROXY, rules("foo", [1, 0]))
     names = ["foo-0-config", "foo-0", "foo-1-config", "foo-1"]
     use = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch", "update"]}

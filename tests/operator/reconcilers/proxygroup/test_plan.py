@@ -63,7 +63,7 @@ def ready(made: Plan, kind: str = "ProxyGroupReady") -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> None:
+def test_a_new_group_gets_its_service_account_before_its_secrets_and_its_pods_last() -> None:
     made = plan_of(live_group(), NOTHING, keys=Keys({0: "first", 1: "second"}))
     assert made.hold == FINALIZER
     assert [f"{each['kind']} {key_of(each).name}" for each in children_of(made)] == [
@@ -297,7 +297,9 @@ def test_an_event_says_that_a_class_prevents_the_draining_of_proxies() -> None:
 
 
 @pytest.mark.parametrize(("group", "class_"), [(live_group(), None), (CLASSY, MOVED)])
-def test_a_type_that_does_not_drain_has_neither_a_gate_nor_that_event(group: Object, class_: Object | None) -> None:
+def test_a_group_of_a_type_that_does_not_drain_has_neither_a_gate_nor_an_event_about_draining(
+    group: Object, class_: Object | None
+) -> None:
     ask = replace(parse(group, SETTINGS), type=replace(EGRESS, drains=False))
     seen = Observed(Children(), proxy_class=class_)
     made = plans.plan(ask, plans.wanted(ask, seen, SETTINGS), seen, SETTINGS)

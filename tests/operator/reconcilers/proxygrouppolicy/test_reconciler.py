@@ -1,4 +1,4 @@
-"""ProxyGroupPolicies in a cluster: the admission policies in the API server follow those that exist."""
+"""ProxyGroupPolicies in a cluster: the API server gets the admission policies that follow from those of the users."""
 
 import json
 from collections.abc import Sequence
@@ -51,7 +51,10 @@ async def message(world: World, policy: Object) -> str:
 
 
 async def enforced(world: World, namespace: str = "default") -> dict[str, list[str]]:
-    """Return the ProxyGroups that *namespace* may use for ingress and for egress. Without enforcement it is empty."""
+    """Return the ProxyGroups that *namespace* may use for ingress and for egress.
+
+    Nothing is returned for a use without limits.
+    """
     found = {}
     for use in ("ingress", "egress"):
         name = f"ts-{use}-{namespace}"

@@ -81,7 +81,7 @@ ORDERS = {
 
 
 NAMES = ["0", "1", "2", "3", "Pod", "auth", "device", "restart"]
-"""The events, but for the loss of a state Secret: nothing else says which device a replica has."""
+"""The names of the events, without the loss of a state Secret: only this Secret says which device a replica has."""
 
 
 @pytest.mark.thorough

@@ -142,7 +142,7 @@ def test_the_default_tag_does_not_depend_on_the_settings(given: Object, tags: tu
 
 
 class Renamed(NamedTuple):
-    """The account of an earlier spec. If *goes* is true, it is deleted: all Pods are *updated* and use the new one."""
+    """A live ServiceAccount that the spec no longer names, and whether it *goes* when so many Pods are *updated*."""
 
     updated: int
     account: Object

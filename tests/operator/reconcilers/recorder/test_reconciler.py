@@ -221,7 +221,7 @@ def identity(obj: Object) -> list[object]:
 
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
-async def test_the_condition_mentions_a_foreign_object_with_the_name_of_a_child_which_stays(
+async def test_a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition(
     world: World, stranger: Stranger
 ) -> None:
     await world.apply(S3_KEYS, stranger.obj)

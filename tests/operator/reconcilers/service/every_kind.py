@@ -16,7 +16,7 @@ KINDS: dict[str, Callable[[str], Object]] = {
     "egress": egress,
     "egress by address": lambda name: egress(name, "100.64.0.9"),
 }
-"""A builder of each kind of Service that has a proxy, by a word for how it is exposed or where it leads."""
+"""A map from a word for how a Service is exposed or where it leads to a function that makes such a Service."""
 PLAIN = "plain"
 ALL_KINDS = {**KINDS, PLAIN: backend}
 SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values())]

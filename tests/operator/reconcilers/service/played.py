@@ -136,7 +136,7 @@ class PlayedGroup:
         await self.world.eventually(lambda: self.addresses(ordinal))
 
     async def replace_pod(self, ordinal: int) -> None:
-        """Delete a Pod, and make another one of that name."""
+        """Delete a Pod, and make another one with the same name."""
         await self.world.delete(self._child(POD.kind, f"{self.name}-{ordinal}"))
         await self.world.eventually(lambda: self._is_gone(ordinal))
         await self.start_pod(ordinal)

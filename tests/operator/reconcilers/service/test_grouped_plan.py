@@ -56,7 +56,7 @@ NEW = new_name(user_service(), GROUP)
 
 
 def at(*services: Object, **changes: Any) -> Places:
-    """Return the Places of a Service with *services* at a group that serves it, and with *changes* of other fields."""
+    """Return the Places of a Service at a group: *services* are its places. *changes* are other fields."""
     found = {"groups": {GROUP: group()}, "ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": 35.0}
     return Places(**{"services": services, **found, **changes})
 
@@ -82,7 +82,7 @@ def names(objects: list[Object]) -> list[str]:
 
 
 def seeing(**changes: Any) -> Places:
-    """Return the Service's place at a group with *changes*."""
+    """Return the Places of a Service with one place at a group, and with *changes* of the facts about the group."""
     return at(place(), groups={GROUP: group(**changes)})
 
 

@@ -215,7 +215,7 @@ def test_the_proxy_of_a_service_has_the_settings_of_its_ready_class() -> None:
     assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
-def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_that_serves() -> None:
+def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = planned(service, UP, KEY)
     holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}

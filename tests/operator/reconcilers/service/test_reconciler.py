@@ -24,7 +24,7 @@ DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
 LB = load_balancer()
-"""The exposed Service of these tests, or at least its name."""
+"""The exposed Service of these tests, or another Service with the same name."""
 
 
 async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone(world: World) -> None:
@@ -40,7 +40,7 @@ async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone
     assert not await world.gone(stranger)
 
 
-async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_that_serves(world: World) -> None:
+async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_the_proxy_serves(world: World) -> None:
     world.control.silent.add("default-db")
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyPending")
@@ -245,7 +245,7 @@ async def test_the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips(worl
     await world.becomes(world.records, {})
 
 
-async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_there_is_none(world: World) -> None:
+async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_the_service_has_no_cluster_ip(world: World) -> None:
     await world.apply(dnsconfig(), exposed())
     await world.joined(LB)
     await world.becomes(world.records, {NAME: [(await cluster_ips(world))[0]]})

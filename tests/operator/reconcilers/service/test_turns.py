@@ -47,7 +47,7 @@ async def portrait(world: World, service: Object) -> str:
 
 
 def as_child(obj: Object, content: Any) -> list[Any]:
-    """Return the fields of a child that are the same for all parents of one kind, so without digest and addresses."""
+    """Return the fields of a child that are the same for all parents of one kind, without digests and addresses."""
     metadata = obj["metadata"]
     notes = {name: value for name, value in annotations(obj).items() if name != ANNOTATION_DIGEST}
     if isinstance(content, dict) and content.get("clusterIP") != "None":

@@ -1,9 +1,16 @@
-"""Certificates for tests. Only their times of validity are meaningful, since nothing under test reads the rest."""
+"""Certificates.
+
+Only their serial numbers and times of validity are meaningful, since the simulation reads nothing else.
+"""
 
 import base64
+import binascii
+import re
 from datetime import UTC, datetime, timedelta
 
 SEQUENCE, INTEGER, VERSION, UTC_TIME, GENERALIZED_TIME = 0x30, 0x02, 0xA0, 0x17, 0x18
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_UTC_TIMES = re.compile(rb"\x17\x0d(\d{12}Z)\x17\x0d(\d{12}Z)")
 
 
 def element(tag: int, *content: bytes) -> bytes:
@@ -22,11 +29,11 @@ def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
     return element(tag, when.strftime(form).encode())
 
 
-def certificate(starts: bytes, ends: bytes) -> str:
+def certificate(starts: bytes, ends: bytes, serial: bytes = b"\x01") -> str:
     """Return the PEM of a certificate that is valid between these two times, followed by another certificate."""
-    version, serial = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, b"\x01")
+    version, number = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, serial)
     algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
-    signed = element(SEQUENCE, version, serial, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
+    signed = element(SEQUENCE, version, number, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
     return "".join(pem(element(SEQUENCE, each, element(SEQUENCE))) for each in (signed, element(SEQUENCE)))
 
 
@@ -39,3 +46,13 @@ def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> st
     """Return the PEM of a certificate with the lifetime *life*, which expires after *left*."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))
+
+
+def end_of(text: str) -> datetime | None:
+    """Return when the first certificate in *text* expires; None if it can't be read."""
+    match = _PEM.search(text)
+    try:
+        times = _UTC_TIMES.search(base64.b64decode(match[1])) if match else None
+    except binascii.Error:
+        return None
+    return datetime.strptime(times[2].decode(), "%y%m%d%H%M%SZ").replace(tzinfo=UTC) if times else None
