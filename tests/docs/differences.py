@@ -98,7 +98,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
     ],
     "Two Pods run": [
-        "operator/runtime/test_leader.py two_never_lead_at_once_and_one_leads_in_the_end",
+        "operator/runtime/test_leader.py two_processes_never_lead_at_once_and_one_process_leads_in_the_end",
         "e2e/test_install.py helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy",
     ],
     "The operator writes Events about cluster-wide objects": [

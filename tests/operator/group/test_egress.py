@@ -76,5 +76,5 @@ def test_a_change_of_a_child_concerns_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 
-def test_the_name_of_an_entry_is_the_one_of_the_go_operator() -> None:
+def test_the_name_of_an_entry_is_the_name_that_the_go_operator_gives_to_the_entry() -> None:
     assert egressgroup.entry_name(Key("default", "db")) == "default-db"

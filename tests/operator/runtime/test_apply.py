@@ -339,7 +339,7 @@ async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_add
     assert found["message"].endswith(words)
 
 
-async def test_a_temporary_error_is_not_reported(ground: Ground) -> None:
+async def test_a_temporary_error_is_not_reported_to_the_user(ground: Ground) -> None:
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.act(Child(child()))

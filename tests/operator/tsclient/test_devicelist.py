@@ -128,7 +128,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("body", "words"), BAD.values(), ids=BAD)
-async def test_an_answer_that_is_no_list_is_unexpected_in_the_words_of_other_answers(
+async def test_the_error_for_an_answer_that_is_no_list_has_the_same_words_as_with_a_plain_json_parser(
     body: str | bytes, words: str
 ) -> None:
     reader = DeviceListReader()

@@ -1,6 +1,7 @@
 """Makes the admission policies of a namespace, by which the API server refuses objects that name other ProxyGroups.
 
-A namespace has two ValidatingAdmissionPolicies, each with a binding of its name: one for ingress, and one for egress.
+Other ProxyGroups are those that no ProxyGroupPolicy of the namespace allows. A namespace has two
+ValidatingAdmissionPolicies, one for ingress and one for egress. Each has a binding with the same name.
 """
 
 import json
@@ -31,10 +32,10 @@ _IS_EXPOSED: Final = (
 _IS_NOT_BEING_DELETED: Final = "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"
 
 _EVERYTHING: Final[Object] = {"matchLabels": None, "matchExpressions": None}
-"""A label selector without requirements. None is the value of a field that has to be absent.
+"""A label selector that selects everything.
 
-Without it, we would take an additional field for an addition of somebody else, which we leave alone in other objects.
-Here, an additional field could open the namespace.
+A field that is None here must be absent from the live object. If it weren't mentioned, we would leave it alone in the
+live object, as we do with what others add. Here, an additional field could let the namespace use other ProxyGroups.
 """
 
 
@@ -109,10 +110,10 @@ def _rule(group: str, version: str, plural: str) -> Object:
 
 
 def _conditions(settings: Settings) -> Sequence[Object]:
-    """Return the conditions under which a request is validated.
+    """Return the conditions under which the API server validates a request.
 
-    An object may be older than the policy. The operator must still be able to write its finalizer, and anybody must be
-    able to end its deletion.
+    An object may be older than the admission policy. The operator must still be able to write its finalizer, and
+    anybody must be able to end its deletion.
     """
     account = f"system:serviceaccount:{settings.namespace}:{settings.service_account}"
     return [
@@ -134,7 +135,7 @@ def _validation(expression: str, title: str, names: Sequence[str]) -> Object:
 
 
 def _names_one_of(names: Iterable[str]) -> str:
-    """Return the CEL expression for an object that names one of the ProxyGroups, or none."""
+    """Return the CEL expression that is true for an object which names one of the ProxyGroups *names*, or none."""
     return f'{_NAMES_NO_GROUP} || {_ANNOTATIONS}["{PROXY_GROUP}"] in [{", ".join(map(_literal, names))}]'
 
 
@@ -143,5 +144,8 @@ def _one_of(names: Sequence[str]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return the string *value* as a literal of CEL. Those of JSON are the same, but for escaped surrogates."""
+    """Return the string *value* as a literal of CEL.
+
+    CEL has the same literals as JSON, but for escaped surrogates.
+    """
     return json.dumps(value, ensure_ascii=False)

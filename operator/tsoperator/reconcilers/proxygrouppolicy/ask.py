@@ -1,4 +1,4 @@
-"""Reads which ProxyGroups the ProxyGroupPolicies of a namespace allow."""
+"""Reads from the ProxyGroupPolicies of a namespace which ProxyGroups they allow."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

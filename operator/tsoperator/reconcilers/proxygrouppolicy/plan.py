@@ -36,10 +36,10 @@ _HIDDEN: Final = (
 class Observed:
     """The facts on which the plan for a namespace depends.
 
-    *policies* are its ProxyGroupPolicies, of which the operator knows all only if it *sees_policies*. *admission* are
-    the admission policies and bindings with the names of those of the namespace. The API server has such kinds if it
-    *serves_admission*, and the operator may see them if it *sees_admission*. *groups* are the ProxyGroups that are
-    there, of those that the policies name.
+    *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission*
+    are the existing admission policies and bindings with the names that those of the namespace have.
+    *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether the operator may
+    see them. *groups* are those ProxyGroups named by the policies that exist.
     """
 
     namespace: str
@@ -52,10 +52,10 @@ class Observed:
 
 
 def plan(observed: Observed, settings: Settings) -> Plan:
-    """Return the plan for a namespace.
+    """Return the plan for the admission policies of a namespace.
 
-    What is enforced stays as it is while the operator can't see all ProxyGroupPolicies of the namespace, or one of them
-    is invalid.
+    They stay as they are while the operator can't see all ProxyGroupPolicies of the namespace, or one of these is
+    invalid.
     """
     if not observed.sees_policies:
         return Plan(requeue_after=_LOOK_AGAIN)
@@ -75,7 +75,7 @@ def plan(observed: Observed, settings: Settings) -> Plan:
 
 
 def failed(observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on each policy why the API server didn't take the admission policies."""
+    """Return the plan that reports on each ProxyGroupPolicy why the API server refused the admission policies."""
     theirs = next((obj for obj in observed.admission if not is_marked(obj)), None)
     message = _taken(theirs) if theirs and refusal.is_taken else refusal.message
     made = _refusal_plan(observed, refusal.reason or FAILED, message)

@@ -1,4 +1,4 @@
-"""Looks at the ProxyGroupPolicies of a namespace."""
+"""Gathers the facts about the ProxyGroupPolicies of a namespace."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ from tsoperator.settings import Settings
 
 
 def proxygrouppolicies(cache: Cache, settings: Settings) -> Kind[decisions.Observed]:
-    """Return the kind of ProxyGroupPolicies.
+    """Return the `Kind` of ProxyGroupPolicies, which makes the admission policies of namespaces.
 
-    A key names a namespace. Its plan is about all policies of that namespace.
+    Each of its keys names a namespace, and a plan is about all ProxyGroupPolicies of that namespace.
     """
 
     def look(key: Key, _obj: Object | None) -> decisions.Observed:
@@ -60,7 +60,10 @@ def namespace_key(policy: Object) -> Key:
 
 
 def namespace_keys(admission: Object) -> Iterable[Key]:
-    """Map an admission policy or a binding to the namespace that its name tells, if it has such a name."""
+    """Map an admission policy or a binding to the namespace in its name.
+
+    Names that we don't give to such objects map to nothing.
+    """
     name = key_of(admission).name
     return [
         Key("", name.removeprefix(prefix))

@@ -16,7 +16,10 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 DEFAULT_TAGS: Final = ("tag:k8s",)
-"""The tags of devices if the spec names none. PROXY_TAGS doesn't change them: policies name this tag."""
+"""The tags of a Recorder's devices if its spec names none.
+
+The variable PROXY_TAGS doesn't change them, because the policies of tailnets name this tag.
+"""
 
 _SECRET = re.compile(rf"({AUTH_INFIX})?-(\d+)")
 
@@ -39,12 +42,12 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the Recorder's children."""
+        """The owner of the Recorder's children, as their labels name it."""
         return Owner(PARENT_RECORDER, key_of(self.obj))
 
     @property
     def recorder(self) -> Recorder:
-        """The Recorder, which is valid."""
+        """The parsed Recorder. Use this only if the Recorder is valid."""
         assert self.parsed is not None  # noqa: S101 (nothing is made for an invalid one)
         return self.parsed
 
@@ -69,19 +72,22 @@ def account_name(obj: Object) -> str:
 
 
 def ordinal_in(name: str, secret: str) -> int | None:
-    """Return the ordinal of the replica of the Recorder called *name* whose *secret* this is; None if it isn't one."""
+    """Return the ordinal of the replica that has this *secret*, for the Recorder called *name*.
+
+    Return None if the Secret isn't that of a replica.
+    """
     found = _SECRET.fullmatch(secret, len(name)) if secret.startswith(name) else None
     return int(found[2]) if found else None
 
 
 def pod_of(recorder: Recorder) -> RecorderPod:
-    """Return the settings of the Pods of *recorder*; those by default if it has none."""
+    """Return the settings of the Pods of *recorder*; the defaults if it has none."""
     given = recorder.spec.stateful_set
     return given.pod if given and given.pod else RecorderPod()
 
 
 def account_of(recorder: Recorder) -> RecorderServiceAccount:
-    """Return the settings of the ServiceAccount of *recorder*; those by default if it has none."""
+    """Return the settings of the ServiceAccount of *recorder*; the defaults if it has none."""
     return pod_of(recorder).service_account or RecorderServiceAccount()
 
 
@@ -105,7 +111,7 @@ def violations(recorder: Recorder) -> Iterator[str]:
 
 
 def _metadata_errors(recorder: Recorder) -> Iterator[str]:
-    """Yield the faults of labels and annotations, each with the path of its field."""
+    """Yield what is wrong with labels and annotations in *recorder*, with the path of the field."""
     given, pod = recorder.spec.stateful_set or RecorderStatefulSet(), pod_of(recorder)
     found = {
         "labels": label_errors(given.labels),
@@ -134,7 +140,7 @@ def missing_of_s3(recorder: Recorder) -> list[str]:
 
 
 def _text(found: object, *path: str) -> str:
-    """Return the text at the *path* in *found*, which need not be valid; empty if there is none."""
+    """Return the text at the *path* in *found*, a Recorder that need not be valid; empty if there is none."""
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else ""

@@ -45,22 +45,22 @@ INVALID: Final = "RecorderInvalid"
 NO_TAILNET: Final = "RecorderTailnetUnavailable"
 TERMINATING: Final = "RecorderTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
-"""The reasons of the condition, by the effect of a finding."""
+"""The reasons of a Recorder's condition, by the effect of a finding."""
 
 VOCABULARY: Final = no_annotations("Recorder", "metadata.name", "spec.statefulSet")
-"""The operator reads no annotations and labels of Recorders."""
+"""The annotations and labels of Recorders that the operator reads: none."""
 
 FREED: Final = 60.0
-"""The seconds until another look at a name that another object has."""
+"""The seconds after which the operator looks again whether a name is free that another object has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a Recorder's plan depends besides the Recorder.
+    """The facts on which a Recorder's plan depends, besides the Recorder itself.
 
-    The Secrets among its *children* are in the order of their ordinals. *accounts* are its ServiceAccounts. *named* are
-    all objects that have the name of a child, whoever made them. *lacks_credentials* tells that the Secret with the
-    credentials for the storage isn't there.
+    The Secrets among its *children* are in the order of their ordinals. *accounts* are its ServiceAccounts. *named*
+    are all objects that have the name of a child, whoever made them. *lacks_credentials* tells that the Secret with
+    the credentials for the storage doesn't exist.
     """
 
     children: Children
@@ -71,10 +71,10 @@ class Observed:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the replicas that a Recorder should have.
+    """Return the replicas that a Recorder should have, or a plan if there should be none.
 
-    If the Recorder is being deleted, or if its replicas can't be made, return a plan instead. When they can't be made,
-    running ones stay as they are.
+    There is a plan if the Recorder is being deleted, or if its replicas can't be made. When they can't be made,
+    running replicas stay as they are.
     """
     if is_deleting(ask.obj):
         return plan_deletion(ask, observed)
@@ -105,7 +105,10 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for a Recorder; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for a Recorder.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     made = _planned(ask, wanted, observed, settings, keys)
     told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
     return replace(made, notes=[*made.notes, *told]) if told else made
@@ -148,13 +151,19 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Recorder why a step failed, and tries again."""
+    """Return the plan that reports on a Recorder why a step failed.
+
+    The Recorder is reconciled again later.
+    """
     is_of_tailnet = is_deleting(ask.obj) and observed.tailnet.refusal is not None
     return _refused(ask, replace(refusal, reason=NO_TAILNET) if is_of_tailnet and not refusal.reason else refusal)
 
 
 def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
-    """Return the children of a Recorder. Its ServiceAccount comes first: if it is another's, nothing else is made."""
+    """Return the children of a Recorder.
+
+    Its ServiceAccount comes first: if that belongs to somebody else, nothing else is made.
+    """
     given = account_of(recorder)
     made = account(proxy, _rules(proxy, observed.children), given.name or "", given.annotations)
     statefulset = recorder_statefulset(recorder, proxy, settings)
@@ -167,14 +176,17 @@ def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Se
 
 
 def _runs_under(account: Object, statefulset: Object) -> bool:
-    """Tell whether all Pods of a live *statefulset* run under *account*, so that no other one is needed any more."""
+    """Tell whether all Pods of a live *statefulset* run under *account*.
+
+    Then no earlier ServiceAccount is needed any more.
+    """
     name = statefulset["spec"]["template"]["spec"].get("serviceAccountName")
     replicas = statefulset["spec"].get("replicas", 1)
     return bool(name == key_of(account).name) and is_rolled_out(statefulset, replicas)
 
 
 def _rules(proxy: Proxy, children: Children) -> list[Object]:
-    """Return the rules of the Role for the Secrets of all replicas, also for those that are about to end.
+    """Return the rules of the Role for the Secrets of all replicas, and of those that are about to end.
 
     Without Secrets there is no rule for them, because a rule without names would allow access to all Secrets.
     """
@@ -188,10 +200,10 @@ def _rules(proxy: Proxy, children: Children) -> list[Object]:
 
 
 def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
-    """Return the entries of the status for the devices, by ordinal.
+    """Return the entries of a Recorder's status for its devices, by ordinal.
 
-    The control server knows their names and addresses. Until its list has been read, as after a restart of the
-    operator, the entries stay as they are.
+    The control server knows the names and addresses of the devices. Until its list of devices has been read, as
+    after a restart of the operator, the entries stay as they are.
     """
     before = {each["hostname"]: each for each in (obj.get("status") or {}).get("devices") or ()}
     found: dict[str, Object] = {}

@@ -1,4 +1,4 @@
-"""Collects the facts about Recorders for `plan`."""
+"""Gathers the facts about Recorders that `plan` needs."""
 
 from collections.abc import Iterable
 
@@ -31,7 +31,7 @@ from tsoperator.runtime.plan import Plan
 
 
 def recorders(proxies: Proxies, client: KubeClient) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of Recorders, whose reconciler also makes their replicas."""
+    """Return the `Kind` of Recorders, which makes their replicas."""
     view = _View(proxies, client)
     watches = {
         RECORDER: lambda recorder: (key_of(recorder),),
@@ -44,7 +44,7 @@ def recorders(proxies: Proxies, client: KubeClient) -> Kind[Seen[Ask, plans.Obse
 
 
 class _View:
-    """Looks at Recorders, and finds those that a change concerns."""
+    """Gathers the facts about Recorders, and finds the Recorders that a change concerns."""
 
     def __init__(self, proxies: Proxies, client: KubeClient) -> None:
         self._proxies = proxies
@@ -65,7 +65,7 @@ class _View:
         )
 
     def _named(self, ask: Ask) -> list[Object]:
-        """Return the objects that have the names of children of a Recorder, whoever they belong to."""
+        """Return the objects that have the names of children of a Recorder, whoever made them."""
         name, ordinals = ask.owner.key.name, range(ask.parsed.spec.replicas if ask.parsed and not ask.wrong else 0)
         wanted = [
             (SERVICEACCOUNT, ask.account),
@@ -76,7 +76,10 @@ class _View:
         return [each for each in found if each is not None]
 
     def _children(self, owner: Owner, named: Iterable[Object]) -> Children:
-        """Return the children of the Recorder *owner*: those that are *named* so, and those of other ordinals."""
+        """Return the children of the Recorder *owner*.
+
+        They are those among the objects *named*, and those of surplus replicas.
+        """
         name = owner.key.name
 
         def ours(resource: Resource) -> dict[str, Object]:
@@ -98,9 +101,10 @@ class _View:
         )
 
     async def _lacks(self, credentials: str) -> bool:
-        """Tell whether the Secret called *credentials* isn't there, if a Recorder names one. Raises KubeError.
+        """Tell whether the Secret called *credentials*, which a Recorder names, is missing. Raises KubeError.
 
-        If a user applies the Secret and the Recorder together, the cache may have the Recorder first.
+        This asks the API server: if a user applies the Secret and the Recorder together, the cache may have the
+        Recorder first. The result is False if the Recorder names no Secret.
         """
         key = Key(self._namespace, credentials)
         if not credentials or any(self._cache.get(each, key) for each in (SECRET_METADATA, SECRET)):

@@ -20,12 +20,15 @@ _AUTH_KEYS: Final = "/etc/tailscaled"
 
 
 def selector(recorder: Recorder, proxy: Proxy) -> Mapping[str, str]:
-    """Return the labels of the Pods of *recorder*, which are its selector, too; ours win."""
+    """Return the labels by which the StatefulSet of *recorder* selects its Pods.
+
+    The Pods have these labels, too. If a label in the spec has the same key as one of ours, ours wins.
+    """
     return {**pod_of(recorder).labels, **proxy.owner.labels}
 
 
 def recorder_statefulset(recorder: Recorder, proxy: Proxy, settings: Settings) -> Object:
-    """Return the StatefulSet of *recorder*, which needs the replicas of *proxy*."""
+    """Return the StatefulSet of *recorder*, whose Pods are the replicas of *proxy*."""
     pod, name = pod_of(recorder), proxy.key.name
     labels = selector(recorder, proxy)
     metadata = {"name": name, "namespace": proxy.key.namespace, "labels": labels, "annotations": {**pod.annotations}}
@@ -86,7 +89,10 @@ def _container(recorder: Recorder, proxy: Proxy, settings: Settings) -> Object:
 
 
 def _storage(s3: S3 | None) -> Sequence[Object]:
-    """Return the variables that say where recordings are kept. They come last, so that the spec's own can't win."""
+    """Return the environment variables that say where recordings are kept.
+
+    They come last, so that variables in the spec can't replace them.
+    """
     if s3 is None:
         return [variable("TSRECORDER_DST", _RECORDINGS)]
     return [variable("TSRECORDER_DST", f"s3://{s3.endpoint or ''}"), variable("TSRECORDER_BUCKET", s3.bucket or "")]

@@ -29,42 +29,44 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import TS_NET
 
 BY_DESTINATION: Final = "destination"
-"""The index of Services by the device that they lead to."""
+"""The index that finds Services by the device to which they lead."""
 
 UNNAMED: Final = "tailscale-unnamed"
 """The name that a port gets if it has none in the user's Service."""
 
 FUNNEL_PORTS: Final = (443, 8443, 10000)
-"""The ports that Funnel listens on; it has no others."""
+"""The ports at which Funnel can listen."""
 
 
 class Mode(Enum):
-    """The mode of a Service, by its annotations and its class."""
+    """The mode in which a Service asks to be served. Its annotations and its class decide."""
 
     NOTHING = auto()
     PROXY = auto()
-    """A proxy of its own."""
+    """A proxy of its own serves the Service."""
     GROUP = auto()
-    """A ProxyGroup leads its clients to the tailnet."""
+    """A ProxyGroup leads clients of the Service to the tailnet."""
     UNSUPPORTED = auto()
-    """A ProxyGroup is to expose it to the tailnet, which this version can't do."""
+    """A ProxyGroup should expose the Service to the tailnet, which this version of the operator can't do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The requests in a user's *service*, completed by the operator's settings.
 
-    *is_exposed* tells whether it asks to be reachable from the tailnet, which takes precedence over egress; a headless
-    one may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of our class. With
-    *wants_funnel* the Internet is to reach it, too; Funnel can't serve the ports *unfunnelled*.
+    *is_exposed* tells whether the Service asks to be reachable from the tailnet, which takes precedence over
+    egress; a headless Service may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of
+    our class. With *wants_funnel*, the Internet is to reach it, too; Funnel can't serve the ports *unfunnelled*.
 
-    *fqdn* and *ip* name the device to lead to, as the user wrote them; *ip_annotation* is where the address is.
-    *target* is the one of them that counts. *ports* are the ports and their names, in their order. *group* is the
-    ProxyGroup, and *class_name* the ProxyClass; both are empty if there is none. The proxy's device asks for *hostname*
-    and *tags*. *zones* are those that the user gives for MagicDNS names.
+    *fqdn* and *ip* name the device to which the Service should lead, as the user wrote them; *ip_annotation* is the
+    annotation with the address. *target* is the name or the address, whichever counts. *ports* are the ports and
+    their names, in their order. *group* is the ProxyGroup, and *class_name* the ProxyClass; both are empty if there
+    is none. The proxy's device asks for *hostname* and *tags*. *zones* are those that the user gives for MagicDNS
+    names.
 
-    Proxies are in *namespace*, and the names of their Services end with *proxies_domain*. *points_at* is the name of
-    the Service there that the user's Service points at; it is empty if that points elsewhere.
+    Proxies are in *namespace*, and the names of their Services end with *proxies_domain*. *points_at* is the name
+    of the Service in that namespace at which the user's Service points; it is empty if the user's Service points
+    elsewhere.
     """
 
     service: Object
@@ -90,7 +92,7 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the Service's children."""
+        """The owner of the Service's children, as their labels name it."""
         return Owner(PARENT_SERVICE, self.key)
 
     @property
@@ -105,14 +107,18 @@ class Ask:
 
     @property
     def is_public(self) -> bool:
-        """True if the Internet is to reach the Service. Otherwise the tailnet reaches it, at any port."""
+        """True if the Internet is to reach the Service, by Funnel.
+
+        Otherwise only the tailnet reaches it, at any port.
+        """
         return self.wants_funnel and self.is_balanced and not self.unfunnelled
 
     @property
     def outranks_name(self) -> bool:
         """True if the Service gives a name, but also an address in the deprecated annotation.
 
-        The address counts for a proxy of its own, and the name for a ProxyGroup. The Go operator treats them so.
+        If the Service has a proxy of its own, the address counts; at a ProxyGroup, the name counts. The Go
+        operator does the same.
         """
         return bool(self.fqdn) and self.ip_annotation == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED
 
@@ -138,17 +144,20 @@ class Ask:
 
     @property
     def conditions(self) -> Sequence[Object]:
-        """The conditions in the status."""
+        """The conditions in the status of the Service."""
         return self.status.get("conditions") or ()
 
     def status_with(self, *conditions: Object, without: Collection[str] = ()) -> Object:
-        """Return the status with these *conditions*, and none of the types *without*."""
+        """Return the status of the Service with these *conditions*.
+
+        Its conditions of the types *without* are left out.
+        """
         left = [each for each in self.conditions if each["type"] not in without]
         return {**self.status, "conditions": set_condition(left, conditions, now="")}
 
 
 def parse(service: Object, settings: Settings) -> Ask:
-    """Return what *service* asks for, which need not be valid."""
+    """Return the requests in *service*, which need not be valid."""
     given, spec, key = annotations(service), service["spec"], key_of(service)
     type_, name = spec.get("type"), spec.get("externalName", "")
     class_ = spec.get("loadBalancerClass")
@@ -191,13 +200,19 @@ def parse(service: Object, settings: Settings) -> Ask:
 
 
 def needs_suffix(service: Object) -> bool:
-    """Tell whether *service* names a device outside of ts.net. Such a name is valid only with a known suffix."""
+    """Tell whether *service* names a device outside of ts.net.
+
+    Such a name is valid only if it ends with a known suffix of MagicDNS names.
+    """
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
     return bool(fqdn) and fqdn_error(fqdn, [TS_NET]) is not None
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by their device, and by the first label of its name, because Headscale gives only that."""
+    """Index Services by the device to which they lead.
+
+    The first label of the device's name is a value, too, because Headscale gives only that.
+    """
     target = _target(annotations(service))
     if any(target):
         name = lookup_name(target.fqdn.removesuffix(".") or target.ip)
@@ -205,7 +220,7 @@ def by_destination(service: Object) -> Iterable[str]:
 
 
 def _target(given: Mapping[str, str]) -> Target:
-    """Return where a Service leads, as the user wrote it.
+    """Return the name or address to which a Service leads, as the user wrote it.
 
     A ProxyGroup leads to the name even if the Service also gives an address in the deprecated annotation.
     """
@@ -216,7 +231,7 @@ def _target(given: Mapping[str, str]) -> Target:
 
 
 def _ip_annotation(given: Mapping[str, str]) -> str:
-    """Return the annotation that counts: the deprecated one counts only if the other is empty."""
+    """Return the annotation that gives the address. The deprecated one counts only if the other one is empty."""
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP
 

@@ -29,18 +29,24 @@ from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:
-    """Maps the changes of the objects of ProxyGroups to Services. An object that is not there is None."""
+    """Maps the changes of the objects of ProxyGroups to Services.
+
+    In the arguments, None stands for an object that doesn't exist.
+    """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if it came, went, or has changed in a way that matters to them."""
+        """Return all Services of a ProxyGroup if it was made or deleted, or if a change of it may matter to them."""
         name = next(key_of(each).name for each in (new, old) if each)
         return self._all(name) if _group_facts(old) != _group_facts(new) else ()
 
     def of_pod(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if one of its Pods came, leaves, moved, went down or is back."""
+        """Return all Services of a ProxyGroup if one of its Pods has changed in a way that matters to them.
+
+        It may have come, be about to leave, have another address, be down, or be up again.
+        """
         group = _group_of(new or old)
         return self._all(group) if group and _pod_facts(old) != _pod_facts(new) else ()
 
@@ -57,8 +63,8 @@ class GroupChanges:
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return the Services whose entries changed between two versions of an egress ConfigMap.
 
-        Return none for other ConfigMaps. A Service that leaves the ProxyGroup waits for the end of its entry.
-        It possibly doesn't name the group any more.
+        Return no Services for other ConfigMaps. A Service that leaves the ProxyGroup waits for the end of its
+        entry. It may not name the group any more.
         """
         group = _group_of(new or old)
         if not group or EGRESS.config_name(group) not in (key_of(each).name for each in (old, new) if each):
@@ -78,7 +84,10 @@ class GroupChanges:
         }
 
     def sharing(self, cluster_ip: Object) -> set[Key]:
-        """Return the Services that share one of the proxies' ports of *cluster_ip*, an old or a new state of it."""
+        """Return the Services that have a port of the proxies in common, if it is a target port of *cluster_ip*.
+
+        *cluster_ip* is an old or a new state of a ClusterIP Service.
+        """
         found = (self._cache.indexed(SERVICE, BY_PROXY_PORT, port) for port in by_proxy_port(cluster_ip))
         return {served_service(each) for some in found if len(some) > 1 for each in some}
 
@@ -88,7 +97,7 @@ class GroupChanges:
 
 
 def _group_of(child: Object | None) -> str:
-    """Return the ProxyGroup whose child *child* is; empty if it is none's."""
+    """Return the name of the ProxyGroup that *child* belongs to; empty if it belongs to none."""
     owner = owner_of(child) if child else None
     return owner.key.name if owner and owner.type == PARENT_PROXYGROUP else ""
 
@@ -112,7 +121,10 @@ def _leaves_out(configmap: Object | None) -> bool:
 
 
 def _served_by(entry: str) -> list[Key]:
-    """Return the keys of all Services whose entry would be called *entry*: either name may have hyphens."""
+    """Return the keys of all Services whose entry would be called *entry*.
+
+    There may be several keys, because both the namespace and the name of a Service may have hyphens.
+    """
     parts = entry.split("-")
     return [Key("-".join(parts[:count]), "-".join(parts[count:])) for count in range(1, len(parts))]
 

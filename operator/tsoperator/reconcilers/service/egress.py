@@ -1,4 +1,4 @@
-"""Egress Services: the Pods of their proxies, and the step that points them at a place."""
+"""Egress Services: the Pods of their proxies, and the step that points a Service at a place."""
 
 from dataclasses import replace
 
@@ -13,12 +13,12 @@ from tsoperator.runtime.reverts import Reverts
 
 
 def pod(ask: Ask) -> ProxyPod:
-    """Return the Pods of the proxy of a valid Service."""
+    """Return the Pods of the proxy for a valid egress Service."""
     return egress_to_name(f"{ask.magic_dns_name}.") if ask.magic_dns_name else egress_to_ip(ask.target.ip)
 
 
 def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
-    """Return an Event if the proxy of a valid Service can't reach its target without accepting routes."""
+    """Return an Event if the proxy of a valid Service can't reach the target because it doesn't accept routes."""
     ip = ask.target.ip
     if not ip or accepts_routes or not needs_route(ip):
         return []
@@ -31,7 +31,10 @@ def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
 
 
 def strays(ask: Ask, place: str) -> list[str]:
-    """Return the fields of a Service that don't point at the place called *place*; none if that is empty."""
+    """Return the fields of a Service that don't point at the place called *place*.
+
+    Return no fields if the name of the place is empty.
+    """
     if not place:
         return []
     wanted = {"externalName": f"{place}{ask.proxies_domain}", "type": "ExternalName"}
@@ -39,10 +42,11 @@ def strays(ask: Ask, place: str) -> list[str]:
 
 
 def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
-    """Return *made* with the step that points a Service at the place called *place*, if there is one.
+    """Return *made* with the step that points a Service at the place called *place*, if the name isn't empty.
 
-    There is no step while *reverts* say to wait. It comes last. But if the Service doesn't have our finalizer yet, one
-    write adds that, too, and comes first. If another writer reverts the Service, an Event says so.
+    There is no such step while *reverts* say to wait. The step comes last. But if the Service doesn't have our
+    finalizer yet, the step comes first, and adds the finalizer in the same write. If another writer reverts the
+    Service, an Event says so.
     """
     if reverts.fields:
         note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, place))
@@ -63,7 +67,7 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
 def starting(proxy: Key, place: str) -> Object:
     """Return the condition of a Service whose own *proxy* doesn't serve yet.
 
-    Until then the Service points at the place called *place*, or at none if that is empty.
+    Until the proxy serves, the Service points at the place called *place*, or at no place if that name is empty.
     """
     meanwhile = f"; until then clients are led to {place}" if place else ""
     message = (

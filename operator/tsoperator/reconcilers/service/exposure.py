@@ -1,6 +1,6 @@
-"""Exposed Services: the targets of their proxies, and the device that a Service shows in its status.
+"""Exposed Services: the targets of their proxies, and the device that the status of a Service shows.
 
-A proxy forwards connections of one IP version only, that of the Service's first cluster IP.
+A proxy forwards connections of one IP version only, which is that of the Service's first cluster IP.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from tsoperator.runtime.plan import Note, Plan
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The proxy as its Service shows it: by a *condition*, by load balancer *entries* and by Events.
+    """The parts of a Service's status, and the Events, that tell the user about the proxy.
 
-    The entries are None if the load balancer of the Service isn't ours. *notes* are Events at each reconcile. *news*
-    are Events only until the condition has their words.
+    These are a *condition*, and load balancer *entries*, which are None if the load balancer of the Service isn't
+    ours. *notes* are Events at each reconcile. *news* are Events only until the condition has their words.
     """
 
     condition: Object
@@ -35,7 +35,7 @@ class Shown:
 
 
 def pod(ask: Ask) -> ProxyPod:
-    """Return the Pods of the proxy of a valid Service."""
+    """Return the Pods of the proxy for a valid exposed Service."""
     if ask.is_public:
         return served_service()
     spec = ask.service["spec"]
@@ -63,7 +63,7 @@ def cluster_naming(ask: Ask) -> Naming:
 
 
 def shown(ask: Ask, device: ReportedDevice | None) -> Shown:
-    """Return the status and the Events of a Service whose proxy reports *device*."""
+    """Return the parts of the status and the Events of a Service whose proxy reports *device*."""
     name = device.fqdn if device else ""
     if not ask.is_balanced:
         return _named(name)
@@ -84,7 +84,10 @@ def port_notices(ask: Ask) -> list[Note]:
 
 
 def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
-    """Return the name of a Service with Funnel, and no addresses, as the Internet can't use those of a tailnet."""
+    """Return the load balancer entry and the Event of a Service with Funnel.
+
+    The entry has the name of the device and no addresses, because the Internet can't use addresses of a tailnet.
+    """
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
         pending = note.reason if note.reason == policy.UNSUPPORTED else "ProxyPending"
@@ -95,14 +98,20 @@ def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
 
 
 def _named(name: str) -> Shown:
-    """Return a condition and an Event with the *name* of the device, for a Service without a load balancer of ours."""
+    """Return a condition and an Event with the *name* of the device.
+
+    They are for a Service whose load balancer, if any, isn't ours.
+    """
     if not name:
         return Shown(_ready(), None)
     return Shown(_ready(_reached(name)), None, news=(Note("Normal", "ProxyCreated", _reached(name), once=True),))
 
 
 def _balanced(ask: Ask, name: str, ips: Sequence[str]) -> Shown:
-    """Return load balancer entries with *name* and *ips*. Until the status has the name, an Event has it."""
+    """Return load balancer entries with *name* and *ips*.
+
+    Until the status has the name, an Event tells it.
+    """
     entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
     is_shown = any(entry.get("hostname") == name for entry in _entries(ask))
     return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
@@ -113,7 +122,7 @@ def _reached(name: str) -> str:
 
 
 def policy_notes(ask: Ask, made: Plan) -> list[Note]:
-    """Return an Event about the tailnet's policy for Funnel, if *made* writes the serve config of the proxy."""
+    """Return an Event about the tailnet's policy for Funnel, if the plan *made* writes the proxy's serve config."""
     return advice.funnel_notes(made, ask.tags) if ask.is_public else []
 
 
@@ -142,7 +151,7 @@ def _entries(ask: Ask) -> Sequence[Object]:
 
 
 def _version(ip: str) -> int:
-    """Return the IP version of an address; 0 if it isn't an address."""
+    """Return the IP version of the address *ip*; 0 if it isn't an address."""
     try:
         return ip_address(ip).version
     except ValueError:

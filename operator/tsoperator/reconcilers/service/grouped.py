@@ -1,7 +1,7 @@
-"""Decides what an egress Service needs that a ProxyGroup serves (docs/development/groups.md).
+"""Decides what an egress Service of a ProxyGroup needs (docs/development/groups.md).
 
 Such a Service has a place at the group: a ClusterIP Service in the operator's namespace, with EndpointSlices that lead
-to the proxies. While it moves, it has places at several groups, or a proxy of its own beside one.
+to the proxies. While it moves, it has places at several groups, or also a proxy of its own.
 """
 
 import hashlib
@@ -35,11 +35,14 @@ from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
-"""The fact that a Service has yet to show whether it is ready."""
+"""The fact that a Service's status doesn't say yet whether the Service is ready."""
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
-"""Seconds for which a new Service may show nothing, so that one write says what several would say one after another."""
+"""Seconds for which the status of a new Service may say nothing about its readiness.
+
+So one write says what several writes would say one after another.
+"""
 
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
 _ALWAYS = ("port", "targetPort")
@@ -47,9 +50,9 @@ _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones ar
 
 
 def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of a Service for which nothing may change; None for a sound one.
+    """Return the condition and the Events of an invalid Service, for which nothing may change; None for a valid one.
 
-    *suffixes* are the known ones of MagicDNS names.
+    *suffixes* are the known suffixes of MagicDNS names.
     """
     group = places.group(ask.group).obj
     if group is None or is_deleting(group):
@@ -73,8 +76,8 @@ def plan(
 ) -> Plan:
     """Return the plan that makes the place of a Service at its ProxyGroup, and removes its abandoned places.
 
-    *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
-    Unless it *is_named*, Pods don't find it by the name of its device.
+    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the
+    Service. Unless it *is_named*, Pods don't find the Service by the name of its device.
     """
     if wrong := problem(ask, places, suffixes):
         release = FINALIZER if places.is_empty and places.own is None else ""  # nothing runs
@@ -115,7 +118,10 @@ def place_name(ask: Ask, places: Places) -> str:
 
 
 def failed(ask: Ask, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Service why a step at its ProxyGroup failed, and tries again."""
+    """Return the plan that reports on a Service why a step at its ProxyGroup failed.
+
+    The Service is reconciled again later.
+    """
     notes = [refusal.note("ProxyFailed")]
     if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
         return Plan(notes=notes, error=refusal.error)  # the proxies still serve the last configuration
@@ -124,7 +130,7 @@ def failed(ask: Ask, refusal: Refusal) -> Plan:
 
 
 def _port_notes(ask: Ask, places: Places) -> list[Note]:
-    """Return an Event for each port of a Service whose proxies' port changes."""
+    """Return an Event for each port of a Service that gets another port of the proxies than before."""
     return [
         Note(
             "Warning",
@@ -138,13 +144,16 @@ def _port_notes(ask: Ask, places: Places) -> list[Note]:
 
 
 def _updated(live: Object, wanted: Object) -> Object:
-    """Return the *live* ClusterIP Service with the ports and annotations that it is *wanted* to have."""
+    """Return the *live* ClusterIP Service with the ports and annotations of *wanted*."""
     metadata = {**live["metadata"], "annotations": wanted["metadata"]["annotations"]}
     return {**live, "metadata": metadata, "spec": {**live["spec"], "ports": wanted["spec"]["ports"]}}
 
 
 def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
-    """Return the plan that reports a problem by conditions and *notes*, and changes nothing but EndpointSlices."""
+    """Return the plan that reports a problem by the conditions *shown* and by *notes*.
+
+    It changes nothing but EndpointSlices.
+    """
     status = _status(ask, [*shown, _readiness(ask, places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)
 
@@ -190,9 +199,9 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
 
 
 def _lost(ask: Ask, places: Places) -> str:
-    """Return a message if no proxy finds the device of a Service; empty if one does, or if none has looked yet.
+    """Return a message if no proxy finds the device of a Service; empty if one does, or if no proxy has looked yet.
 
-    Such proxies forward nothing, but count as ready, as in the Go operator.
+    Proxies that don't find the device forward nothing, but count as ready, as in the Go operator.
     """
     group, name = places.group(ask.group), entry_name(ask.key)
     entry = group.entry(name)
@@ -218,7 +227,7 @@ def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
 
 
 def is_fresh(ask: Ask) -> bool:
-    """Tell whether a Service has yet to show whether it is ready."""
+    """Tell whether a Service's status doesn't say yet whether the Service is ready."""
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
@@ -234,7 +243,7 @@ def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:
 
 
 def config_digest(ask: Ask) -> str:
-    """Return the digest of the configuration of the proxies for a Service, as the Go operator computes it."""
+    """Return the digest of the configuration that the proxies have for a Service, as the Go operator computes it."""
     ports = [
         {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
         for each in ask.service["spec"].get("ports") or ()

@@ -1,4 +1,7 @@
-"""The egress Services that ask for a name in the cluster's DNS, and the object that has it, from the cache."""
+"""The egress Services that ask for a name in the cluster's DNS, and the object that has the name.
+
+Both come from the cache.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -34,7 +37,10 @@ class NamesView:
         self._settings = settings
 
     def holder(self, service: Object) -> Claim | None:
-        """Return the claim of the object that has the name for which *service* asks; None if *service* may use it."""
+        """Return the claim of the object that has the name which *service* asks for.
+
+        Return None if *service* may use the name.
+        """
         if not self._is_shared(service) or not (name := self._asked(service)):
             return None
         ports = forwarded_ports(service)
@@ -45,9 +51,10 @@ class NamesView:
         return None if first.ports == ports else first
 
     def concerned(self, service: Object) -> Iterable[Key]:
-        """Return the Services that may get or lose their name by a change of *service*, an old or a new state of it.
+        """Return the Services that may get or lose their name by a change of *service*.
 
-        They are all that lead to the same name, if it is *service* that has the name in that state.
+        *service* is its old or its new state. The Services are all others that lead to the same device, if
+        *service* has the name in that state.
         """
         name = destination_name(service)
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
@@ -57,7 +64,7 @@ class NamesView:
         return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:
-        """Return the Services that may get or lose their name as a name is noted on *child*, or isn't any more."""
+        """Return the Services that may get or lose their name because the name noted on *child* changes."""
         name = noted_name(child)
         found = self._leading(name) if name else []
         if not found:
@@ -75,11 +82,14 @@ class NamesView:
         )
 
     def _leading(self, name: str) -> list[Object]:
-        """Return the Services that lead to the device with this name, or would if they were valid."""
+        """Return the Services that lead to the device called *name*, or would if they were valid."""
         return self._cache.indexed(SERVICE, BY_DESTINATION, name)
 
     def _asking(self, name: str, but: Key) -> Iterator[Claim]:
-        """Yield the claims of all Services that ask for *name* and can use it, without the Service *but*."""
+        """Yield the claims of the Services that ask for *name* and can use it.
+
+        The Service with the key *but* is left out.
+        """
         for each in self._leading(name):
             if key_of(each) != but and self._asked(each) == name:
                 claim = self._claim(each, name)
@@ -87,7 +97,7 @@ class NamesView:
                     yield claim
 
     def _asked(self, service: Object) -> str:
-        """Return the name that *service* asks for by a valid annotation that counts; empty if it asks for none."""
+        """Return the name that a valid *service* asks for; empty if it is invalid, or asks for no name."""
         ask = parse(service, self._settings)
         is_valid = ask.mode in (Mode.PROXY, Mode.GROUP) and not ask.is_exposed and ask.target.fqdn
         return asked_name(service) if is_valid else ""
@@ -97,7 +107,10 @@ class NamesView:
         return egress_claim(service, Standing.HOLDS if holds else Standing.ASKS)
 
     def _may_hold(self, service: Object) -> bool:
-        """Tell whether *service* has something that serves it, or has yet to be reconciled for the first time."""
+        """Tell whether *service* can have a name.
+
+        It can if it has a proxy or a place, or has yet to be reconciled for the first time.
+        """
         conditions = (service.get("status") or {}).get("conditions") or ()
         is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions)
         return not is_told or any(self._children(service))
@@ -109,7 +122,7 @@ class NamesView:
             yield from self._cache.indexed(SERVICE, index, owner)
 
     def _devices(self, name: str) -> Iterator[Claim]:
-        """Yield the claims of the objects whose own devices have *name*."""
+        """Yield the claims of the objects whose own devices have the name *name*."""
         for child in self._cache.indexed(SERVICE, BY_DEVICE_NAME, name):
             owner = owner_of(child)
             parent = self._cache.get(_PARENTS[owner.type], owner.key) if owner and owner.type in _PARENTS else None

@@ -50,7 +50,7 @@ VOCABULARY: Final = Vocabulary(
         "move it to an Ingress that leads to this Service, or remove it",
     ),
 )
-"""The annotations that the operator reads on Services."""
+"""The annotations of Services that the operator reads."""
 
 _OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
 """The annotations that configure a proxy, or name its target."""
@@ -75,7 +75,7 @@ def notices(ask: Ask) -> list[Note]:
 
 
 def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
-    """Yield the reasons and messages of Events about settings that would have an effect in another Service."""
+    """Yield the reasons and messages of Events about settings that would have an effect only in another Service."""
     for words in _outranked(ask):
         yield "IgnoredAnnotation", words
     if ask.mode is Mode.NOTHING:
@@ -141,7 +141,7 @@ def _left_to_the_group(ask: Ask) -> Iterator[str]:
 def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """Return *plan* with *notes* among its Events, and in the message of the main condition of its status.
 
-    An Event that is to be written once is left out if a condition has its message already.
+    A note that is to be written once is left out if a condition has its message already.
     """
     if not (notes or plan.notes):
         return plan

@@ -40,7 +40,7 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
-"""The reasons of the condition, by the effect of a finding about the device."""
+"""The reasons of a Service's condition, by the effect of a finding about the device."""
 
 _READY = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
@@ -48,11 +48,11 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which a Service's plan depends besides the Service.
+    """The facts on which a Service's plan depends, besides the Service itself.
 
-    *suffixes* are the known ones of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
-    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
-    that has the name of the device in the cluster's DNS, if the Service can't use it.
+    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the
+    Service. *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim
+    of the object that has the name of the device in the cluster's DNS, if the Service can't use that name.
     """
 
     children: Children
@@ -68,9 +68,9 @@ class Observed:
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
     """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
 
-    *proxy* is the plan for its own proxy. Its *places* go at once, because nothing is lost by that. But if the operator
-    doesn't watch the namespace of the Service, the Service may still be there; then it *is_seen* is False, and the
-    places stay and lead to the Pods that take the place of others.
+    *proxy* is the plan for the Service's own proxy. Its *places* are removed at once, because nothing is lost by
+    that. But if the operator doesn't watch the namespace of the Service, the Service may still exist. Then
+    *is_seen* is False, and the places stay. Their EndpointSlices go on following the Pods.
     """
     there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
     again = earliest(there.requeue_after, proxy.requeue_after)
@@ -78,12 +78,12 @@ def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
 
 
 def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
-    """Return the key of the proxy that a Service has or could have for itself."""
+    """Return the key of a Service's own proxy: the key that the proxy has, or would have."""
     return proxy_key(ask.owner, ask.uid, children, settings)
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that a Service should have, or the plan for one that needs none or can't have one."""
+    """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one."""
     if ask.mode is Mode.NOTHING:
         return plan_deletion(ask, observed)
     if ask.mode is Mode.GROUP:
@@ -114,7 +114,7 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
 
 
 def _magic_dns_name(ask: Ask, observed: Observed) -> str:
-    """Return the name by which Pods find a valid Service; empty if they don't."""
+    """Return the name by which Pods find a valid Service; empty if they don't find it by name."""
     if not ask.is_exposed:
         return "" if is_opted_out(ask.service) or observed.holder else ask.magic_dns_name
     device = proxy_device(observed.children)
@@ -124,7 +124,10 @@ def _magic_dns_name(ask: Ask, observed: Observed) -> str:
 def plan(
     ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return the plan for a Service; *wanted* is from `wanted`, and *keys* are the auth keys of the replicas."""
+    """Return the plan for a Service.
+
+    *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
+    """
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
     return await_newcomers(with_notes(made, ask, notices(ask)), observed.places)
 
@@ -151,9 +154,10 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
 
 
 def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, observed: Observed) -> Plan:
-    """Return *made* with the steps that point an egress Service at a *place*: that of its own *proxy*, or an old one.
+    """Return *made* with the step that points an egress Service at the place called *place*.
 
-    Its abandoned places at ProxyGroups are removed. *ready* is the condition if no other writer reverts the Service.
+    The place is that of its own *proxy*, or an old place. Its abandoned places at ProxyGroups are removed. *ready*
+    is the condition if no other writer reverts the Service.
     """
     reverts = observed.reverts
     if reverts.settles:
@@ -193,7 +197,7 @@ def _exposed(ask: Ask, made: Plan, pending: Object | None, observed: Observed) -
 
 
 def current_place(ask: Ask, own_name: str, places: Places) -> str:
-    """Return the name of the place where an egress Service should be served: at its group, or its own proxy.
+    """Return the name of the place where an egress Service should be served: at its group, or by its own proxy.
 
     *own_name* is the name of its own proxy.
     """
@@ -234,13 +238,13 @@ def _waiting_for_class(ask: Ask, refusal: Refusal) -> Plan:
 
 
 def _not_made(ask: Ask, note: Note, reason: str = "") -> Plan:
-    """Return the plan that reports by *note* why a Service has no working proxy; *reason* is that of the condition."""
+    """Return the plan that reports by *note* why a Service has no working proxy; its condition has this *reason*."""
     shown = condition(CONDITION_PROXY_READY, False, reason or note.reason, note.message)
     return Plan(status=ask.status_with(shown), notes=[note])
 
 
 def rewritten_to(ask: Ask, plan: Plan) -> str:
-    """Return the external name by which *plan* points a Service at its proxy; empty if it doesn't."""
+    """Return the external name by which *plan* points a Service at its proxy; empty if it doesn't do that."""
     bodies = (
         each.body for each in plan.steps if isinstance(each, Patch) and (each.resource, each.key) == (SERVICE, ask.key)
     )
@@ -272,7 +276,10 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Service why a step failed, and tries again."""
+    """Return the plan that reports on a Service why a step failed.
+
+    The Service is reconciled again later.
+    """
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
     return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)

@@ -1,4 +1,4 @@
-"""Collects the facts about Services for `plan`."""
+"""Gathers the facts about Services that `plan` needs."""
 
 import asyncio
 import time
@@ -61,14 +61,14 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 def services(
     proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the kind of Services: egress Services, exposed Services, and their proxies and places are made right."""
+    """Return the `Kind` of Services, which makes the proxies and the places of egress Services and exposed Services."""
     view = _View(proxies, client, clock)
     kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
     return replace(kind, acted=view.rewritten)
 
 
 class _View:
-    """Looks at Services, and finds those that a change concerns."""
+    """Gathers the facts about Services, and finds the Services that a change concerns."""
 
     def __init__(self, proxies: Proxies, client: KubeClient, clock: Callable[[], float]) -> None:
         self._proxies = proxies
@@ -98,7 +98,7 @@ class _View:
         }
 
     def rewritten(self, service: Object, seen: Seen[Ask, plans.Observed] | Plan, plan: Plan) -> None:
-        """Remember that *plan* has pointed *service* at its proxy, if it has."""
+        """Remember that *plan* has pointed *service* at a proxy, if it has."""
         if isinstance(seen, Seen) and (name := plans.rewritten_to(seen.ask, plan)):
             rewrites = self._rewrites.get(service) or Rewrites()
             rewrites.rewritten(service["metadata"]["resourceVersion"], name)
@@ -126,10 +126,10 @@ class _View:
         return parse(service, self._settings)
 
     async def _read_places(self) -> None:
-        """Read the places of all Services from the API server, once, before this process assigns proxy ports.
+        """Read the places of all Services from the API server, once, before this process allocates proxy ports.
 
-        The process has just begun to lead. The cache of a standby may lack ports that the previous leader assigned a
-        second ago.
+        This process has just begun to lead. The cache of a standby may lack ports that the previous leader
+        allocated a second ago.
         """
         async with self._reads_places:
             if self._has_read_places:
@@ -139,7 +139,7 @@ class _View:
             self._has_read_places = True
 
     def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
-        """Return the places of a Service: those at ProxyGroups, and its own proxy."""
+        """Return the places of a Service: those at ProxyGroups, and that of its own proxy."""
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
@@ -151,7 +151,10 @@ class _View:
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
-        """Return how another writer keeps reverting an egress Service; a live read, which is rare, tells its name."""
+        """Return how another writer keeps reverting an egress Service.
+
+        The name of that writer comes from a read of the live Service, which is rare.
+        """
         if ask.mode is Mode.NOTHING or ask.is_exposed:
             self._rewrites.note(ask.service, None)
             return NO_REVERTS
@@ -169,7 +172,7 @@ class _View:
         return replace(reverts, who=who)
 
     def left(self, owner: Owner) -> Plan:
-        """Return the next step of removing what a Service that is gone left behind."""
+        """Return the plan with the next step of removing what a Service which is gone left behind."""
         is_seen = self._cache.sees(SERVICE, owner.key.namespace)
         proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
         return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)
@@ -181,11 +184,12 @@ class _View:
         return [ask.key for ask in map(self._parse, found) if ask.mode is not Mode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, and any other Service to itself.
+        """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.
 
-        It is also mapped to those that get or lose their name by it. A Service that has, or asks for, an entry at a
-        ProxyGroup is mapped to those that ask for the same entry, and to those that have a port of the proxies in
-        common with it. The ports of one that is gone may do for those that found none free.
+        A user's Service concerns the Services that get or lose their name by its change. If it has, or asks
+        for, an entry at a ProxyGroup, it also concerns the Services that ask for the same entry, and those that
+        share a port of the proxies with it. If it is gone, its ports may be free for Services that found no
+        free port.
         """
         is_made = is_child(service, self._settings.namespace)
         if is_made:
@@ -202,9 +206,10 @@ class _View:
         return keys
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Map the EndpointSlices of a place at a ProxyGroup to the parent, and those of its own proxy while it waits.
+        """Map an EndpointSlice of a place to the Service that has the place, if the Service depends on it.
 
-        It waits for its own proxy while it doesn't lead there, and while it moves.
+        A Service always depends on the EndpointSlices of its places at ProxyGroups. It depends on those of its
+        own proxy while it doesn't point at that proxy, and while it moves.
         """
         if grouped_owner_of(endpoint_slice):
             return self._parent_keys(endpoint_slice)
@@ -221,7 +226,7 @@ class _View:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
 
     def _with_parents(self, of: Callable[[Object | None, Object | None], Iterable[Key]]) -> Comparison:
-        """Return a mapper from a changed object to its parents, and to the keys that the function *of* returns."""
+        """Return the mapper from a changed object to its parents, and to the keys that the function *of* returns."""
 
         def keys(old: Object | None, new: Object | None) -> Iterable[Key]:
             return [*(key for each in (old, new) if each for key in self._parent_keys(each)), *of(old, new)]
@@ -229,7 +234,10 @@ class _View:
         return Comparison(keys)
 
     def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the first DNSConfig, and the end of the last one, to the Services that say something of their names."""
+        """Map the first DNSConfig that is made, and the last one that goes, to Services whose status depends on that.
+
+        These are the Services whose status or Events say something about their names.
+        """
         there = self._cache.all(DNSCONFIG)
         if bool(elected(there)) == bool(elected(before(there, old, new))):
             return ()

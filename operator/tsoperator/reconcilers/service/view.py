@@ -1,4 +1,4 @@
-"""Lists the places of egress Services at ProxyGroups from the cache, and allocates ports of the proxies to them."""
+"""Lists the places of egress Services at ProxyGroups from the cache, and allocates ports of the proxies."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,21 +41,23 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 _CATCHING_UP: Final = 60.0
-"""Seconds after which the cache surely shows a change. A place that it doesn't show by then has been deleted, so its
-ports are free."""
+"""Seconds after which the cache surely shows a change.
+
+A place that the cache doesn't show by then has been deleted, so its ports are free.
+"""
 
 
 class Timers:
     """Remembers since when facts about objects have been true.
 
-    A restart of the operator forgets that, so each wait that depends on it begins anew.
+    A restart of the operator forgets these times, so each wait that depends on them begins anew.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._since = Memory[Mapping[str, float]](cache)
 
     def ages(self, service: Object, facts: Collection[str], now: float) -> Mapping[str, float]:
-        """Return for how many seconds each of *facts* about *service* has been true; forget all others."""
+        """Return for how many seconds each of *facts* about *service* has been true; forget its other facts."""
         known = self._since.get(service) or {}
         since = {fact: known.get(fact, now) for fact in facts}
         self._since.note(service, since or None)
@@ -64,7 +66,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The *ports* of *group* that *service* is about to get; none if the group has too few free ones."""
+    """The *ports* of *group* that *service* is about to get; no ports if the group has too few free ports."""
 
     service: Key
     group: str
@@ -100,7 +102,7 @@ class PlacesView:
     def of(self, ask: Ask, suffixes: Suffixes = NO_SUFFIXES) -> Places:
         """Return the places of a Service at ProxyGroups, with the ports that it gets at the group that it names.
 
-        *suffixes* are the known ones of MagicDNS names.
+        *suffixes* are the known suffixes of MagicDNS names.
         """
         self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
         made = self.made_for(ask.owner)
@@ -116,10 +118,10 @@ class PlacesView:
         return replace(found, ports=self._ports(ask, live, contested), contested=contested)
 
     def own_place(self, children: Children, name: str) -> Place | None:
-        """Return the place called *name*, which is the Service's own proxy; None if the proxy has no children.
+        """Return the place of the Service's own proxy, which is called *name*; None if the proxy has no children.
 
-        The place serves if a Pod is ready, and if the proxy has reported the name of its device. It does so once it
-        forwards connections.
+        The place serves if a Pod is ready, and if the proxy has reported the name of its device. The proxy
+        reports the name once it forwards connections.
         """
         if not (children.services or children.statefulsets or children.secrets):
             return None
@@ -133,7 +135,7 @@ class PlacesView:
         self._ahead, self._ahead_until = [*places], self._clock() + _CATCHING_UP
 
     def starved(self, group: str) -> list[Key]:
-        """Return the Services for which *group* has too few free ports."""
+        """Return the Services that wait for free ports of *group*, because it has too few."""
         return [each.service for each in self._claims.facts() if each.group == group and not each.ports]
 
     def _group(self, name: str) -> Group:
@@ -144,9 +146,10 @@ class PlacesView:
         return Group(name, group, self._configmap(name), pods, reports, self._new(pods))
 
     def _new(self, pods: Iterable[Object]) -> Mapping[str, float]:
-        """Return the newcomers among *pods*, by UID, and the number of seconds for which each of them still is one.
+        """Return the newcomers among *pods*, by UID, each with the seconds for which it remains a newcomer.
 
-        After a restart of the operator all Pods are newcomers. So none of them waits, because there are no older ones.
+        After a restart of the operator all Pods are newcomers. Then none of them waits for connections, because
+        there are no older Pods.
         """
         now, wait, found = self._clock(), self._settings.newcomer_wait, {}
         for pod in pods:
@@ -162,7 +165,7 @@ class PlacesView:
     def _with_entry(self, ask: Ask) -> list[str]:
         """Return the names of the ProxyGroups whose reconciler has yet to remove the entry of a Service.
 
-        The ConfigMap of a deleted ProxyGroup goes with it, so nobody removes entries from that.
+        The ConfigMap of a deleted ProxyGroup is deleted with the group, so nobody removes entries from it.
         """
         entry = entry_name(ask.key)
         there = [each for each in self._cache.all(PROXYGROUP) if not is_deleting(each)]
@@ -171,9 +174,10 @@ class PlacesView:
         return [name for name in found if self._rival(ask, name) is None]
 
     def _rival(self, ask: Ask, group: str) -> Key | None:
-        """Return another Service that has, or should get, the entry that this one asks for at *group*.
+        """Return another Service that has, or should get, the entry for which this Service asks at *group*.
 
-        A Service with a place there keeps the entry. If none of them has a place, the oldest one gets it.
+        A Service with a place at the group keeps the entry. If no Service has a place there, the oldest Service
+        gets it.
         """
         found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(ask.key)))
         placed = {served_service(each) for each in found if self._is_place(each)}
@@ -190,10 +194,10 @@ class PlacesView:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
 
     def _contested(self, ask: Ask, live: Object | None) -> dict[Wanted, Key]:
-        """Return the ports of a Service whose port of the proxies an older Service has, too; and that Service.
+        """Return those ports of a Service whose port of the proxies an older Service has, too, with that Service's key.
 
-        The operator never allocates a port twice. But a restore from a backup, or another operator, may have done so.
-        The older Service is the one with the older place.
+        The operator never allocates a port twice. But a restore from a backup, or another operator, may have
+        done so. The older Service is the one with the older place.
         """
         found = {}
         for wanted, port in allocated(live).items():
@@ -205,10 +209,10 @@ class PlacesView:
         return found
 
     def _ports(self, ask: Ask, live: Object | None, contested: Collection[Wanted]) -> Mapping[Wanted, int] | None:
-        """Return the ports of the proxies for a Service, and reserve new ones until the cache shows them.
+        """Return the ports of the proxies for a Service, and reserve new ports until the cache shows them.
 
-        The *contested* ports get other ones than now. This function must not wait after its look at the used ports and
-        before the reservation.
+        *contested* ports get other ports of the proxies than now. This function must not wait between its look
+        at the used ports and the reservation.
         """
         kept = {wanted: port for wanted, port in allocated(live).items() if wanted not in contested}
         if ask.ports.keys() <= kept.keys():
@@ -220,14 +224,14 @@ class PlacesView:
         return ports
 
     def _ports_ahead(self, group: str, service: Key) -> set[int]:
-        """Return the ports of *group* that other Services have at live places, which the cache doesn't show yet."""
+        """Return the ports of *group* that other Services have at places which the cache doesn't show yet."""
         found = self._ahead if self._clock() < self._ahead_until else []
         self._ahead = [each for each in found if not self._shows(each)]
         others = (each for each in self._ahead if group in by_serving_group(each) and served_service(each) != service)
         return {port for each in others for port in allocated(each).values()}
 
     def _shows(self, live: Object) -> bool:
-        """Tell whether the cache shows an object as it is *live*, or as it was later."""
+        """Tell whether the cache shows an object in the state *live*, or in a later state."""
         cached = self._cache.get(SERVICE, key_of(live))
         if cached is None:
             return False
@@ -237,7 +241,7 @@ class PlacesView:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """The proxies' ports of *group* that other Services than *service* have, or that are *reserved* for them."""
+    """The ports of *group* that *service* can't get: other Services have them, or they are *reserved* for others."""
 
     cache: Cache
     group: str

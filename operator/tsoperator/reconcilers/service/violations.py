@@ -1,4 +1,4 @@
-"""The violations of a Service, by the mode in which it asks to be served. Each says how to fix it."""
+"""The violations of a Service, by the mode in which it asks to be served."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,8 +26,8 @@ _PROTOCOLS: Final = ("TCP", "UDP")
 def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False) -> list[str]:
     """Return the violations of a Service that asks for a proxy of its own.
 
-    *suffixes* are the known ones of MagicDNS names. If it *is_public*, its proxy has a serve config now, and the
-    Internet reaches it. Then a port that Funnel can't serve is a violation, so that the proxy stays as it is.
+    *suffixes* are the known suffixes of MagicDNS names. If it *is_public*, its proxy has a serve config now, and
+    the Internet reaches it. Then a port that Funnel can't serve is a violation, so that the proxy stays as it is.
     """
     given, spec = annotations(ask.service), ask.service["spec"]
     found: list[str] = []
@@ -58,7 +58,7 @@ def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = 
 def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> list[str]:
     """Return the violations of an egress Service that names a ProxyGroup.
 
-    *suffixes* are the known ones of MagicDNS names.
+    *suffixes* are the known suffixes of MagicDNS names.
     """
     found: list[str] = []
     spec = ask.service["spec"]

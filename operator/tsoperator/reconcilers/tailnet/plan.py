@@ -17,7 +17,7 @@ CHANGED: Final = "TailnetChanged"
 IN_USE: Final = "TailnetInUse"
 
 DAY: Final = 24 * 3600.0
-"""The seconds until good credentials are tried again."""
+"""The seconds after which good credentials are tried again."""
 
 _SHOWN: Final = 20  # objects that a message names
 _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
@@ -25,9 +25,9 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying credentials: the refusals of calls, and the devices, if they could be listed.
+    """The result of trying credentials: the refusals of the calls, and the devices, if they could be listed.
 
-    The devices have their MagicDNS names by ID. Those that other tailnets share have an empty name.
+    The devices are given by ID, with their MagicDNS names. Devices that other tailnets share have an empty name.
     """
 
     refusals: Sequence[Refusal] = ()
@@ -36,9 +36,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which the plan of a Tailnet depends besides it: why it can't be used, and the objects that name it.
+    """The facts on which the plan for a Tailnet depends, besides the Tailnet itself.
 
-    *refusal* is None if the Tailnet can be used. The credentials have to be tried again in *seconds*.
+    *refusal* says why the Tailnet can't be used; it is None if it can. *users* are the objects that name the
+    Tailnet. The credentials have to be tried again in *seconds*.
     """
 
     refusal: Refusal | None = None
@@ -49,8 +50,8 @@ class Observed:
 def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
     """Return why the credentials that *probe* has tried can't be used; None if they can.
 
-    *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
-    of another one.
+    *ours* are the devices that proxies have in this tailnet, by ID, with their MagicDNS names. Credentials that
+    don't show these devices may be those of another tailnet.
     """
     if not probe.refusals and _is_theirs(probe.devices, ours):
         return None
@@ -64,7 +65,10 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
 
 
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
-    """Tell whether the *listed* devices are in the tailnet of *ours*: the two share a device or a domain."""
+    """Tell whether the *listed* devices are in the tailnet of the devices *ours*.
+
+    They are if the two share a device or a domain.
+    """
     domains = {_domain(name) for name in listed.values()} - {""}
     return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
 
@@ -84,7 +88,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 
 
 def plan(obj: Object, observed: Observed) -> Plan:
-    """Return what to do for the Tailnet *obj*."""
+    """Return the plan for the Tailnet *obj*."""
     if not obj or is_idle(obj, observed.users):
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
@@ -110,7 +114,7 @@ def refusal(made: Plan) -> str:
 
 
 def failed(_obj: Object, refused: Refusal) -> Plan:
-    """Return the plan that says by an Event why nothing could be written on a Tailnet."""
+    """Return the plan that says by an Event why the API server refused a write on a Tailnet."""
     return Plan(notes=[Note("Warning", INVALID, refused.message)], error=refused.error)
 
 

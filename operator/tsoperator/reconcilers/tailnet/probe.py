@@ -1,4 +1,4 @@
-"""Tries the credentials of a tailnet: it lists devices, auth keys and Tailscale Services with them."""
+"""Tries the credentials of a tailnet: lists its devices, auth keys and Tailscale Services with them."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -12,7 +12,7 @@ from tsoperator.tsclient.errors import ControlError, NotSupported, RateLimited, 
 
 
 async def probe(client: TailnetClient) -> Probe:
-    """Try the calls that the operator needs with *client*, and return the result. This changes nothing."""
+    """Try the calls that the operator needs with *client*, and return the result. No call changes anything."""
     try:
         await client.granted()
     except ControlError as error:

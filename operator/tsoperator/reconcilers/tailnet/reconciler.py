@@ -52,7 +52,10 @@ _OWNERS: Final = {
 
 
 class _Basis(NamedTuple):
-    """The subject of a judgement: the Tailnet, its contents, and the version of its Secret (empty if there is none)."""
+    """The basis of a judgement about a Tailnet: the Tailnet's UID, its control server's URL, and its Secret.
+
+    *version* is that of the Secret; it is empty if there is no Secret.
+    """
 
     uid: str
     url: str
@@ -62,9 +65,10 @@ class _Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A judgement: its basis, why the Tailnet can't be used, if so, and the time of the next try by the clock.
+    """A judgement about a Tailnet: its *basis*, and why the Tailnet can't be used, if it can't.
 
-    *client* and *credentials* are those that were tried, if the Secret gave any.
+    The credentials are tried again at the time *until*. *client* and *credentials* are those that were tried, if
+    the Secret gave any.
     """
 
     basis: _Basis
@@ -76,7 +80,11 @@ class _Judged:
 
 @dataclass(slots=True)
 class _Known:
-    """The facts about a Tailnet: the last verdict, the basis of the last good one, and whether it has our finalizer."""
+    """The facts about a Tailnet that are remembered.
+
+    *judged* is the last judgement, *proved* the basis of the last good one, and *is_held* tells whether the Tailnet
+    has our finalizer.
+    """
 
     judged: _Judged | None = None
     proved: _Basis | None = None
@@ -86,9 +94,10 @@ class _Known:
 def tailnet_kind(
     cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Observed]:
-    """Return the kind of Tailnets. It registers a tailnet for each with good credentials, as long as it is used.
+    """Return the `Kind` of Tailnets, which tries their credentials.
 
-    *clock* counts seconds and never goes back.
+    It registers a tailnet for each Tailnet with good credentials, as long as the Tailnet is used. *clock* counts
+    seconds and never goes back.
     """
     view = _View(cache, tailnets, factory, clock)
 
@@ -111,31 +120,40 @@ class _View:
         self._memory = Memory[_Known](cache)
 
     def _known(self, obj: Object) -> _Known:
-        """Return the facts about the Tailnet *obj*."""
+        """Return the remembered facts about the Tailnet *obj*."""
         known = self._memory.get(obj) or _Known()
         self._memory.note(obj, known)
         return known
 
     def refused(self, _observed: Observed, obj: Object, refusal: Refusal) -> Plan:
-        """Return the plan that reports a refusal on *obj*. Without our finalizer, it accepts no new proxies."""
+        """Return the plan that reports a refusal on *obj*.
+
+        A Tailnet without our finalizer accepts no new proxies.
+        """
         if not self._known(obj).is_held:
             self._tailnets.refuse(key_of(obj).name, refusal.message)
         return plans.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
-        """Register the tailnet of *obj*, with the refusal in *plan* if there is one. *obj* has our finalizer now."""
+        """Register the tailnet of *obj*, which has our finalizer now.
+
+        If *plan* has a refusal, new proxies are refused.
+        """
         if obj:
             self._known(obj).is_held = True
             self._register(obj, plans.refusal(plan))
 
     def reported(self, obj: Object, _observed: Observed, plan: Plan) -> None:
-        """End the registration of the Tailnet *obj* if *plan* releases it."""
+        """End the registration of the Tailnet *obj* if *plan* takes our finalizer off it."""
         if obj and plan.release:
             self._memory.note(obj, None)
             self._tailnets.unregister(key_of(obj).name)
 
     async def look(self, key: Key, obj: Object) -> Observed:
-        """Gather the facts about the Tailnet *obj*; try its credentials if it is time. Unregister one that is gone."""
+        """Gather the facts about the Tailnet *obj*, and try its credentials if it is time.
+
+        Unregister the tailnet if the Tailnet is gone.
+        """
         if not obj:
             self._tailnets.unregister(key.name)
             return Observed()
@@ -167,7 +185,7 @@ class _View:
         return judged
 
     async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
-        """Return the judgement on the credentials in the Secret named *key*, as it is now."""
+        """Try the credentials in the Secret named *key*, and return the judgement on them."""
         given = credentials(key, await self._secret(key))
         if isinstance(given, Refusal):
             return self._remembered(basis, given)
@@ -197,9 +215,9 @@ class _View:
     def _register(self, obj: Object, refusal: str) -> None:
         """Register the tailnet of *obj* by the last judgement. New proxies get *refusal*, unless it is empty.
 
-        Bad credentials never replace good ones, with which existing proxies go on. If there are no good ones, as after
-        a restart, credentials that could not be tried yet are used for existing proxies. Otherwise a short failure of a
-        control server would change the status of all its Connectors.
+        Bad credentials never replace good ones, with which existing proxies go on. If there are no good
+        credentials, as after a restart, those that could not be tried yet are used for existing proxies.
+        Otherwise a short failure of a control server would change the status of all its Connectors.
         """
         name, judged = key_of(obj).name, self._known(obj).judged
         there = self._tailnets.registered(name)
@@ -231,7 +249,7 @@ class _View:
                     yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
-        """Yield the objects that name the Tailnet called *name* no more, but whose devices are still there.
+        """Yield the objects that no longer name the Tailnet called *name*, but whose devices are still in its tailnet.
 
         Raises Pending while it is not known in which tailnet the devices are.
         """

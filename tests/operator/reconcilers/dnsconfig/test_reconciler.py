@@ -72,7 +72,7 @@ async def running_nameserver(world: World, obj: Object) -> Object:
     return await world.look(obj)
 
 
-async def test_the_second_dnsconfig_takes_over_when_the_first_one_is_deleted(world: World) -> None:
+async def test_the_second_dnsconfig_takes_over_when_the_first_dnsconfig_is_deleted(world: World) -> None:
     second = dnsconfig("second")
     await world.apply(dnsconfig(), egress())
     await running_nameserver(world, dnsconfig())

@@ -361,7 +361,7 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
-async def test_a_change_of_an_object_concerns_its_tailnet_only_if_that_is_being_deleted(ground: Ground) -> None:
+async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is_being_deleted(ground: Ground) -> None:
     user = ground.cache.get(CONNECTOR, key_of(GATE))
     assert user is not None
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
