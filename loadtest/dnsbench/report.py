@@ -27,7 +27,10 @@ _HEADS = {
     "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
-"""If the client is busy for a larger share of time, it is the limit, and the rate says little about the server."""
+"""The greatest share of time that the client may be busy.
+
+Above it, the client is the limit, and the rate says little about the server.
+"""
 _COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
 _MORE_COLUMNS = ("answered %", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
 

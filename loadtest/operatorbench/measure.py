@@ -118,7 +118,7 @@ class Grouped(Burst):
 
     groups: int
     configmap_writes: Mapping[str, int]
-    """How often the operator wrote each ConfigMap while the Services were made."""
+    """The number of times that the operator wrote each ConfigMap while the Services were made."""
     served: Step
     """The step from the proxies' reports that they serve all Services until the EndpointSlices have all addresses."""
     entry_seconds: Sequence[float]

@@ -52,7 +52,10 @@ class Metrics:
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """The state of following the API server. If it isn't followed, this is None, and there are no series about it."""
+    """The state of the watch of the API server.
+
+    If the server doesn't follow the API server, this is None, and the metrics have no series about it.
+    """
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     started: float = field(default_factory=time.time)

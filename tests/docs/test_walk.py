@@ -24,7 +24,7 @@ from tests.support.manifests import backend, dnsconfig, egress, group_policy
 from tests.support.operator import World, running_operator
 
 SECONDS = 60
-"""How long a command may take."""
+"""The time limit of a command, in seconds."""
 ADDRESS = "192.0.2.53"
 """The address of the nameserver, which pages call ``$ip``."""
 DOMAIN = "tail1234.ts.net"
