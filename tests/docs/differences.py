@@ -161,6 +161,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "An object with a name that the Recorder needs": [
         f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",
     ],
+    "A Recorder has at most": [
+        f"{_RECORDER}/test_plan.py a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused",
+        f"{_RECORDER}/test_plan.py an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods",
+    ],
     "The image of a Recorder": [
         "operator/test_settings.py the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies",
     ],

@@ -451,6 +451,9 @@ BAD = {
     "a name with a dot": Bad({}, "PeerRelayInvalid", "make it anew with another", name="eu.edge"),
     "a long name": Bad({}, "PeerRelayInvalid", "at most 42 characters", name="e" * 43),
     "a long prefix": Bad({"hostnamePrefix": "e" * 62}, "PeerRelayInvalid", "shorten spec.hostnamePrefix"),
+    "a bad annotation": Bad(
+        {"service": {"annotations": {"a b": "c"}}}, "PeerRelayInvalid", 'spec.service.annotations: "a b": a key is'
+    ),
     "no class": Bad(CLASS, "PeerRelayCreationFailed", "create it, or change spec.proxyClass"),
     "a class that isn't ready": Bad(
         CLASS,

@@ -274,7 +274,7 @@ async def test_a_binding_of_somebody_else_stays_and_the_condition_of_the_policy_
     before = await cluster.look(theirs)
     async with running_operator(cluster):
         await cluster.becomes(lambda: reason(cluster, mine), "ProxyGroupPolicyFailed")
-        assert "ValidatingAdmissionPolicyBinding ts-ingress-default is in the way" in await message(cluster, mine)
+        assert "PolicyBinding ts-ingress-default is somebody else's: it binds" in await message(cluster, mine)
         assert await cluster.look(theirs) == before
         await cluster.delete(theirs)
         await cluster.becomes(lambda: reason(cluster, mine), ENFORCED)
