@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Listen to changes, and return a list to which each later change is added."""
+    """Return a list to which each later change of a device is added."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
