@@ -50,7 +50,7 @@ class ApiServer:
 
     @asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[str]:
-        """Listen while the context lasts, on a free port if *port* is 0, and yield the URL."""
+        """Serve the API during the block, on a free port if *port* is 0; yield the URL."""
         application = web.Application(client_max_size=_MAX_BODY)
         application.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)

@@ -31,7 +31,7 @@ class HealthProxy:
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Listen while the context lasts, on a free port if *port* is 0, and return the URL of the proxy."""
+        """Run the proxy during the block, on a free port if *port* is 0; yield the URL of the proxy."""
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

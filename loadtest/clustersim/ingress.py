@@ -61,7 +61,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield where the handlers of a serve configuration lead to: URLs, some of them of redirects."""
+    """Yield the URLs to which the handlers of a serve configuration connect or redirect; else an empty text."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

@@ -53,9 +53,9 @@ class Login:
         self.device = self.tailnet.member(node_id)
 
     def is_over(self, auth_key: str) -> bool:
-        """Tell whether the container has to start again, because it has lost its device or has got another *auth_key*.
+        """Tell whether the container must start again: it lost its device, or got a key in place of the refused one.
 
-        With another key than the refused one, forget the login of the old device.
+        In the second case, forget the login of the old device.
         """
         if self._rejected is None:
             return self.device is not None and self.tailnet.member(self.device.node_id) is None

@@ -77,7 +77,7 @@ def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
 
 
 def hosts_services(container: Object) -> bool:
-    """Tell whether a container runs the proxy image so that it may host Tailscale Services."""
+    """Tell whether a container runs the proxy image with a file of rules, by which it can host Tailscale Services."""
     return any(variable["name"] == RULES_FILE for variable in container.get("env", ()))
 
 

@@ -21,7 +21,7 @@ _PORT = re.compile(r"tcp:([1-9]\d{0,4})")
 
 
 class ServiceError(Exception):
-    """The control server doesn't take a Tailscale Service like this."""
+    """The control server refuses a Tailscale Service. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class HostDevice(Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether it is connected to the control server."""
+        """True if the device is connected to the control server."""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags."""
+        """The tags of the device."""
 
 
 class TailscaleServices:

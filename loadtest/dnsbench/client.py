@@ -11,7 +11,7 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""How many seconds longer than its load a run may take."""
+"""The seconds that a run may take beyond its load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ _HEADS = {
     "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
-"""If the client is busy for a larger share of time, it is the limit, and the rate says little about the server."""
+"""The greatest share of time that the client may be busy.
+
+Above it, the client is the limit, and the rate says little about the server.
+"""
 _COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
 _MORE_COLUMNS = ("answered %", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
 
@@ -48,7 +51,7 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def measurements(scenario: Scenario, rows: Sequence[Row]) -> str:
-    """Return the table of one scenario."""
+    """Return the table of the measurements in one *scenario*."""
     lines = [(row.label, *_cells(row)) for row in rows if row.scenario == scenario.name]
     text = f"### {scenario.title}\n\n{table((*_COLUMNS, *_MORE_COLUMNS), lines)}"
     limited = [row.label for row in rows if row.scenario == scenario.name and row.best.client_busy > BUSY]

@@ -26,7 +26,7 @@ _ASK_SECONDS = 0.5
 
 
 class Kind(StrEnum):
-    """A server, by its name in tables."""
+    """A sort of server that the benchmark measures, by its name in tables."""
 
     OURS = "ours"
     GO = "Go"

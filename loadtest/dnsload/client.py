@@ -66,7 +66,7 @@ def steady(rate: float) -> Rates:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How the client sends queries; by UDP if *connections* is 0."""
+    """The way in which the client sends queries; by UDP if *connections* is 0."""
 
     seconds: float
     rates: Rates = ()
@@ -126,7 +126,7 @@ class Seen:
     """Seconds since the start during which the client sent queries."""
     cpu_seconds: float = 0.0
     idle_seconds: float = 0.0
-    """How many seconds the client had nothing to do: its reserve."""
+    """The seconds in which the client had nothing to do: its reserve."""
     gap_ns: int = 0
     """The longest time without an answer, in nanoseconds."""
     own_gap_ns: int = 0

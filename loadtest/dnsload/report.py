@@ -73,7 +73,7 @@ class Totals(_Model):
     loss: float
     """The share of queries without an answer in time, without the answers that the client itself dropped."""
     late: int
-    """How many of the lost queries got an answer after the time-out."""
+    """The number of lost queries that got an answer after the time-out."""
     truncated: int
     retried: int
     unexpected: int

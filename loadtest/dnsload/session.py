@@ -13,12 +13,12 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""How long after the end of the schedule a client that lags may still send, in nanoseconds."""
+"""The time after the end of the schedule in which a client that lags may still send, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run, with either engine."""
+    """The parts of one run that don't depend on which of the two engines sends the queries."""
 
     workload: Workload
     checker: Checker

@@ -27,7 +27,7 @@ class Counts:
     malformed_sent: int = 0
     malformed_answered: int = 0
     refused: int = 0
-    """How often ICMP reported the port as unreachable."""
+    """The number of times that ICMP reported the port as unreachable."""
     connections_failed: int = 0
     """TCP connections that couldn't be made, or that ended with queries outstanding."""
     client_drops: int = 0

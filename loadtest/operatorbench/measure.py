@@ -118,13 +118,13 @@ class Grouped(Burst):
 
     groups: int
     configmap_writes: Mapping[str, int]
-    """How often the operator wrote each ConfigMap while the Services were made."""
+    """The number of times that the operator wrote each ConfigMap while the Services were made."""
     served: Step
     """The step from the proxies' reports that they serve all Services until the EndpointSlices have all addresses."""
     entry_seconds: Sequence[float]
     """The times from the request for an additional Service until its entry is in the ConfigMap."""
     slice_seconds: Sequence[float]
-    """The times from a proxy's report that it serves such a Service until its address is in the EndpointSlice."""
+    """The times from a proxy's report that it serves a further Service until its address is in the EndpointSlice."""
 
     @property
     def most_configmap_writes(self) -> int:

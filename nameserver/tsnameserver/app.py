@@ -29,7 +29,7 @@ _Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
 """The parts of the server that run beside the UDP threads, by the names that metrics give them."""
 
 _SWITCH_SECONDS = 0.0005
-"""How many seconds a thread may keep the interpreter's lock, as during a reload, while a packet waits."""
+"""The seconds for which a thread may keep the interpreter's lock, as during a reload, while a packet waits."""
 _JOIN_SECONDS = 0.5
 
 

@@ -38,7 +38,7 @@ class Compiled:
     zone_problems: tuple[str, ...]
     """The messages about zones that were left out."""
     names: int
-    """The number of names of the records that are in the zone."""
+    """The number of names in the zone that come from the records."""
     ip4: int
     ip6: int
     changed: int = 0

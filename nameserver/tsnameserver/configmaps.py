@@ -44,7 +44,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """The place of the ConfigMaps, and the settings of the requests to the API server."""
+    """The API server and the namespace of the ConfigMaps, and the settings of the requests."""
 
     server: str
     namespace: str

@@ -75,7 +75,7 @@ class HttpGet:
     async def get(
         self, path: str, parameters: Mapping[str, str], headers: Mapping[str, str]
     ) -> AsyncIterator[Response]:
-        """Ask for *path*; raises ApiError, OSError and ValueError."""
+        """Send a GET request for *path* and yield the response; raises ApiError, OSError and ValueError."""
         lines = [f"GET {self._prefix}{path}?{urlencode(parameters)} HTTP/1.1", f"Host: {self._authority}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         reader, writer = self._idle or await self._connected()

@@ -30,7 +30,7 @@ _MAX_QUERY = 4096
 _WAKE_MICROSECONDS = 200_000
 """The time limit of a receive. Without queries, a stop may take as long."""
 _DRAIN_PACKETS = 1000
-"""About so many packets that were received before a stop are still answered."""
+"""The approximate number of packets received before a stop that are still answered."""
 _ERRNOS = max(errno.errorcode) + 1
 _FULL = (
     "a response is dropped, because the send buffer is full: a client on the local network may be gone, or ask with "

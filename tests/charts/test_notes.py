@@ -1,4 +1,4 @@
-"""What Helm prints when the chart has been installed."""
+"""Tests of the notes that Helm prints when the chart has been installed."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tests that show each difference that docs/migration.md lists, by the words with which the row there begins.
+"""A map from the first words of a row in docs/migration.md, which lists a difference, to the tests that show it.
 
 Paths are relative to tests/, and test names are without `test_`.
 """
@@ -54,7 +54,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "If a tool keeps resetting an egress Service": [
         f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
-        f"{_SERVICE}/test_egress.py the_words_about_reverts_say_how_to_end_them",
+        f"{_SERVICE}/test_egress.py the_message_about_reverts_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
@@ -62,7 +62,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A new Ingress gets no proxy while": [
         f"{_INGRESS}/test_plan.py events_say_why_an_ingress_is_not_served_and_nothing_changes",
-        f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
+        f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
         f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
@@ -98,7 +98,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
     ],
     "Two Pods run": [
-        "operator/runtime/test_leader.py two_never_lead_at_once_and_one_leads_in_the_end",
+        "operator/runtime/test_leader.py two_processes_never_lead_at_once_and_one_process_leads_in_the_end",
         "e2e/test_install.py helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy",
     ],
     "The operator writes Events about cluster-wide objects": [
@@ -160,6 +160,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An object with a name that the Recorder needs": [
         f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",
+    ],
+    "A Recorder has at most": [
+        f"{_RECORDER}/test_plan.py a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused",
+        f"{_RECORDER}/test_plan.py an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods",
     ],
     "The image of a Recorder": [
         "operator/test_settings.py the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies",

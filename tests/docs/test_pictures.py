@@ -90,7 +90,7 @@ def test_a_text_that_cannot_be_drawn_is_refused(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(("arrow", "tips"), [("a -> b", ["end"]), ("a <-> b", ["start", "end"])])
-def test_an_arrow_has_its_heads(arrow: str, tips: list[str]) -> None:
+def test_an_arrow_has_a_head_at_each_end_that_its_text_names(arrow: str, tips: list[str]) -> None:
     (line,) = drawn(f"{TWO}arrow {arrow}\n", "path[@class='line arrow']")
     assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
 

@@ -159,7 +159,7 @@ async def api(bed: Bed) -> AsyncIterator[KubeClient]:
 
 @pytest.fixture(scope="session")
 def outside(bed: Bed) -> Peer:
-    """The device outside the cluster."""
+    """The first device outside the cluster, in the tailnet of the operator."""
     return bed.peers()[0]
 
 

@@ -59,7 +59,7 @@ def test_the_log_has_a_limit_of_lines_a_second_and_says_how_many_were_left_out(
 
 
 @pytest.mark.parametrize(("every", "least", "most"), [(0, 0, 0), (1, 1000, 1000), (10, 70, 130)])
-def test_a_sampled_log_has_the_first_query_and_about_its_share_at_irregular_steps(
+def test_a_sampled_log_has_the_first_query_and_then_about_the_requested_share_at_irregular_steps(
     every: int, least: int, most: int
 ) -> None:
     queries = QueryLog(every)

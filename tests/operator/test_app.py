@@ -1,4 +1,4 @@
-"""The whole operator: the order of its work, faults around it, and its own ends and starts."""
+"""The whole operator: the order of its work, faults around it, and how it ends and starts again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +78,7 @@ async def test_an_outdated_cache_does_not_cause_a_second_auth_key(world: World) 
 
 
 @pytest.mark.parametrize("progress", [1, pytest.param(5, marks=pytest.mark.simulated), 15])
-async def test_the_operator_after_one_that_was_killed_in_a_burst_finishes_the_burst(
+async def test_an_operator_that_starts_finishes_the_burst_of_changes_in_which_another_operator_was_killed(
     cluster: World, progress: int
 ) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(20)]

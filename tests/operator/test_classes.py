@@ -140,7 +140,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize("change", cases(WITHOUT, "class named no more"))
-async def test_without_its_class_a_proxy_is_as_one_that_never_had_one(
+async def test_a_proxy_that_loses_its_class_becomes_like_a_proxy_that_never_had_a_class(
     world: World, change: tuple[Object, Object]
 ) -> None:
     before = await joined_with_class(world, SERVICE_WITH_CLASS, **EVERYTHING)

@@ -61,7 +61,7 @@ async def left(stage: Play, before: set[str], dead: str) -> list[str]:
 
 
 DEAD = st.sampled_from(["", *NODES])
-"""The node that is dead when all is deleted."""
+"""The node that is dead while all objects are deleted."""
 
 
 @pytest.mark.timeout(600)

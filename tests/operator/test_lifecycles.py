@@ -72,7 +72,7 @@ UNASKED = {
 
 
 @pytest.mark.parametrize(("parent", "patch"), UNASKED.values(), ids=UNASKED)
-async def test_an_object_that_is_replaced_by_one_that_asks_for_nothing_loses_its_proxy(
+async def test_an_object_whose_spec_no_longer_asks_for_a_proxy_loses_its_proxy(
     world: World, parent: Object, patch: Object
 ) -> None:
     await world.apply(backend(), parent)
@@ -85,7 +85,7 @@ async def test_an_object_that_is_replaced_by_one_that_asks_for_nothing_loses_its
     assert ("finalizers" in live["metadata"], (live.get("status") or {}).get("loadBalancer")) == (False, {})
 
 
-async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:
+async def test_a_change_of_a_backend_reaches_only_those_of_its_ingresses_that_have_our_class(world: World) -> None:
     theirs = ingress("theirs")
     theirs["spec"]["ingressClassName"] = "nginx"
     await world.apply(backend(), ingress(), theirs)

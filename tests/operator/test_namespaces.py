@@ -186,7 +186,7 @@ async def test_a_namespace_without_rights_does_not_delay_the_others(
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_an_ingress_whose_services_the_operator_may_not_read_changes_only_if_it_has_read_them_before(
+async def test_an_ingress_whose_services_rbac_hides_changes_only_if_the_operator_has_read_the_services_before(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

@@ -80,7 +80,7 @@ async def test_a_call_that_the_server_does_not_have_is_reported_and_not_made_aga
         (NotSupported, 60, 86_400),
     ],
 )
-def test_a_refused_call_is_made_again_within_five_minutes_and_an_unsupported_one_within_a_day(
+def test_a_refused_call_is_made_again_within_five_minutes_and_an_unsupported_call_within_a_day(
     error: type[Exception], first: float, longest: float
 ) -> None:
     waits = [PATIENCE[error].delay(failures) for failures in (0, 1, 100)]

@@ -192,7 +192,7 @@ FINE = {
 }
 
 
-def test_a_valid_variable_or_one_of_another_program_causes_no_warning(environ: dict[str, str]) -> None:
+def test_a_valid_variable_or_a_variable_of_another_program_causes_no_warning(environ: dict[str, str]) -> None:
     assert not read_settings({**environ, **FINE}).warnings
 
 
@@ -251,7 +251,9 @@ SEARCH = "search tailscale.svc.cluster.local svc.cluster.local cluster.local\n"
         ("", ()),
     ],
 )
-def test_the_clusters_dns_is_read_in_a_pod_that_asks_it(resolv_conf: str, servers: tuple[str, ...]) -> None:
+def test_the_address_of_the_clusters_dns_is_read_in_a_pod_that_uses_the_clusters_dns(
+    resolv_conf: str, servers: tuple[str, ...]
+) -> None:
     assert cluster_dns(resolv_conf, "tailscale") == servers
 
 

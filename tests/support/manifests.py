@@ -1,4 +1,4 @@
-"""What users apply: the objects that the loop tests put into a cluster."""
+"""The objects of users: those that the loop tests put into a cluster."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def egress(name: str = "db", target: str = FQDN, **annotations: str) -> Object:
 
 
 def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports: int, **annotations: str) -> Object:
-    """Return a Service that leads to *target* through the ProxyGroup *group*, at TCP *ports*, 5432 without any."""
+    """Return a Service that leads to *target* through the ProxyGroup *group*, at TCP *ports* (5432 by default)."""
     obj = egress(name, target, proxy_group=group, **annotations)
     obj["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
     return obj

@@ -18,9 +18,11 @@ from urllib.parse import urlsplit
 PARENT_NAME_MAX: Final = 43
 """The most characters of a parent's name that a child's name contains.
 
-The child's name then has at most 52 characters, because StatefulSets derive labels from it.
+The child's name then has at most `STATEFULSET_NAME_MAX` characters.
 """
 DNS_LABEL_MAX: Final = 63
+STATEFULSET_NAME_MAX: Final = 52
+"""The most characters in the name of a StatefulSet, because a label of its Pods has the name with a hash behind it."""
 DNS_NAME_MAX: Final = 253
 
 _DNS_PORT: Final = 53
@@ -92,6 +94,16 @@ def dns_label_error(value: str) -> str | None:
     if _DNS_LABEL.fullmatch(value):
         return None
     return f"{_quoted(value)} is not a valid DNS label: {_label_fault(value)}"
+
+
+def namesake_error(name: str, longest: int = STATEFULSET_NAME_MAX) -> str | None:
+    """Say why *name* can't be that of an object after which its children are named."""
+    if len(name) <= longest and not dns_label_error(name):
+        return None
+    return (
+        f"its name must be a DNS label of at most {longest} characters, because its objects are named after it: make "
+        "it anew with another"
+    )
 
 
 def namespace_error(value: str) -> str | None:

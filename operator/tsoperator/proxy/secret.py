@@ -4,7 +4,7 @@ import base64
 import binascii
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -119,7 +119,7 @@ def slim(secret: Object) -> Object:
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = _newest_config(data), _profile(data)
-    auth_key, owner = auth_key_of(secret), owner_of(secret)
+    auth_key, owner = _auth_key(data, config), owner_of(secret)
     reports_by_state = owner is not None and owner.type == PARENT_RECORDER
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
     return {
@@ -127,7 +127,7 @@ def slim(secret: Object) -> Object:
         "kind": secret["kind"],
         "metadata": metadata,
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
-        _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in data if _is_config(name)}),
+        _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in _file_names(data)}),
         _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
         _LOGIN_URL: _text_in(profile, "ControlURL") if reports_by_state else _text_in(config, "ServerURL"),
         _HOSTNAME: _text_in(config, "Hostname"),
@@ -147,7 +147,7 @@ def slim(secret: Object) -> Object:
 def auth_key_of(secret: Object) -> str:
     """Return the auth key in a whole Secret: in its newest config, or in a Recorder's file; empty if there is none."""
     data: Mapping[str, str] = secret.get("data") or {}
-    return _text_in(_newest_config(data), "AuthKey") or _text(data, AUTH_KEY_FILE)
+    return _auth_key(data, _newest_config(data))
 
 
 def login_url_of(secret: Object) -> str:
@@ -355,9 +355,19 @@ def _has_logged_in(secrets: ReplicaSecrets) -> bool:
     return state is not None and bool(_text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
 
 
-def _is_config(name: str) -> bool:
-    """Tell whether *name* is the key of a config file in a proxy's Secret."""
-    return name in (SERVE_CONFIG_KEY, AUTH_KEY_FILE) or _CONFIG_KEY.fullmatch(name) is not None
+def _file_names(data: Mapping[str, str]) -> Sequence[str]:
+    """Return the keys of the config files in the *data* of a Secret.
+
+    A Recorder has a file with the auth key, and no other. Beside other files, that key is a leftover of an early
+    version of the Go operator, and no proxy reads it.
+    """
+    found = [name for name in data if name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name)]
+    return found or [name for name in (AUTH_KEY_FILE,) if name in data]
+
+
+def _auth_key(data: Mapping[str, str], config: Object) -> str:
+    """Return the auth key in the *data* of a Secret with this newest *config*; empty if there is none."""
+    return _text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in _file_names(data) else _text_in(config, "AuthKey")
 
 
 def _digest_of_files(files: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tsoperator.api.conditions import set_condition
+from tsoperator.api.conditions import FALSE, TRUE, set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
@@ -73,9 +73,10 @@ class Applier:
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
         """Carry out *plan* except for its status, and return the parent as the API server has stored it.
 
-        If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then
-        raise the error, so that the object is retried. If the deletion of a device takes time, leave out the
-        steps that wait for it, report the rest of *plan*, and raise Pending.
+        If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
+        the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
+        for it, report the rest of *plan*, and raise Pending. No condition changes from False to True before that end:
+        if the control server refuses again and again, the status would change each time, and cause the next try.
         """
         begun: list[Step] = []
         try:
@@ -97,7 +98,8 @@ class Applier:
             self.journal.failed(error, refused)
             raise
         if waiting is not None:
-            await self.report(parent, replace(plan, release="", error=waiting), failed)
+            status = _without_success(parent.get("status") or {}, plan.status)
+            await self.report(parent, replace(plan, status=status, release="", error=waiting), failed)
         return parent
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
@@ -261,6 +263,15 @@ class Applier:
             now = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
             conditions = set_condition(old, wanted["conditions"], now)
         return {**wanted, "conditions": conditions}
+
+
+def _without_success(live: Object, wanted: Object | None) -> Object | None:
+    """Return the *wanted* status, in which conditions that are False in the *live* one don't become True."""
+    if not wanted or "conditions" not in wanted:
+        return wanted
+    failing = {each["type"]: each for each in live.get("conditions") or () if each["status"] == FALSE}
+    found = [failing.get(each["type"], each) if each["status"] == TRUE else each for each in wanted["conditions"]]
+    return {**wanted, "conditions": found}
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ _FORWARDING = "sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptabl
 
 
 class Place(NamedTuple):
-    """Where a node of the cluster is: its machine, the node's name and address, and the addresses of its Pods."""
+    """The location of a node of the cluster: its machine, its name and address, and the addresses of its Pods."""
 
     machine: str
     name: str

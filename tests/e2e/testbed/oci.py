@@ -21,7 +21,7 @@ PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a container of an image starts."""
+    """The command and the environment with which a container of an image starts."""
 
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()

@@ -74,7 +74,7 @@ def container(store: Store) -> Any:
     return statuses[0] if statuses else {}
 
 
-async def test_a_recorder_joins_and_keeps_only_its_login(store: Store, tailnet: Tailnet) -> None:
+async def test_a_recorder_joins_the_tailnet_and_stores_nothing_but_its_login(store: Store, tailnet: Tailnet) -> None:
     start(store, new_key(tailnet))
     await until(store, lambda: login(store))
     (device,) = tailnet.devices.values()

@@ -33,7 +33,7 @@ def test_each_step_of_a_schedule_has_its_rate() -> None:
     assert [sum(start <= each < end for each in due) for start, end in ((0, 2), (2, 3), (3, 5))] == [20, 100, 10]
 
 
-def test_the_due_times_do_not_depend_on_when_the_schedule_is_asked() -> None:
+def test_due_times_are_the_same_whether_they_are_computed_at_once_or_in_parts() -> None:
     schedule = Schedule(STEPS)
     whole = schedule.due_times(0, schedule.total)
     assert whole == [due for first in range(0, 130, 7) for due in schedule.due_times(first, 7)]

@@ -1,4 +1,7 @@
-"""CRDs as they are made from the models. `tests/charts/test_crds_beside_go.py` compares them with the Go operator's."""
+"""The CRDs that are made from the models.
+
+`tests/charts/test_crds_beside_go.py` compares them with those of the Go operator.
+"""
 
 import subprocess
 import sys
@@ -33,7 +36,7 @@ def root_schema(definition: Definition) -> Object:
     return schema
 
 
-def test_the_charts_crds_are_those_that_the_command_writes(tmp_path: Path) -> None:
+def test_the_crds_in_the_chart_are_the_crds_that_the_command_writes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "tsoperator.api.crds", tmp_path], check=True, timeout=30)
     written, charts = ({path.name: path.read_text() for path in folder.iterdir()} for folder in (tmp_path, CHART_CRDS))
     assert written == charts, "run: make crds"

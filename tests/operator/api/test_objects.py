@@ -33,7 +33,9 @@ from tsoperator.api.objects import (
         (DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
     ],
 )
-def test_the_url_path_of_a_kind_is_that_of_the_api(resource: Resource, parts: tuple[str, ...], path: str) -> None:
+def test_the_url_path_of_a_kind_is_the_path_in_the_kubernetes_api(
+    resource: Resource, parts: tuple[str, ...], path: str
+) -> None:
     assert resource.path(*parts) == path
 
 

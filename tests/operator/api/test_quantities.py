@@ -14,12 +14,12 @@ from tsoperator.api.quantities import amount, is_quantity
         ("5E", "5000000000000000000"), ("-1u", "-0.000001"), ("+3n", "0.000000003"),
     ],
 )  # fmt: skip
-def test_an_amount_is_the_number_that_it_stands_for(value: int | str, number: str) -> None:
+def test_an_amount_such_as_500m_is_read_as_a_number(value: int | str, number: str) -> None:
     assert is_quantity(value)
     assert amount(value) == Decimal(number)
 
 
 @pytest.mark.parametrize("value", ["", "lots", "1 Gi", "1K", "Mi", "1.2.3", "0x1"])
-def test_a_text_that_is_no_amount_stays_as_it_is(value: str) -> None:
+def test_a_text_that_is_no_amount_stays_a_text(value: str) -> None:
     assert not is_quantity(value)
     assert amount(value) == value

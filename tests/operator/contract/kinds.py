@@ -86,9 +86,9 @@ class Kind:
     beside: Sequence[Object] = ()
     """The other objects that the object needs, such as a backend or a ProxyClass."""
     children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
-    """The children by kind, each with merge patches of a child that the operator has to undo."""
+    """A map from each kind of child to merge patches for a child. The operator has to undo the patches."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
-    """A function that returns the name of the first child of a kind. It gets the object as it is stored."""
+    """A function that gets the object as it is stored, and returns the name of its first child of a kind."""
     early: Resource | None = None
     """The kind of a child that the operator makes even for an invalid object."""
     shared: Sequence[tuple[Resource, Key]] = ()

@@ -82,7 +82,7 @@ STEPS = {step.__name__: step for step in (nothing, needs_first, devices_first, c
 
 @each_kind
 @pytest.mark.parametrize("step", cases(STEPS, "nothing"))
-async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_one_starts(
+async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_an_operator_starts(
     cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
 ) -> None:
     scene = Scene(cluster, kind)
@@ -96,7 +96,7 @@ async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_one_st
 
 
 @each_edited
-async def test_an_edit_while_no_operator_runs_takes_effect_when_one_starts(cluster: World, kind: Kind) -> None:
+async def test_an_edit_while_no_operator_runs_takes_effect_when_an_operator_starts(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()

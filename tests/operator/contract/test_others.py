@@ -73,14 +73,16 @@ async def finalizers(scene: Scene) -> list[str]:
 
 
 @each_kind
-async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind: Kind) -> None:
+async def test_the_operator_adds_its_finalizer_again_if_somebody_else_removes_the_finalizer(
+    scene: Scene, kind: Kind
+) -> None:
     before = await scene.make()
     await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
     await scene.becomes(before)
 
 
 @each_held
-async def test_a_deleted_object_leaves_nothing_even_if_others_replace_our_finalizer_by_theirs(
+async def test_a_deleted_object_leaves_nothing_even_if_somebody_puts_another_finalizer_in_place_of_ours(
     scene: Scene, kind: Kind
 ) -> None:
     await scene.make()
@@ -98,7 +100,9 @@ async def test_a_deleted_object_leaves_nothing_even_if_others_replace_our_finali
 
 @pytest.mark.simulated
 @each_held
-async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:
+async def test_a_finalizer_that_somebody_else_adds_while_the_operator_adds_its_own_stays(
+    scene: Scene, kind: Kind
+) -> None:
     sim = scene.world.sim
     sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
     before = Counter(sim.writes)

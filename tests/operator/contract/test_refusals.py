@@ -37,7 +37,7 @@ async def test_an_object_that_was_always_invalid_has_no_children_until_its_user_
 
 
 def children(scene: Scene) -> list[Object]:
-    """Return the children that the operator makes only for an object that isn't bad."""
+    """Return the children that the operator makes only for a valid object."""
     return [obj for resource in scene.kind.children if resource != scene.kind.early for obj in scene.children(resource)]
 
 
@@ -59,7 +59,7 @@ async def test_an_object_that_becomes_invalid_keeps_its_pods_children_and_device
 
 @pytest.mark.simulated
 @each_parent
-async def test_an_object_reports_a_write_that_the_api_server_refuses_until_it_is_allowed(
+async def test_an_object_reports_a_refused_write_until_the_api_server_allows_the_write(
     scene: Scene, kind: Kind
 ) -> None:
     plural = [resource.plural for resource in kind.children if resource != kind.early][-1]

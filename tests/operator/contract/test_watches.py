@@ -13,7 +13,7 @@ each_end = pytest.mark.parametrize("end", ["expire_history", pytest.param("drop_
 
 @each_kind
 @each_end
-async def test_no_change_is_overlooked_if_the_watches_end_after_each(scene: Scene, kind: Kind, end: str) -> None:
+async def test_no_change_is_overlooked_if_the_watches_end_after_each_change(scene: Scene, kind: Kind, end: str) -> None:
     end_watches = getattr(scene.world.sim.faults, end)
     await scene.apply(kind.manifest)
     end_watches()
@@ -52,6 +52,6 @@ async def away(scene: Scene) -> None:
 
 
 def back(scene: Scene) -> None:
-    """Let the API server answer again, without its history: watches can't go on where they ended."""
+    """Let the API server answer again, but without the history of changes from which watches could go on."""
     scene.world.sim.faults.expire_history()
     scene.world.sim.faults.clear()

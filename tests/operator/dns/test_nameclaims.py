@@ -61,13 +61,13 @@ def test_the_device_of_a_name_has_the_strongest_claim_then_the_holder_and_then_t
         (shown(egress_service(GROUP), "TailscaleProxyReady", "False", "ProxyInvalid"), FQDN),
     ],
 )
-def test_a_service_asks_for_the_name_of_its_device_unless_it_is_invalid_or_being_deleted(
+def test_a_service_that_is_invalid_or_being_deleted_does_not_ask_for_the_name_of_its_device(
     service: Object, name: str
 ) -> None:
     assert asked_name(service) == name
 
 
-def test_a_service_of_a_group_forwards_only_its_ports_and_its_own_proxy_forwards_all() -> None:
+def test_a_claim_at_a_group_is_for_the_ports_of_the_service_and_a_claim_of_an_own_proxy_for_all_ports() -> None:
     asking = [egress_service(given, spec=SQL, creationTimestamp=OLD) for given in (GROUP, EGRESS)]
     owner = Owner("svc", Key("default", "db"))
     claims = [Claim(Standing.ASKS, OLD, owner, ports) for ports in (SQL_PORTS, None)]

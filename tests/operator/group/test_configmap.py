@@ -155,7 +155,7 @@ def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
     assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
 
 
-def test_an_entry_that_fits_to_the_byte_is_stored_and_a_larger_one_is_left_out() -> None:
+def test_an_entry_that_fits_to_the_byte_is_stored_and_a_larger_entry_is_left_out() -> None:
     exact = replace(wanted_of(DB), fqdn="")
     room = SIZE_MAX // 4 * 3 - len(base64.b64decode(render_entries({"default-db": exact})))
     for more, left_out in ((0, 0), (1, 1)):

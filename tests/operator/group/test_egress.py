@@ -1,4 +1,4 @@
-"""The facts about a place at a group that its ClusterIP Service says, and the entry that follows from them."""
+"""The facts about a place at a group that its ClusterIP Service has, and the entry that follows from them."""
 
 from dataclasses import replace
 
@@ -76,5 +76,5 @@ def test_a_change_of_a_child_concerns_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 
-def test_the_name_of_an_entry_is_the_one_of_the_go_operator() -> None:
+def test_the_name_of_an_entry_is_the_name_that_the_go_operator_gives_to_the_entry() -> None:
     assert egressgroup.entry_name(Key("default", "db")) == "default-db"

@@ -103,7 +103,7 @@ def test_a_service_is_reconciled_again_when_a_new_pod_may_get_connections(
     assert await_newcomers(Plan(requeue_after=20.0), places).requeue_after == requeue_after
 
 
-def test_a_new_pod_gets_connections_at_once_if_all_older_ones_are_down() -> None:
+def test_a_new_pod_gets_connections_at_once_if_all_older_pods_are_down() -> None:
     pods = [down(pod(0, "10.0.0.1")), pod(1, "10.0.0.2")]
     places = replace(moving([NEW_PLACE], [NEW_UP], {}), groups={GROUP: group(pods=pods, new={"egress-1-uid": 3.0})})
     (made,) = children_of(Plan(steps=upkeep(places)))

@@ -32,7 +32,7 @@ def test_only_target_ports_in_the_proxies_range_count_as_allocated() -> None:
     ],
     ids=["one more", "one less", "another order", "another protocol", "none"],
 )
-def test_an_allocated_port_stays_as_long_as_the_service_has_the_port_for_it(
+def test_the_proxies_port_for_a_port_of_a_service_stays_as_long_as_the_service_has_that_port(
     wanted: list[Wanted], before: dict[Wanted, int], kept: dict[Wanted, int]
 ) -> None:
     found = allocate("db-uid", wanted, before, ()) or {}

@@ -8,7 +8,7 @@ from tsoperator.group import grouptype, proxygroup
 from tests.support.objects import obj
 
 
-def test_the_names_of_objects_are_those_of_the_go_operator() -> None:
+def test_the_configmap_name_and_the_labels_of_a_group_equal_those_of_the_go_operator() -> None:
     assert grouptype.EGRESS.config_name("foo") == "foo-egress-config"
     assert proxygroup.group_owner("foo").labels.items() >= {
         ("tailscale.com/managed", "true"),

@@ -56,7 +56,7 @@ def test_a_proxy_serves_an_entry_if_its_report_has_the_entry_and_the_address_of_
     assert [len(each.get(PORT, ())) for each in found] == [case.serving4, case.serving6]
 
 
-def test_a_pod_that_is_down_gets_no_connections_if_another_one_serves() -> None:
+def test_a_pod_that_is_down_gets_no_connections_if_another_pod_serves() -> None:
     pods = [down(pod(0, IP4)), pod(1, "10.0.0.2")]
     assert serving_pods(group(pods=pods), "default-db", ENTRY, 4) == {PORT: [pods[1]]}
 
@@ -73,7 +73,7 @@ def test_a_pod_that_is_down_gets_no_connections_if_another_one_serves() -> None:
         ((0, 1), (0,), (0, 1)),
     ],
 )
-def test_a_new_pod_gets_no_connections_while_an_older_one_serves(
+def test_a_new_pod_gets_no_connections_while_an_older_pod_serves(
     new: tuple[int, ...], led: tuple[int, ...], leading: tuple[int, ...]
 ) -> None:
     pods = [pod(ordinal) for ordinal in range(2)]
@@ -166,7 +166,7 @@ SINGLE, DUAL = place(), place(ips=BOTH)
 UP = slice_of(SINGLE, 4, endpoint(IP4))
 
 
-def test_the_pods_to_which_a_service_leads_are_read_from_its_slices() -> None:
+def test_the_pods_to_which_a_service_leads_are_read_from_the_endpointslices_of_the_service() -> None:
     service, other = place(), place("other")
     made = endpoint_slices(service, [], {4: serving(pod(0, IP4)), 6: {}})
     made += endpoint_slices(other, [], {4: serving(pod(1, IP4))})

@@ -121,7 +121,7 @@ async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: Clus
         assert [each() for each in held] == [None]
 
 
-async def test_a_short_watch_of_a_single_object_is_followed_by_the_next_one(
+async def test_a_short_watch_of_a_single_object_is_followed_by_the_next_watch(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
@@ -457,5 +457,7 @@ def test_the_text_of_a_selection_says_which_objects_it_selects(selection: Select
     ],
     ids=str,
 )
-def test_a_selection_covers_an_object_if_it_certainly_selects_it(selection: Selection, covered: bool) -> None:
+def test_a_selection_covers_an_object_if_the_selection_certainly_selects_the_object(
+    selection: Selection, covered: bool
+) -> None:
     assert selection.covers(configmap("a", team="x", tier="y")) is covered

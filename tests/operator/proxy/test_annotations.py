@@ -48,7 +48,9 @@ def told(annotations: dict[str, str], labels: dict[str, str] | None = None) -> l
     ],
     ids=str,
 )
-def test_an_event_names_once_an_annotation_without_effect_and_the_right_one(name: str, value: str, words: str) -> None:
+def test_one_event_names_an_annotation_that_has_no_effect_and_says_what_to_write(
+    name: str, value: str, words: str
+) -> None:
     notes = told({f"tailscale.com/{name}": value})
     kinds = [(note.type, note.reason, note.once) for note in notes]
     assert kinds == [("Warning", "IgnoredAnnotation", True)] * bool(words)

@@ -34,7 +34,7 @@ def spec_of(proxy_class: Object) -> ProxyClassSpec:
         ({}, {KEY: ""}, ""),
     ],
 )
-def test_the_class_in_the_label_wins_over_the_annotation_and_that_over_the_default(
+def test_the_class_in_the_label_wins_over_the_class_in_the_annotation_and_both_win_over_the_default(
     labels: dict[str, str], annotations: dict[str, str], name: str
 ) -> None:
     assert class_name(egress_service(annotations, labels=labels), "default") == name
@@ -81,7 +81,7 @@ def test_the_spec_of_a_ready_class_is_used() -> None:
     assert spec_of(given).use_lets_encrypt_staging_environment
 
 
-def test_routes_are_accepted_only_where_a_class_says_so() -> None:
+def test_a_proxy_accepts_routes_only_if_its_class_says_so() -> None:
     specs: list[Object] = [{}, {"tailscale": {}}, {"tailscale": {"acceptRoutes": True}}]
     found = [accepts_routes(spec_of(live_proxy_class(spec=spec, ready=True))) for spec in specs]
     assert (found, accepts_routes(None)) == ([False, False, True], False)

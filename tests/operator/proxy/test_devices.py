@@ -235,7 +235,7 @@ def test_a_target_that_exists_is_no_finding(destination: Destination | None) -> 
     assert [destination_findings(destination, OURS, is_missed=missed) for missed in (False, True)] == [[], []]
 
 
-def test_a_missing_target_is_a_finding_only_if_the_proxy_misses_it() -> None:
+def test_a_missing_target_is_a_finding_only_if_the_proxy_misses_the_target() -> None:
     assert destination_findings(Destination(FQDN), OURS, is_missed=False) == []
     (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_missed=True)
     assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetNotFound", True)
@@ -276,7 +276,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_a_proxy_reports_that_it_misses_its_target(report: Report) -> None:
+def test_the_ended_containers_of_a_proxy_show_whether_the_proxy_misses_its_target(report: Report) -> None:
     last = {"lastState": {"terminated": report.ended}}
     statuses: list[Object] = [{"containerStatuses": [{"restartCount": count, **last}]} for count in report.restarts]
     pods = [pod("ts-db-1", "new"), *({**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses)]

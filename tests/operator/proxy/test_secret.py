@@ -94,6 +94,7 @@ def test_a_slim_secret_contains_neither_keys_nor_configs() -> None:
         ({"cap-107.hujson": {"AuthKey": 7}}, ""),
         ({"tailscaled": {"AuthKey": "legacy"}}, ""),
         ({"authkey": "of-a-recorder"}, "of-a-recorder"),
+        ({"authkey": "leftover", "cap-107.hujson": {}}, ""),
         ({}, ""),
     ],
 )
@@ -106,7 +107,7 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
 
 
 @pytest.mark.parametrize("secrets_of", [whole, apart])
-def test_a_request_for_a_key_is_answered_by_any_other_key_than_the_refused_one(
+def test_a_request_for_a_key_is_answered_by_any_other_key_than_the_refused_key(
     secrets_of: Callable[..., ReplicaSecrets],
 ) -> None:
     def answer(auth_key: str, **asking: str) -> Reissue:
@@ -202,6 +203,7 @@ REORDERED: dict[str, str | Object] = {
         whole(auth_key="unused"),
         whole(auth_key="refused", **ASKING),
         whole(auth_key="new", **ASKING),
+        whole(authkey="leftover", **LOGGED_IN),
         ReplicaSecrets(slim_secret(NAME, REORDERED)),
         apart("unused"),
         apart("unused", **PROFILE),
@@ -307,7 +309,7 @@ AT_110 = {"tailscale_capver": "110", "pod_uid": "P"}
         ({**AT_110, "tailscale_capver": "²", "https_endpoint": "no-https"}, "db.tail1234.ts.net", False),
     ],
 )
-def test_the_https_name_is_what_the_running_pod_reports(
+def test_the_https_name_of_a_device_is_the_name_that_the_running_pod_reports(
     data: dict[str, str], https_name: str, *, serves_no_https: bool
 ) -> None:
     device = device_of(slim_secret(NAME, {**LOGGED_IN, **FQDN, **data}), pod(NAME, "P"))

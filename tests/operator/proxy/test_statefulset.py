@@ -99,7 +99,7 @@ def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int)
     assert env[position + 1][0].startswith("TS_")
 
 
-def test_a_statefulset_selects_only_the_pods_of_its_parent_and_not_of_a_recreated_one() -> None:
+def test_a_statefulset_selects_only_the_pods_of_its_parent_and_not_of_a_recreated_parent() -> None:
     assert selects(statefulset(), "1234-UID")
     assert not selects(statefulset(), "5678-UID")
     assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")

@@ -96,7 +96,7 @@ def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_othe
     assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
 
 
-def test_children_keep_the_name_that_one_of_them_has() -> None:
+def test_all_children_get_the_name_that_any_of_the_children_already_has() -> None:
     others = Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")])
     alone = [Children(services=[service()]), Children(statefulsets=[statefulset()])]
     alone += [Children(secrets=[secret(f"{NAME}-{ordinal}") for ordinal in left]) for left in ([0], [1, 2])]
@@ -202,7 +202,7 @@ def test_the_statefulset_of_a_recreated_parent_is_deleted_first_and_the_plan_wai
     assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
-def test_our_finalizer_is_removed_from_a_deleted_service_so_that_it_can_be_created_again() -> None:
+def test_our_finalizer_is_removed_from_the_service_of_a_proxy_if_the_service_is_being_deleted() -> None:
     leaving = deleting(service())
     plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
@@ -272,7 +272,7 @@ FREE_NAME = FreeName("staging", OWNER, "default-db", ("tag:k8s",))
 SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
 
 
-def test_a_replica_without_a_secret_is_new_and_one_that_has_not_reported_is_left_alone() -> None:
+def test_a_replica_without_a_secret_is_new_and_a_replica_that_has_not_reported_is_left_alone() -> None:
     children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
     made = proxy_devices(replace(PROXY, replica_count=3), children, TAILNET, settings(take_over_names=True))
     assert made == DevicePlan(before=[FREE_NAME], after=[SET_TAGS], findings=[])
@@ -427,7 +427,7 @@ def test_an_additional_replica_gets_a_secret_and_the_others_keep_theirs() -> Non
     assert not patches_of(made)
 
 
-def test_a_login_has_the_devices_of_all_replicas_and_names_those_that_need_a_key() -> None:
+def test_a_login_has_the_devices_of_all_replicas_and_names_the_replicas_that_need_a_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
     assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})

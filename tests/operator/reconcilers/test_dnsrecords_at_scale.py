@@ -108,7 +108,9 @@ def wrong(zone: Zone, numbers: Iterable[int]) -> list[int]:
     return [number for number in numbers if answers(zone, number) != (1, IPv4Address(FIRST + number))]
 
 
-async def test_100_000_names_are_served_and_a_change_of_one_rewrites_one_shard(cluster: World, tmp_path: Path) -> None:
+async def test_100_000_names_are_served_and_a_change_of_a_name_rewrites_one_shard(
+    cluster: World, tmp_path: Path
+) -> None:
     async with nameserver(cluster, tmp_path) as serving, writing(cluster) as (table, write):
         assert await write() == MAX_SHARDS
         await until(lambda: serving.zone.loaded, PATIENCE)

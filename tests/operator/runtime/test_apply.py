@@ -339,7 +339,7 @@ async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_add
     assert found["message"].endswith(words)
 
 
-async def test_a_temporary_error_is_not_reported(ground: Ground) -> None:
+async def test_a_temporary_error_is_not_reported_to_the_user(ground: Ground) -> None:
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     with pytest.raises(StatusError, match="InternalError"):
         await ground.act(Child(child()))
@@ -366,6 +366,17 @@ async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(
     assert (ground.condition()["reason"], FINALIZER in ground.parent["metadata"]["finalizers"]) == ("Leaving", True)
     assert ground.live(CONFIGMAP, A)
     assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
+
+
+async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground) -> None:
+    status = {"conditions": [condition("Ready", True, "Ready", "")]}
+    versions = []
+    for error in (Unavailable("down"), Pending(asyncio.get_running_loop().create_future())) * 2:
+        ground.error = error
+        with pytest.raises(type(error)):
+            await ground.act(delete_device("n1"), status=status)
+        versions.append(ground.parent["metadata"]["resourceVersion"])
+    assert (ground.condition()["reason"], len({*versions})) == ("Failed", 1)
 
 
 async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:

@@ -344,7 +344,7 @@ LABELLED = [
 ]
 
 
-async def test_a_namespace_is_unknown_if_one_of_its_selections_is_refused() -> None:
+async def test_a_namespace_counts_as_unknown_if_a_selection_in_the_namespace_is_refused() -> None:
     allowed = ["team=x"]
 
     async def handler(request: web.Request) -> web.Response:
@@ -391,7 +391,7 @@ async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.L
     assert caplog.messages[1] == "proxygrouppolicies.tailscale.com is served now"
 
 
-async def test_a_relist_of_one_selection_removes_no_object_of_another(sim: ClusterSim) -> None:
+async def test_a_relist_of_one_selection_removes_no_object_of_another_selection(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"), configmap("b", "y", tier="front"))
     notes = Notes()
     async with followed(sim.api_url, *LABELLED) as cache:

@@ -223,7 +223,9 @@ def test_each_reconcile_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_an_expected_error_is_logged_in_one_line_unless_the_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expected_error_is_logged_in_one_line_unless_the_log_already_has_the_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class ControlPlaneError(Exception): ...
 
     caplog.set_level(logging.INFO, "tsoperator")
@@ -309,7 +311,7 @@ def test_a_cancelled_task_inside_a_reconcile_does_not_end_the_worker(caplog: pyt
     assert "was cancelled" in caplog.messages[0]
 
 
-def test_outcomes_are_counted() -> None:
+def test_outcomes_of_reconciles_are_counted() -> None:
     ground = Ground(Script(X, Conflict(409, "Conflict", "x"), Result(requeue_after=1), Until(30), DONE))
     run(ground.run(60, A))
     counts = {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}

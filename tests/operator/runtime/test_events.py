@@ -119,7 +119,7 @@ async def test_the_count_of_a_repeated_event_is_written_less_and_less_often() ->
 
 
 @in_virtual_time
-async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_one_that_continues() -> None:
+async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_an_event_that_continues() -> None:
     server = EventServer()
     await server.repeat(MINUTE)
     await asyncio.sleep(5 * HOUR)

@@ -61,7 +61,7 @@ async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() ->
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_metrics_are_those_of_the_given_registry(kind: str) -> None:
+async def test_the_metrics_page_shows_the_metrics_of_the_given_registry(kind: str) -> None:
     registry = CollectorRegistry()
     Gauge("tsoperator_leader", "Whether it leads.", registry=registry).set(1)
     async with HealthServer("127.0.0.1:0", registry, {}) as address:
@@ -85,6 +85,6 @@ def test_an_address_to_listen_on_is_host_and_port(text: str, host: str, port: in
 
 
 @pytest.mark.parametrize("text", ["8080", "192.0.2.1", "192.0.2.1:", ":http", ":65536", "2001:db8::1:80", ":-1", ":²"])
-def test_other_addresses_are_refused(text: str) -> None:
+def test_a_listen_address_that_is_no_host_and_port_is_refused(text: str) -> None:
     with pytest.raises(ListenError, match="is not ADDR:PORT"):
         parse_listen(text)

@@ -226,7 +226,7 @@ async def test_a_pod_that_was_deleted_by_force_proves_the_end_of_its_leader_afte
 
 
 @in_virtual_time
-async def test_a_pod_that_reappears_counts_as_never_gone() -> None:
+async def test_a_pod_of_the_leader_that_reappears_counts_as_never_gone() -> None:
     """Bring a deleted Pod back, as a restore of the API server's data from a backup does."""
     scene = Scene()
     await scene.begin()
@@ -260,7 +260,7 @@ async def test_a_new_process_counts_the_lease_duration_from_its_first_read_altho
 
 
 @in_virtual_time
-async def test_a_lease_runs_out_as_ever_while_the_holders_pod_cannot_be_read() -> None:
+async def test_a_standby_that_cannot_read_the_pod_of_the_holder_waits_until_the_lease_runs_out() -> None:
     scene = Scene()
     await scene.begin()
     scene.standby.link.hides_pods = True
@@ -379,7 +379,7 @@ async def run_machine(server: LeaseServer, diary: Diary, number: int, machine: M
 
 @given(st.lists(MACHINES, min_size=2, max_size=3))
 @in_virtual_time
-async def test_two_never_lead_at_once_whatever_becomes_of_their_pods(machines: list[Machine]) -> None:
+async def test_two_processes_never_lead_at_once_whatever_becomes_of_their_pods(machines: list[Machine]) -> None:
     server, diary = LeaseServer(), Diary()
     async with asyncio.TaskGroup() as group:
         for number, machine in enumerate(machines):

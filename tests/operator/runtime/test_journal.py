@@ -76,7 +76,7 @@ class Book:
     log: pytest.LogCaptureFixture
 
     def told(self) -> list[str]:
-        """Return the lines so far without the name of their object, and clear the log."""
+        """Return the lines that were logged so far, without the name of their object, and clear the log."""
         found = [message.removeprefix("Service default/db: ") for message in self.log.messages]
         self.log.clear()
         return found
@@ -374,7 +374,7 @@ def test_a_plan_for_a_finalizer_that_is_there_or_for_a_vanished_parent_without_s
     assert book.told() == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
 
 
-def test_an_error_counts_as_logged_if_a_warning_says_it_or_the_api_server_is_away(book: Book) -> None:
+def test_an_error_counts_as_logged_if_a_warning_has_its_words_or_the_api_server_is_away(book: Book) -> None:
     known, silent, failed = Denied(403, "", "no"), Denied(403, "", "no"), Denied(403, "", "no")
     book.journal.failed(known, Plan(notes=[INVALID]))
     book.journal.failed(silent, Plan(notes=[NEWS]))
@@ -426,7 +426,7 @@ def test_changed_fields_are_logged_by_their_paths(desired: object, live: object,
     ("digest", "spec", "is_so"),
     [({}, 1, True), ({}, 2, False), ({ANNOTATION_DIGEST: "c"}, 1, False)],
 )
-def test_an_object_of_the_go_operator_that_is_right_is_taken_over(
+def test_the_log_says_that_a_correct_object_of_the_go_operator_is_taken_over(
     digest: dict[str, str], spec: int, is_so: bool
 ) -> None:
     after = {"metadata": {"annotations": {ANNOTATION_DIGEST: "d"}}, "spec": 1}

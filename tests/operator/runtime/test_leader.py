@@ -19,7 +19,7 @@ from tests.support.virtual_time import in_virtual_time, now
 
 
 @in_virtual_time
-async def test_the_record_is_one_of_client_go_and_a_leader_renews_it() -> None:
+async def test_the_record_in_the_lease_has_the_form_of_client_go_and_a_leader_renews_the_record() -> None:
     server = LeaseServer()
     await Candidate(server, Diary(), "a").lead(until=5)
     record = {
@@ -141,7 +141,7 @@ async def test_a_leader_stops_when_the_lease_is_deleted_or_no_longer_its_own(hol
     ids=["in time", "too late", "the lease runs from when its renewal was sent, not answered"],
 )
 @in_virtual_time
-async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead(
+async def test_work_that_does_not_stop_ends_the_process_before_another_process_may_lead(
     slow_stop: float, aborted: list[float], stopped: float, fates: tuple[Fate, ...]
 ) -> None:
     diary = Diary()
@@ -156,7 +156,7 @@ async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead(
 
 @pytest.mark.parametrize("slow_stop", [0, 50])
 @in_virtual_time
-async def test_a_leader_that_shuts_down_releases_its_lease_after_the_work_and_another_takes_it_at_once(
+async def test_a_leader_that_shuts_down_releases_its_lease_after_its_work_and_a_standby_leads_at_once(
     slow_stop: float,
 ) -> None:
     diary, server = Diary(), LeaseServer()
@@ -343,7 +343,7 @@ def crashing(work: Callable[[], Awaitable[None]], link: Link, life: Life) -> Cal
 @pytest.mark.timeout(600)  # for the 2,000 examples of make soak
 @given(st.lists(LIVES, min_size=2, max_size=3))
 @in_virtual_time
-async def test_two_never_lead_at_once_and_one_leads_in_the_end(lives: list[Life]) -> None:
+async def test_two_processes_never_lead_at_once_and_one_process_leads_in_the_end(lives: list[Life]) -> None:
     diary = Diary()
 
     server = LeaseServer()

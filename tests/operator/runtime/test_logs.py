@@ -1,4 +1,4 @@
-"""The log's two formats."""
+"""The log's two formats: JSON for machines, and text for people."""
 
 import json
 import logging

@@ -217,7 +217,7 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
 
 
 class Looking(LeaderElector):
-    """An elector that notes that it has read the Lease."""
+    """An elector that records whether it has read the Lease."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(client, LEASE, Process("a"), TIMING)

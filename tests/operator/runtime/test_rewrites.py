@@ -22,7 +22,7 @@ class Fight:
         self.rewrites = Rewrites(lambda: self.now)
 
     def seen(self, *fields: str) -> Reverts:
-        """Look at a new version of the object. *fields* of it are reverted."""
+        """Look at a new version of the object, in which *fields* are reverted."""
         self.version += 1
         return self.look(*fields)
 

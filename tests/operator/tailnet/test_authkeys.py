@@ -170,7 +170,7 @@ async def test_a_replica_that_keeps_its_state_in_another_secret_needs_no_key_eit
 
 
 @pytest.mark.parametrize("config", [{"Hostname": "db"}, {"AuthKey": ""}, {"AuthKey": None}, "not JSON"])
-async def test_a_secret_without_a_key_gets_one(ground: Ground, config: Object | str) -> None:
+async def test_a_secret_without_an_auth_key_gets_an_auth_key(ground: Ground, config: Object | str) -> None:
     ground.put_secret(config=config)
     assert await ground.obtained() == {0: ground.minted[0]}
 
@@ -193,7 +193,7 @@ async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) 
         ({"AuthKey": REFUSED}, REFUSED, ""),
     ],
 )
-async def test_a_proxy_that_asks_for_a_key_gets_another_one_and_its_old_device_is_deleted(
+async def test_a_proxy_that_asks_for_a_key_gets_another_key_and_its_old_device_is_deleted(
     ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
     ground.put_secret(

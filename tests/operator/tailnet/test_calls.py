@@ -93,7 +93,7 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_quick_answer_is_awaited_and_a_slow_one_is_requested_once_and_kept() -> None:
+async def test_a_quick_answer_is_awaited_and_a_slow_answer_is_requested_once_and_kept() -> None:
     async with serving() as server:
         assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
@@ -116,7 +116,7 @@ async def test_the_caller_gets_the_error_of_a_call(error: Exception, seconds: fl
 
 
 @in_virtual_time
-async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_running_one() -> None:
+async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_running_call() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")

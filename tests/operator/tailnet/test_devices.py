@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Listen to changes, and return a list to which each later change is added."""
+    """Return a list to which each later change of a device is added."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
@@ -102,7 +102,7 @@ async def test_the_list_is_read_at_the_first_pace_again_once_nobody_asks_for_a_m
         await until(lambda: control.requests[LIST] > 10, seconds=5)
 
 
-async def test_a_device_that_is_asked_for_during_a_read_is_looked_for_after_it(
+async def test_a_device_that_is_asked_for_during_a_read_of_the_list_is_looked_for_after_the_read(
     control: Control, client: TailnetClient
 ) -> None:
     control.latency = 0.2
@@ -190,7 +190,9 @@ async def test_a_departed_device_is_remembered_until_somebody_has_its_name(
     assert devices.departed(device.addresses[0]) is not None
 
 
-async def test_a_name_that_several_devices_have_leads_to_another_one_when_one_goes(client: TailnetClient) -> None:
+async def test_a_name_that_several_devices_have_leads_to_another_device_when_a_device_goes(
+    client: TailnetClient,
+) -> None:
     devices = Devices(client)
     for node_id in ("n1", "n2", "n3"):
         devices.put(Known(node_id, "db.tail1234.ts.net"))

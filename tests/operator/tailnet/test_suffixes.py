@@ -146,7 +146,9 @@ async def test_the_suffix_that_a_proxy_reports_is_known_while_the_proxy_exists(s
     assert scene.told == 4
 
 
-async def test_headscales_suffix_is_the_one_that_a_proxy_there_reports(scene: Scene) -> None:
+async def test_the_suffix_of_a_headscale_tailnet_is_known_from_the_report_of_a_proxy_in_the_tailnet(
+    scene: Scene,
+) -> None:
     scene.sim.control.headscale = True
     join(scene.sim.control)
     await scene.knows(complete=False, anywhere=True)

@@ -54,7 +54,7 @@ def view(tailnets: Tailnets, *ids: str, destination: str = "") -> TailnetView:
     return tailnets.at(OWN).view(OWNER, ids, destination)
 
 
-async def test_a_parents_view_has_those_of_its_devices_that_are_in_the_list(
+async def test_the_view_for_a_parent_has_the_devices_of_the_parent_that_are_in_the_list(
     sim: ClusterSim, tailnets: Tailnets
 ) -> None:
     device = await joined(sim, tailnets)
@@ -443,7 +443,7 @@ LOST: dict[str, tuple[bool, bool, str, str | None, str]] = {
 
 
 @pytest.mark.parametrize(("exists", "is_usable", "domain", "named", "words"), LOST.values(), ids=LOST)
-async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_it_was_certainly_in_one_of_them(
+async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_some_known_tailnet_certainly_had_the_device(
     sim: ClusterSim, lab: Lab, exists: bool, is_usable: bool, domain: str, named: str | None, words: str
 ) -> None:
     await joined(sim, lab.tailnets)

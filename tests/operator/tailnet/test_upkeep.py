@@ -363,7 +363,7 @@ class Counted(dict[str, Any]):
         return super().__getitem__(name)
 
 
-async def test_a_proxy_of_this_cluster_keeps_its_name_and_no_other_secret_is_read_for_that(
+async def test_the_name_of_a_proxy_of_this_cluster_is_not_taken_over_and_no_other_secret_is_read_for_the_check(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     for number in range(1, 21):  # the holder is the first device

@@ -38,7 +38,7 @@ def indented(*devices: Any) -> str:
 
 
 def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
-    """Return an answer whose *body* came in blocks of this size, but of 256 bytes at least."""
+    """Return an HTTP answer whose *body* comes in blocks of *block* bytes, the first of which has at least 256."""
     raw = body.encode() if isinstance(body, str) else body
     cuts = [0, *range(max(block, 256), len(raw), block), len(raw)]
     return Answer(f"GET {DEVICES}", 200, [raw[a:b] for a, b in pairwise(cuts)], SecretStr("sesame"))
@@ -128,7 +128,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("body", "words"), BAD.values(), ids=BAD)
-async def test_an_answer_that_is_no_list_is_unexpected_in_the_words_of_other_answers(
+async def test_the_error_for_an_answer_that_is_no_list_has_the_same_words_as_with_a_plain_json_parser(
     body: str | bytes, words: str
 ) -> None:
     reader = DeviceListReader()

@@ -235,7 +235,7 @@ def minted(
     return TokenSource(Transport(session, url, retry), MintedIdentity(control.client_id, mint, clock), clock)
 
 
-async def test_a_minted_token_is_used_until_it_nearly_expires_and_without_one_no_request_is_sent(
+async def test_a_minted_token_is_used_until_shortly_before_its_end_and_without_a_token_no_request_is_sent(
     minted: TokenSource, mint: Mint, control: Control, clock: Clock
 ) -> None:
     mint.fails = True

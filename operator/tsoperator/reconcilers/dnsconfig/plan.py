@@ -1,7 +1,7 @@
 """Decides what a DNSConfig needs, and what its status says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tsnameserver.records import MAX_SHARDS
@@ -191,7 +191,7 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
-    """Return the plan that reports on the DNSConfig *obj* what the API server refused.
+    """Return the plan that reports on the DNSConfig *obj* what the API server refused, and does nothing else.
 
     If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
     """
@@ -202,7 +202,7 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
         return _refusal_plan(obj, reason, refusal.message, asked)
     shown = clusterdns.write_refusal(refusal.message, is_denied=is_denied)
     status = cluster_dns(obj, observed, settings).status
-    return plan(obj, ClusterDNSPlan(result=shown, status=status), observed, settings, {})
+    return replace(plan(obj, ClusterDNSPlan(result=shown, status=status), observed, settings, {}), steps=())
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:

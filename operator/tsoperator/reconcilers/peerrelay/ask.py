@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from tsoperator.api.labels import annotation_errors
 from tsoperator.api.names import PARENT_PEERRELAY, RELAY_PORT
 from tsoperator.api.objects import Key, Object, key_of, spec_of, spec_text, uid
-from tsoperator.api.rules import dns_label_error, peer_relay_name
+from tsoperator.api.rules import STATEFULSET_NAME_MAX, namesake_error, peer_relay_name
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.peerrelay import ElasticIP, PeerRelay
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -23,8 +24,7 @@ VOCABULARY: Final = no_annotations("PeerRelay", "spec.hostnamePrefix")
 INVALID: Final = "PeerRelayInvalid"
 AWS_INVALID: Final = "AWSConfigInvalid"
 
-_STATEFULSET_MAX: Final = 52  # characters, because a label of its Pods has the name with a hash behind it
-_NAME_MAX: Final = _STATEFULSET_MAX - len(peer_relay_name(""))
+_NAME_MAX: Final = STATEFULSET_NAME_MAX - len(peer_relay_name(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ def _wishes(relay: Object) -> RelayWishes | Refusal:
             "replica an elastic IP of its own, or lower spec.replicas",
             AWS_INVALID,
         )
-    prefix = spec.hostname_prefix or name
-    wrong = [error for error in (_name_error(name), replicas_error(spec.replicas)) if error]
+    prefix, annotations = spec.hostname_prefix or name, spec.service.annotations if spec.service else {}
+    wrong = [error for error in (namesake_error(name, _NAME_MAX), replicas_error(spec.replicas)) if error]
+    wrong += [f"spec.service.annotations: {error}" for error in annotation_errors(annotations)]
     if not wrong and (error := hostnames_error(prefix, spec.replicas)):
         wrong.append(error)
     if wrong:
         return Refusal(f"this PeerRelay is invalid: {'; '.join(wrong)}", INVALID)
-    annotations = spec.service.annotations if spec.service else {}
     return RelayWishes(key_of(relay), uid(relay), spec.replicas, prefix, spec.tags, annotations, elastic_ips)
 
 
@@ -122,13 +122,4 @@ def class_refusal(proxy_class: ProxyClassSpec | None) -> Refusal | None:
         f"its ProxyClass makes tailscaled take port {RELAY_PORT}, at which the relay has to listen: leave PORT and "
         "--port out of the class",
         INVALID,
-    )
-
-
-def _name_error(name: str) -> str:
-    if len(name) <= _NAME_MAX and not dns_label_error(name):
-        return ""
-    return (
-        f"its name must be a DNS label of at most {_NAME_MAX} characters, because its objects are named after it: make "
-        "it anew with another"
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tsoperator.api.objects import Key, Object, key_of, spec_text
-from tsoperator.api.rules import dns_label_error
+from tsoperator.api.rules import namesake_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.group.grouptype import EGRESS, UNSUPPORTED, GroupType, type_of
@@ -84,11 +84,8 @@ def class_name(group: Object, settings: Settings) -> str:
 def _violations(group: ProxyGroup, type_: GroupType) -> list[str]:
     """Return what is wrong with *group*, which is of *type_*; each violation says how to fix it."""
     name, longest, found = group.metadata.name, _VOLUME_NAME_MAX - len(type_.config_suffix), []
-    if len(name) > longest or dns_label_error(name):
-        found.append(
-            f"its name must be a DNS label of at most {longest} characters, because its objects are named after it: "
-            "make it anew with another"
-        )
+    if error := namesake_error(name, longest):
+        found.append(error)
     if name == _RESERVED:
         found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
     if error := replicas_error(group.spec.replicas):

@@ -76,8 +76,19 @@ def plan(observed: Observed, settings: Settings) -> Plan:
 
 def failed(observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on each ProxyGroupPolicy why the API server refused the admission policies."""
-    made = _refusal_plan(observed, refusal.reason or FAILED, refusal.message)
+    theirs = next((obj for obj in observed.admission if not is_marked(obj)), None)
+    message = _taken(theirs) if theirs and refusal.is_taken else refusal.message
+    made = _refusal_plan(observed, refusal.reason or FAILED, message)
     return Plan(reports=made.reports, error=refusal.error)
+
+
+def _taken(theirs: Object) -> str:
+    """Say that a binding of somebody else has the name that the operator needs. No other name would do."""
+    name, binds = key_of(theirs).name, theirs["spec"].get("policyName")
+    return (
+        f"not all is enforced, because the ValidatingAdmissionPolicyBinding {name} is somebody else's: it binds the "
+        f"policy {binds}. Make it anew with another name, and delete this one"
+    )
 
 
 def _enforced_report(obj: Object, policy: ProxyGroupPolicy, observed: Observed) -> Report:

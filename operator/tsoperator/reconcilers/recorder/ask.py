@@ -8,7 +8,7 @@ from typing import Final
 from tsoperator.api.labels import annotation_errors, label_errors
 from tsoperator.api.names import AUTH_INFIX, PARENT_RECORDER
 from tsoperator.api.objects import Object, key_of, spec_of, spec_text
-from tsoperator.api.rules import DNS_LABEL_MAX
+from tsoperator.api.rules import namesake_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.recorder import S3, Recorder, RecorderPod, RecorderServiceAccount, RecorderStatefulSet
 from tsoperator.proxy.replica import replicas_error
@@ -22,7 +22,6 @@ The variable PROXY_TAGS doesn't change them, because the policies of tailnets na
 """
 
 _SECRET = re.compile(rf"({AUTH_INFIX})?-(\d+)")
-_LAST: Final = "-99"  # the end of the longest name of a replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,8 @@ def violations(recorder: Recorder) -> Iterator[str]:
         yield "several replicas can't share a local disk: set storage.s3, or replicas to 1"
     if error := replicas_error(spec.replicas):
         yield f"{error}, or make another Recorder beside it"
-    if len(name) > (longest := DNS_LABEL_MAX - len(_LAST)):
-        yield f"its name must have at most {longest} characters, not {len(name)}: make it anew with another"
+    if misnamed := namesake_error(name):
+        yield misnamed
     yield from _metadata_errors(recorder)
 
 

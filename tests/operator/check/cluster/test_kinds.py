@@ -83,7 +83,9 @@ def configuration(hook: Object) -> Object:
 
 
 @pytest.mark.parametrize(("hook", "stops"), CASES.values(), ids=CASES)
-def test_a_webhook_without_a_pod_stops_the_writes_that_the_api_server_asks_it_about(hook: Object, stops: bool) -> None:
+def test_a_webhook_without_a_pod_stops_the_writes_about_which_the_api_server_asks_the_webhook(
+    hook: Object, stops: bool
+) -> None:
     found = wrong([*check_webhooks(Webhooks([configuration(hook)], LABELS, []))])
     assert bool(found) is stops
     (well,) = check_webhooks(Webhooks([configuration(hook)], LABELS, [SERVICE]))

@@ -158,7 +158,7 @@ async def test_a_check_finds_exactly_the_fault_that_exists(
     assert words in found[0].words
 
 
-async def test_an_old_pod_that_ends_may_lead_while_the_new_ones_stand_by(front: Front) -> None:
+async def test_an_old_pod_of_the_operator_that_ends_may_lead_while_the_new_pods_stand_by(front: Front) -> None:
     old = (await pods(front.world))[0]
     await front.world.change(old, {"metadata": {"finalizers": ["example.org/hold"]}})
     await front.world.delete(old)

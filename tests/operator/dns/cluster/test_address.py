@@ -32,18 +32,18 @@ def forwarding(**zones: str) -> DNSObjects:
         (DNSObjects(), ["ts.net"], ""),
     ],
 )
-def test_the_address_is_the_one_to_which_the_corefile_forwards_all_zones(
+def test_a_new_nameserver_gets_the_address_to_which_the_corefile_forwards_all_zones(
     dns: DNSObjects, zones: list[str], address: str
 ) -> None:
     assert asked_address(dns, zones) == address
 
 
 @pytest.mark.parametrize(("given", "address"), [("10.96.4.3", "10.96.4.3"), ("None", ""), (None, "")])
-def test_a_headless_service_has_no_address(given: str | None, address: str) -> None:
+def test_a_headless_service_of_the_nameserver_has_no_address(given: str | None, address: str) -> None:
     assert address_of(service("web", given)) == address
 
 
-def test_the_forwarded_address_is_preferred_to_the_last_one_and_never_one_in_use() -> None:
+def test_the_forwarded_address_is_preferred_to_the_last_address_and_no_address_in_use_is_chosen() -> None:
     dns, known = forwarding(ts_net="10.96.4.3"), NO_ADDRESSES.with_last(service("nameserver", "10.96.4.9"))
 
     def chosen(addresses: Addresses, dns: DNSObjects | None, *taken: str) -> str:

@@ -167,14 +167,14 @@ def test_an_unsafe_change_is_a_refusal(objects: DNSObjects, reason: str, where: 
     assert where in refusal.message
 
 
-def test_the_imported_key_is_checked_before_the_corefile_is_edited() -> None:
+def test_the_imported_configmap_key_is_checked_before_the_corefile_is_edited() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
     assert isinstance(refusal, Refusal)
     assert "coredns-custom, key a.server" in refusal.message
 
 
 @pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
-def test_a_key_without_server_blocks_or_that_is_not_imported_is_no_refusal(custom: dict[str, str]) -> None:
+def test_a_configmap_key_that_has_no_server_blocks_or_is_not_imported_is_no_refusal(custom: dict[str, str]) -> None:
     assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
     assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
 

@@ -47,18 +47,20 @@ CASES: dict[str, tuple[str, str, str | None]] = {
 
 
 @pytest.mark.parametrize(("text", "says", "stub_domains"), CASES.values(), ids=CASES)
-def test_the_node_cache_forwards_our_zone_or_answers_it_itself(text: str, says: str, stub_domains: str | None) -> None:
+def test_nodelocal_dnscache_forwards_queries_for_our_zone_or_answers_them_without_the_clusters_dns(
+    text: str, says: str, stub_domains: str | None
+) -> None:
     found = bypass(text, stub_domains, ["ts.net"], ADDRESSES, DOMAIN)
     assert (bool(found), found.startswith(says)) == (bool(says), True)
 
 
-def test_the_node_cache_must_forward_every_zone() -> None:
+def test_nodelocal_dnscache_must_forward_queries_for_every_zone() -> None:
     stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
     assert bypass(root("9.9.9.9"), stub_domains, [], ADDRESSES, DOMAIN) == ""
     assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"], ADDRESSES, DOMAIN) == ""
     assert "names in b.ts.net" in bypass(root("9.9.9.9"), stub_domains, ["a.ts.net", "b.ts.net"], ADDRESSES, DOMAIN)
 
 
-def test_the_snippet_has_each_zone_that_the_node_cache_does_not_forward() -> None:
+def test_the_snippet_for_nodelocal_dnscache_has_each_zone_that_the_cache_does_not_forward_yet() -> None:
     found = bypass(root("9.9.9.9"), '{"a.org": ["10.96.0.53"]}', ["a.org", "b.org", "c.org"], ADDRESSES, DOMAIN)
     assert 'Add "b.org": ["10.96.0.53"], "c.org": ["10.96.0.53"] to the JSON object' in found

@@ -54,7 +54,9 @@ LISTENING = {
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTENING.items())
-def test_our_block_listens_on_the_ports_of_the_block_for_all_names(text: str, expected: Listening) -> None:
+def test_the_operators_server_block_listens_on_the_ports_of_the_block_for_all_names(
+    text: str, expected: Listening
+) -> None:
     assert listening(parse(text)) == expected
 
 
@@ -72,7 +74,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_lines_are_added_and_removed(before: str, after: str) -> None:
+def test_the_operators_lines_are_added_to_a_corefile_and_removed(before: str, after: str) -> None:
     assert with_block(before, "here", STUB, EVERYWHERE, OWNER) == after
     assert without_block(after, "here", OWNER) == before
 
@@ -89,14 +91,14 @@ REPLACED = {
 
 @pytest.mark.parametrize("lines", REPLACED.values(), ids=REPLACED)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_our_changed_lines_are_replaced_by_the_right_lines(lines: str, newline: str) -> None:
+def test_changed_lines_of_the_operator_in_a_corefile_are_replaced_by_the_right_lines(lines: str, newline: str) -> None:
     text = (lines + ROOT).replace("\n", newline)
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == (OURS + ROOT).replace("\n", newline)
     assert without_block(text, "here", OWNER) == ROOT.replace("\n", newline)
 
 
 @pytest.mark.parametrize(("text", "left"), [(OURS[:-1], ""), ("\r\n" + OURS, "\r\n")])
-def test_our_lines_have_the_newlines_of_the_file(text: str, left: str) -> None:
+def test_the_operators_lines_in_a_corefile_have_the_newlines_of_the_file(text: str, left: str) -> None:
     assert with_block(text, "here", STUB, EVERYWHERE, OWNER) == text
     assert without_block(text, "here", OWNER) == left
 
@@ -119,7 +121,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_lines_stay_as_they_are(text: str) -> None:
+def test_damaged_lines_of_the_operator_in_a_corefile_stay_unchanged(text: str) -> None:
     refusal = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "BlockDamaged"
@@ -162,7 +164,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize(("plugin", "taken"), PLUGINS.items())
-def test_a_plugin_of_another_block_can_serve_the_zone_that_our_block_would_take_over(plugin: str, taken: str) -> None:
+def test_a_zone_that_a_plugin_of_another_server_block_may_serve_is_refused(plugin: str, taken: str) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
     refusal = Refusal(
@@ -197,7 +199,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_only_the_block_of_another_owner_can_serve_the_zone(text: str, expected: bool, at: Listening) -> None:
+def test_only_the_server_block_of_another_owner_can_serve_the_zone(text: str, expected: bool, at: Listening) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 

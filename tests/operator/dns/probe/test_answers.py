@@ -109,7 +109,7 @@ def test_a_fault_of_the_clusters_dns_is_recognized_and_its_message_has_the_cure(
         ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
     ],
 )
-def test_the_nameserver_counts_as_answering_if_it_knows_one_of_the_names(
+def test_the_nameserver_counts_as_answering_if_the_nameserver_knows_any_of_the_names(
     replies: list[Reply], fault: str, words: str
 ) -> None:
     found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
@@ -153,7 +153,7 @@ def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_asked_
     assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
 
 
-def test_another_fault_is_reported_when_it_is_found_twice_in_a_row() -> None:
+def test_a_new_fault_in_place_of_another_is_reported_when_the_prober_finds_it_twice_in_a_row() -> None:
     well, one, other, elsewhere = (
         ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
     )

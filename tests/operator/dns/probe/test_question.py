@@ -31,7 +31,7 @@ def test_if_the_servers_of_the_cluster_are_unknown_only_the_nameserver_is_asked(
     assert question_of(DNSCONFIG, AT, READY, None, ASKED._replace(servers=())) == replace(QUESTION, servers=())
 
 
-def test_the_configuration_of_the_cluster_decides_the_servers_and_a_change_of_it_the_question() -> None:
+def test_the_configuration_of_the_clusters_dns_decides_which_servers_the_prober_asks() -> None:
     data = {"Corefile": "ts.net {\n forward . 10.96.0.10\n}\n"}
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
     openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
@@ -49,7 +49,7 @@ def test_the_configuration_of_the_cluster_decides_the_servers_and_a_change_of_it
         (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )
-def test_there_is_no_question_until_all_its_parts_are_known(
+def test_the_prober_has_no_question_until_all_parts_of_the_question_are_known(
     dnsconfig: Object | None, found: Object | None, asked: Asked
 ) -> None:
     assert question_of(dnsconfig, found, READY, None, asked) is None

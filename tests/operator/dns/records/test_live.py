@@ -161,7 +161,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
-def test_a_name_is_served_while_its_parent_asks_for_it_or_is_in_an_unwatched_namespace(case: Case) -> None:
+def test_a_name_is_served_while_its_parent_asks_for_the_name_or_is_in_an_unwatched_namespace(case: Case) -> None:
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
@@ -249,7 +249,9 @@ def test_a_shared_name_has_the_addresses_of_all_services_with_the_ports_of_its_h
 
 
 @pytest.mark.parametrize(("slices", "serves"), [([UP], True), ([EMPTY], False)])
-def test_the_record_has_a_cluster_ip_while_that_has_an_endpoint(slices: list[Object], serves: bool) -> None:
+def test_the_record_has_a_cluster_ip_while_an_endpoint_is_behind_the_cluster_ip(
+    slices: list[Object], serves: bool
+) -> None:
     record = record_of(replace(grouped(), slices=slices), settings())
     assert record
     assert record.serves is serves

@@ -59,7 +59,7 @@ def test_the_number_of_shards_grows_at_the_limit_and_shrinks_when_half_is_enough
 
 
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_one_name_more_or_less_never_alternates_between_split_and_merge(weight: int, now: int) -> None:
+def test_a_name_that_comes_and_goes_does_not_split_and_merge_the_shards_each_time(weight: int, now: int) -> None:
     count = shards.count_for(even(weight), 80, now, LIMITS)
     after = shards.count_for(even(weight + 64), 80, count, LIMITS)
     assert shards.count_for(even(weight), 80, after, LIMITS) == after
@@ -98,7 +98,7 @@ def test_the_zones_of_a_document_are_read_from_its_end(end: str, zones: list[str
     assert shards.zones_of(f"{names[:-1]}}}") == shards.zones_of("") == []
 
 
-def test_each_of_several_shards_has_its_number() -> None:
+def test_each_shard_has_its_number_in_its_document() -> None:
     part = shards.parts_of(buckets(numbered_names(9)), 4, ZONES)[3]
     read = json.loads(shards.with_serial(shards.document(part), 7))
     assert (read["serial"], read["shard"], read["shards"]) == (7, 3, 4)

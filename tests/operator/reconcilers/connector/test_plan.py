@@ -134,7 +134,7 @@ SHOWN: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("spec", "observed", "shown"), SHOWN.values(), ids=SHOWN)
-def test_the_status_shows_the_role_and_the_devices_in_order_without_former_ones(
+def test_the_status_shows_the_role_and_the_devices_in_order_without_former_devices(
     spec: Object, observed: Observed, shown: Object
 ) -> None:
     made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
@@ -146,7 +146,7 @@ def test_the_status_shows_the_role_and_the_devices_in_order_without_former_ones(
 
 
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
-def test_a_connector_with_a_replica_that_logs_in_again_is_not_ready_and_names_it(key: str, words: str) -> None:
+def test_a_connector_with_a_replica_that_logs_in_again_is_not_ready_and_names_the_replica(key: str, words: str) -> None:
     observed = seen(secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey=""))
     status, reason, message = ready(plan(live_connector({**EXIT, "replicas": 2}), observed, Keys({1: key})))
     assert (status, reason) == ("False", "ConnectorCreating")

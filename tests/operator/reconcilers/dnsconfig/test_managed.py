@@ -166,7 +166,9 @@ async def test_an_edit_of_the_corefile_during_the_operators_write_is_kept(world:
 
 
 @pytest.mark.simulated
-async def test_a_recreated_nameserver_gets_its_old_address_or_the_stub_domain_gets_the_new_one(world: World) -> None:
+async def test_a_recreated_nameserver_gets_its_old_address_or_the_stub_domain_gets_the_new_address(
+    world: World,
+) -> None:
     await world.apply(managed())
     text, before = await configured(world)
     old = await address(world)
@@ -252,7 +254,7 @@ def rights_to(name: str) -> list[Object]:
 
 
 @pytest.mark.simulated  # a real cluster would run the Deployment that the test makes up
-async def test_the_operator_edits_the_corefile_that_the_pods_of_coredns_mount_once_it_may_read_it(
+async def test_the_operator_edits_the_corefile_that_the_pods_of_coredns_mount_once_rbac_lets_it_read_the_file(
     cluster: World,
 ) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}

@@ -401,6 +401,12 @@ def test_a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_
     assert made == Plan(status=made.status, notes=[Note("Warning", case.reason, ready["message"])])
 
 
+def test_the_report_on_a_refused_write_into_the_clusters_dns_makes_no_child_again() -> None:
+    refusal = Refusal("no", step=Patch(CONFIGMAP, Key("kube-system", "coredns"), {}))
+    made = plans.failed(OLD, Observed([OLD], UP), refusal, settings(), is_denied=True)
+    assert ([*made.steps], [each.reason for each in made.notes]) == ([], ["NotPermitted"])
+
+
 def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() -> None:
     assert plan(OLD, NEW).steps == plan(OLD).steps
 
@@ -414,7 +420,7 @@ def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() ->
         ({"service": {"clusterIP": "192.0.2.99"}}, None, "Service", ""),
     ],
 )
-def test_an_address_counts_as_refused_if_the_new_service_that_has_it_is(
+def test_an_address_counts_as_refused_if_the_api_server_refuses_the_new_service_with_the_address(
     nameserver: Object, live: Object | None, refused: str, address: str
 ) -> None:
     found, known = live_dnsconfig(nameserver=nameserver), NO_ADDRESSES.with_last(UP)

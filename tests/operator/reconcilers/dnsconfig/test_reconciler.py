@@ -72,7 +72,7 @@ async def running_nameserver(world: World, obj: Object) -> Object:
     return await world.look(obj)
 
 
-async def test_the_second_dnsconfig_takes_over_when_the_first_one_is_deleted(world: World) -> None:
+async def test_the_second_dnsconfig_takes_over_when_the_first_dnsconfig_is_deleted(world: World) -> None:
     second = dnsconfig("second")
     await world.apply(dnsconfig(), egress())
     await running_nameserver(world, dnsconfig())
@@ -237,7 +237,7 @@ async def forward_to(world: World, server: str) -> None:
 
 
 @pytest.mark.parametrize("reason", FAULTS)
-async def test_the_condition_names_a_fault_of_the_clusters_dns_until_it_is_repaired(
+async def test_the_condition_names_a_fault_of_the_clusters_dns_until_the_fault_is_repaired(
     cluster: World, reason: str
 ) -> None:
     await forward_to(cluster, "192.0.2.53")

@@ -84,7 +84,7 @@ CUSTOM: Object = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "c
 
 
 @pytest.mark.simulated
-async def test_the_operator_writes_rarely_while_another_writer_deletes_the_configmap_that_it_made(world: World) -> None:
+async def test_the_operator_writes_rarely_while_another_writer_deletes_the_operators_configmap(world: World) -> None:
     async def prune() -> None:
         while True:
             await asyncio.sleep(0.5)

@@ -44,7 +44,7 @@ class Services:
 
     @property
     def times(self) -> list[float]:
-        """The times of all requests, in seconds."""
+        """The times at which the prober made its requests, in seconds."""
         return [round(time, 3) for time, _ in self.asked]
 
     async def ask(self, wanted: Check) -> HealthAnswer:
@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_that_has_passed_is_asked_again_only_if_its_pod_is_new_or_it_comes_back(
+async def test_a_service_that_has_passed_is_asked_again_only_for_a_new_pod_or_after_the_service_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])

@@ -25,7 +25,7 @@ async def test_the_next_pod_is_ready_once_each_service_routes_to_it(world: World
     assert await endpoint_counts(world) == {2}
 
 
-async def test_one_write_to_each_slice_removes_a_deleted_pod_and_one_adds_the_pod_that_replaces_it(
+async def test_a_deleted_pod_and_the_pod_that_replaces_it_cost_one_write_each_to_each_slice(
     world: World,
 ) -> None:
     await world.apply(FOO, *SERVICES)

@@ -25,7 +25,9 @@ def ask(ingress: Object) -> Ask:
         ({"tailscale.com/proxy-group": ""}, "tailscale", Mode.PROXY),
     ],
 )
-def test_an_ingress_is_served_if_it_names_our_class(annotations: Object, class_: str | None, mode: Mode) -> None:
+def test_an_ingress_is_served_if_its_spec_names_our_ingress_class(
+    annotations: Object, class_: str | None, mode: Mode
+) -> None:
     found = live_ingress(annotations, spec={"ingressClassName": class_})
     assert (ask(found).mode, ask(deleting(found)).mode) == (mode, Mode.NOTHING)
 

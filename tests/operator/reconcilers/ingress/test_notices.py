@@ -33,7 +33,7 @@ def test_an_event_names_an_annotation_that_is_meant_for_other_kinds(name: str, c
 @pytest.mark.parametrize(
     "name", ["cluster-dns", "experimental-forward-cluster-traffic-via-ingress", "funnel", "http-redirect", "tags"]
 )
-def test_an_annotation_for_ingresses_causes_an_event_only_if_it_is_a_label(name: str) -> None:
+def test_a_label_with_the_name_of_an_ingress_annotation_causes_an_event_and_the_annotation_does_not(name: str) -> None:
     given = {f"tailscale.com/{name}": "true"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     assert [note.reason for note in ignored(live_ingress(labels=given), VOCABULARY)] == ["IgnoredLabel"]
@@ -64,6 +64,6 @@ def test_one_event_names_a_class_that_looks_like_a_misspelling_of_ours() -> None
     assert "write private in spec.ingressClassName" in told("privat", ours="private")
 
 
-def test_no_event_names_a_class_of_others_or_one_that_exists() -> None:
+def test_no_event_names_an_ingress_class_of_another_controller_or_a_class_that_exists() -> None:
     others = [told("nginx"), told(None), told(None, "nginx"), told("nginx", "tailscale")]
     assert [*others, told("tailscal", exists=True), told("tailscal", ours="private")] == [""] * 6

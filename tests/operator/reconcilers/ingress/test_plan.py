@@ -289,7 +289,7 @@ KEPT: dict[str, tuple[Object, Observed, str, tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "hostname", "tags", "words"), KEPT.values(), ids=KEPT)
-def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning(
+def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_gets_a_warning(
     parent: Object, observed: Observed, hostname: str, tags: Sequence[str], words: str
 ) -> None:
     made, plan = proxy(parent, observed), planned(parent, observed)
@@ -341,7 +341,7 @@ def test_an_ingress_that_is_no_longer_served_is_released(parent: Object, observe
 
 
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
-def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ours(
+def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_the_status_is_ours(
     host: str, status: Object | None
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}

@@ -50,7 +50,7 @@ class DNS:
 
     @asynccontextmanager
     async def following(self, *hosts: str) -> AsyncIterator[HostAddresses]:
-        """Run the look-ups; the PeerRelay `EDGE` has load balancers with these *hosts*."""
+        """Run the look-ups of hostnames for the PeerRelay `EDGE`, whose load balancers have these *hosts*."""
         async with running(self.kept.run()):
             assert self.kept.follow(EDGE, hosts) == {}
             await asyncio.sleep(0.1)

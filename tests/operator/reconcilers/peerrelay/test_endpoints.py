@@ -16,7 +16,7 @@ FAILED = Resolved(failure="no such host")
 
 
 class Case(NamedTuple):
-    """A load balancer, the *addresses* that its relay gets, and a *word* of the problem."""
+    """A load balancer, the *addresses* that its relay gets, and a *word* of the message about a fault."""
 
     service: Object | None
     addresses: Sequence[str] = ()

@@ -113,7 +113,7 @@ def test_each_replica_has_a_load_balancer_and_two_secrets(replicas: int) -> None
     assert not deletions_of(made)
 
 
-def test_a_peerrelay_that_says_nothing_has_one_replica() -> None:
+def test_a_peerrelay_with_an_empty_spec_has_one_replica() -> None:
     assert [*named(plan_of({**live_relay(), "spec": {}}, keys=KEYS), "Service")] == ["peerrelay-edge-0"]
 
 
@@ -190,7 +190,7 @@ def test_a_load_balancer_keeps_the_class_that_a_cloud_has_set() -> None:
     assert service["spec"]["loadBalancerClass"] == "service.k8s.aws/nlb"
 
 
-def test_the_pods_equal_those_of_the_go_operator() -> None:
+def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> None:
     made = named(plan_of(live_relay({"replicas": 2}), keys=KEYS), "StatefulSet")["peerrelay-edge"]
     assert made["metadata"]["labels"] == OWNER.labels
     names = ["peerrelay-edge-0", "peerrelay-edge-1"]
@@ -303,7 +303,7 @@ def test_the_devices_have_the_prefix_of_the_spec_and_its_tags_in_its_tailnet() -
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["state", "config"])
-def test_a_secret_without_the_label_of_its_replica_gets_it_again(number: int) -> None:
+def test_the_operator_puts_the_lost_label_of_a_replica_back_on_its_secret(number: int) -> None:
     found = joined(0, f"{A}:41641")
     del found[number]["metadata"]["labels"][OF_REPLICA]
     (patch,) = patches_of(plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=found)))
@@ -451,6 +451,9 @@ BAD = {
     "a name with a dot": Bad({}, "PeerRelayInvalid", "make it anew with another", name="eu.edge"),
     "a long name": Bad({}, "PeerRelayInvalid", "at most 42 characters", name="e" * 43),
     "a long prefix": Bad({"hostnamePrefix": "e" * 62}, "PeerRelayInvalid", "shorten spec.hostnamePrefix"),
+    "a bad annotation": Bad(
+        {"service": {"annotations": {"a b": "c"}}}, "PeerRelayInvalid", 'spec.service.annotations: "a b": a key is'
+    ),
     "no class": Bad(CLASS, "PeerRelayCreationFailed", "create it, or change spec.proxyClass"),
     "a class that isn't ready": Bad(
         CLASS,

@@ -231,7 +231,9 @@ async def test_a_relay_waits_for_its_load_balancer_and_then_learns_its_address_w
 
 
 @pytest.mark.simulated
-async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_when_it_is_free(world: World) -> None:
+async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_when_the_address_is_free(
+    world: World,
+) -> None:
     first, second = peer_relay("edge"), peer_relay("gate")
     await world.apply(first)
     await ready(world, first)

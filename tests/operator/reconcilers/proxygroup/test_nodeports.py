@@ -106,7 +106,7 @@ def test_each_replica_has_a_service_of_type_nodeport() -> None:
         ("3000-3002", (users_service(3000, name="foo-0-nodeport"),), [3001]),
     ],
 )
-def test_a_new_service_gets_the_first_free_node_port_and_an_old_one_keeps_its_own(
+def test_a_new_service_gets_the_first_free_node_port_and_an_old_service_keeps_its_node_port(
     ranges: str, there: tuple[Object, ...], ports: list[int]
 ) -> None:
     made = some(found(ranges, len(ports), there))

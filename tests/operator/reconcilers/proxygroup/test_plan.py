@@ -262,7 +262,9 @@ STRANGERS = [
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda found: found["kind"])
-def test_a_group_says_that_another_parents_child_has_a_name_that_it_needs_and_tries_again(stranger: Object) -> None:
+def test_a_group_says_that_another_parents_child_has_a_name_that_the_group_needs_and_tries_again(
+    stranger: Object,
+) -> None:
     made = plan_of(live_group(), Observed(running(0), [stranger]))
     status, reason, message = ready(made)
     assert (status, reason) == ("False", "ProxyGroupCreationFailed")

@@ -37,7 +37,7 @@ def test_the_status_lists_a_device_if_its_current_pod_has_reported_its_name(
     assert running_devices(Children(secrets=secrets(0, **state), pods=pods)) == devices
 
 
-def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_are() -> None:
+def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_pods_are_down() -> None:
     states = [each for ordinal in range(2) for each in secrets(ordinal, **UP)]
     lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
     for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):

@@ -48,7 +48,7 @@ async def refusal(world: World, obj: Object) -> str:
 
 
 async def in_force(world: World) -> None:
-    """Wait until the API server enforces the policies. It reads them again once a second."""
+    """Wait until the API server enforces the ProxyGroupPolicies. It reads its admission policies once a second."""
     for case in CASES.values():
         await world.eventually(partial(refusal, world, case.make("other")))
 

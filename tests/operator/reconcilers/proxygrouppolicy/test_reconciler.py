@@ -236,7 +236,7 @@ ABSENT = frozenset({ADMISSIONPOLICY.plural, ADMISSIONBINDING.plural})
 
 
 @pytest.mark.simulated
-def test_an_old_api_server_gets_a_condition_until_it_is_updated() -> None:
+def test_a_policy_has_a_condition_about_an_old_api_server_until_the_api_server_is_updated() -> None:
     patient.run(updated())
 
 
@@ -265,14 +265,16 @@ async def test_a_policy_says_that_the_operator_may_not_see_admission_policies_un
         await cluster.becomes(lambda: reason(cluster, mine), ENFORCED, timeout=LOOK_AGAIN)
 
 
-async def test_a_binding_of_somebody_else_stays_and_the_policy_names_it(cluster: World) -> None:
+async def test_a_binding_of_somebody_else_stays_and_the_condition_of_the_policy_names_the_binding(
+    cluster: World,
+) -> None:
     mine, theirs = group_policy(), go_objects()[1]
     theirs["spec"]["policyName"] = "other"
     await cluster.apply(theirs, mine)
     before = await cluster.look(theirs)
     async with running_operator(cluster):
         await cluster.becomes(lambda: reason(cluster, mine), "ProxyGroupPolicyFailed")
-        assert "ValidatingAdmissionPolicyBinding ts-ingress-default is in the way" in await message(cluster, mine)
+        assert "PolicyBinding ts-ingress-default is somebody else's: it binds" in await message(cluster, mine)
         assert await cluster.look(theirs) == before
         await cluster.delete(theirs)
         await cluster.becomes(lambda: reason(cluster, mine), ENFORCED)

@@ -95,9 +95,9 @@ def test_an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods(case: 
     assert status_of(refusal)["devices"] == devices["devices"]
 
 
-def test_a_recorder_whose_replicas_would_have_hostnames_that_are_too_long_is_refused() -> None:
-    for length, wrong in ((60, False), (61, True)):
-        assert ("at most 60" in ready(plan_of(live_recorder(name="a" * length)))[2]) is wrong
+@pytest.mark.parametrize(("name", "wrong"), [("a" * 52, False), ("a" * 53, True), ("eu.rec", True)])
+def test_a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused(name: str, wrong: bool) -> None:
+    assert ("a DNS label of at most 52" in ready(plan_of(live_recorder(name=name)))[2]) is wrong
 
 
 def test_a_valid_recorder_gets_its_children_and_is_ready() -> None:
@@ -157,7 +157,7 @@ RENAMED = {
 
 
 @pytest.mark.parametrize("case", RENAMED.values(), ids=RENAMED)
-def test_a_service_account_of_an_earlier_name_goes_once_no_pod_runs_under_it(case: Renamed) -> None:
+def test_a_service_account_of_an_earlier_name_is_deleted_once_no_pod_uses_the_account(case: Renamed) -> None:
     old = owned(stored(made(live_recorder())[("ServiceAccount", "rec")]))
     live = statefulset_of({**UI, **case.account}, replicas=1, updatedReplicas=case.updated)
     observed = Observed(Children(statefulsets=[live]), accounts=[old])

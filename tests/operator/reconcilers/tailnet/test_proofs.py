@@ -242,7 +242,9 @@ async def test_an_unreachable_new_server_does_not_replace_the_server_that_was_go
     assert (await ground.reason_after(), ground.used) == (UNTRIED, used)
 
 
-async def test_devices_that_another_tailnet_shares_do_not_prove_which_tailnet_it_is(ground: Ground) -> None:
+async def test_devices_that_another_tailnet_shares_do_not_prove_that_credentials_are_for_the_same_tailnet(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     ground.start()
     shared = {"id": "9", "nodeId": "n9", "name": "x.tail5678.ts.net"}
@@ -324,7 +326,9 @@ async def test_headscale_has_one_tailnet_so_that_the_same_url_means_the_same_tai
     assert await ground.reason_after() == reason
 
 
-async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_which_tailnet_this_is(ground: Ground) -> None:
+async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_that_this_is_the_same_tailnet(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     ground.start()
     client = TailnetClient(ground.session, "https://example.org", lambda: Credentials("", SecretStr("")))
@@ -361,7 +365,7 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
-async def test_a_change_of_an_object_concerns_its_tailnet_only_if_that_is_being_deleted(ground: Ground) -> None:
+async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is_being_deleted(ground: Ground) -> None:
     user = ground.cache.get(CONNECTOR, key_of(GATE))
     assert user is not None
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
