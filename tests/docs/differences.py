@@ -1,4 +1,4 @@
-"""The tests that show each difference that docs/migration.md lists, by the words with which the row there begins.
+"""A map from the first words of a row in docs/migration.md, which lists a difference, to the tests that show it.
 
 Paths are relative to tests/, and test names are without `test_`.
 """
