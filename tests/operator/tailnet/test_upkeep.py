@@ -338,7 +338,7 @@ async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_n
     assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
 
 
-async def test_a_name_is_looked_for_again_with_other_tags() -> None:
+async def test_the_holder_of_a_name_is_looked_for_again_for_a_proxy_with_other_tags() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
         await tailnet.join(offline=600)
@@ -349,7 +349,7 @@ async def test_a_name_is_looked_for_again_with_other_tags() -> None:
         assert not control.devices
 
 
-async def test_a_list_that_cannot_be_read_lets_a_new_proxy_come_up(tailnet: Tailnet) -> None:
+async def test_a_new_proxy_comes_up_even_if_the_list_of_devices_cannot_be_read(tailnet: Tailnet) -> None:
     tailnet.control.scopes = {"auth_keys"}
     await tailnet.upkeep.carry_out(FREE_NAME)
     assert (tailnet.news(), tailnet.news()) == ([(Effect.WARNING, "NameNotTakenOver")], [])

@@ -54,7 +54,7 @@ def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
 
 
 def _cure(dnsconfig: Object) -> str:
-    """Say how the stub domain is corrected: by the operator, if it manages the cluster's DNS, or by hand."""
+    """Say how the stub domain is put right: by the operator, if it manages the cluster's DNS, or by hand."""
     name = key_of(dnsconfig).name
     if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
         return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
@@ -63,7 +63,10 @@ def _cure(dnsconfig: Object) -> str:
 
 
 def _restart(dnsconfig: Object) -> str:
-    """Return how to make the cluster's DNS load the stub domain; empty if it has loaded it, or does so by itself."""
+    """Return how the user makes the cluster's DNS load the stub domain.
+
+    Return an empty text if it has loaded the stub domain, or does so by itself.
+    """
     found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
     written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))
     is_due = written.get("reason") == "RestartNeeded" and asks.get("status") != TRUE

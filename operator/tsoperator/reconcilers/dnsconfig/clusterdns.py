@@ -202,7 +202,7 @@ class Written:
 
     @property
     def words(self) -> str:
-        """Return words for this part of an object, for messages."""
+        """Words for this part of an object, for messages."""
         part, name = self.field
         return f"{f'key {name}' if part == 'data' else f'{part}.{name}'} of {self.resource.kind} {self.key}"
 

@@ -112,7 +112,7 @@ ENVIRONMENT = {
 }
 
 
-def test_the_environment_is_in_the_images_order() -> None:
+def test_the_variables_of_a_groups_proxies_are_in_the_order_that_the_image_expects() -> None:
     assert list(environment(whole()).items()) == list(ENVIRONMENT.items())
     assert "TS_DEBUG_FIREWALL_MODE" not in environment(whole(of=settings()))
 
@@ -129,7 +129,7 @@ def test_the_last_pod_of_a_group_that_shrinks_keeps_its_volumes(before: int, aft
     assert found["spec"]["replicas"] == after
 
 
-def test_a_class_that_moves_the_health_port_ends_the_drain() -> None:
+def test_the_pods_of_a_group_do_not_drain_if_the_class_moves_the_health_port() -> None:
     statefulset = whole(class_=MOVED)
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & pods_of(statefulset).keys()
     assert "lifecycle" not in container(statefulset)
@@ -198,7 +198,9 @@ def service(*families: str) -> Object:
         (DEBUG, {}, "$(POD_IP)"),
     ],
 )
-def test_metrics_and_debugging_wait_for_the_address_family(class_: Object, given: Object, host: str | None) -> None:
+def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
+    class_: Object, given: Object, host: str | None
+) -> None:
     statefulset = made(class_=class_, **given)
     found = environment(statefulset).get("TS_DEBUG_ADDR_PORT") if statefulset else None
     assert found == (f"{host}:9001" if host else None)

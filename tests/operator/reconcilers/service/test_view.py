@@ -113,7 +113,7 @@ async def test_the_ports_of_a_place_are_free_as_soon_as_the_place_is_deleted(see
     assert (await seen.places(db)).ports
 
 
-async def test_an_invalid_service_has_no_ports_that_others_could_use(seen: Seen) -> None:
+async def test_an_invalid_service_does_not_keep_proxy_ports_that_other_services_could_use(seen: Seen) -> None:
     invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
     await seen.world.apply(ALL_BUT_TWO, invalid, sound)
     bad = {**invalid["metadata"]["annotations"], "tailscale.com/tailnet-ip": "100.64.0.9"}
