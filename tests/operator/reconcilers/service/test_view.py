@@ -132,7 +132,7 @@ async def test_a_service_keeps_its_allocated_ports_and_may_reuse_the_ports_that_
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
 
 
-async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another_port(seen: Seen) -> None:
+async def test_all_but_the_oldest_of_the_services_with_one_proxy_port_get_another_port(seen: Seen) -> None:
     http = Wanted("TCP", 80)
     web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
     older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
@@ -140,6 +140,8 @@ async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another
     await asyncio.sleep(1)
     younger = placed(key_of(db), {http: FREE, SQL: FREE + 1, Wanted("UDP", 80): FREE + 5})
     await seen.world.apply(younger, db)
+    await asyncio.sleep(1)
+    await seen.world.apply(placed(Key("default", "newest"), {http: FREE}))
     first, second = [await seen.places(each) for each in (web, db)]
     assert first.ports
     assert second.ports
