@@ -32,7 +32,7 @@ from tsoperator.runtime.result import Pending, Result
 Failed = Callable[[Object, Refusal], Plan]
 """A function that returns the plan which reports a refusal on an object, by a condition and an Event.
 
-Its argument is the refusal.
+Its arguments are the object and the refusal.
 """
 
 
