@@ -138,11 +138,7 @@ async def run(
 
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
-        tailnets = Tailnets(
-            [KnownTailnet(own, client, cache, preflight)],
-            lambda name: cache.get(TAILNET, Key("", name)) is not None,
-            held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
-        )
+        tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
 
@@ -214,6 +210,15 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         mounts(cache, applier.now),
     ]
     return [KindReconciler(kind, cache, applier) for kind in kinds]
+
+
+def _tailnets(own: KnownTailnet, cache: Cache) -> Tailnets:
+    """Return the tailnets that the operator uses: its *own*, and those of the Tailnets in *cache*."""
+    return Tailnets(
+        [own],
+        lambda name: cache.get(TAILNET, Key("", name)) is not None,
+        held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
+    )
 
 
 def _log_start(settings: Settings, address: str) -> None:

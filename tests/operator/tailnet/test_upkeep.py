@@ -236,16 +236,18 @@ async def test_a_deleted_device_is_unknown_and_each_failed_deletion_is_an_error(
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
+@pytest.mark.parametrize("hostname", ["db", "DB"])
+async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet, hostname: str) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
-    await tailnet.change(take_name(device))
+    await tailnet.change(replace(take_name(device), hostname=hostname))
     assert [each.name for each in tailnet.control.devices.values()] == [FQDN]
+    assert tailnet.control.requests[SET_NAME] == 1
     known = tailnet.devices.at("db")
     assert (tailnet.devices.known(holder.node_id), known and known.node_id) == (None, device.node_id)
     [news] = tailnet.tell()
     assert (news.effect, news.reason) == (Effect.NEWS, "NameTakenOver")
     assert news.message == (
-        f"device {FQDN} ({holder.node_id}), which was offline, was deleted for its name db; "
+        f"device {FQDN} ({holder.node_id}), which was offline, was deleted for its name {hostname}; "
         f"device db-1.tail1234.ts.net has the name {FQDN} now"
     )
 

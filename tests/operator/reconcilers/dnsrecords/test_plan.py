@@ -141,7 +141,8 @@ def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_su
     text = json.dumps(["ts.net", *live], separators=(",", ":"))
     found = configmap(SERVED.replace('["ts.net"]', text))
     shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
-    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), settings(cluster_domain=OWN))
+    given = settings(cluster_domain=OWN.title())
+    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), given)
     assert document_of(made)["zones"] == ["ts.net", *zones]
 
 

@@ -371,11 +371,19 @@ async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
 
 
-async def test_a_tailnet_is_refused_if_the_operator_cannot_put_its_finalizer_on_it(
-    sim: ClusterSim, ground: Ground
+@pytest.mark.parametrize(
+    ("is_proved", "finalizers", "is_refused"),
+    [(False, [], True), (True, [], True), (False, [FINALIZER], False)],
+    ids=["new", "lost", "there"],
+)
+async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalizer_on_it(
+    sim: ClusterSim, ground: Ground, is_proved: bool, finalizers: list[str], is_refused: bool
 ) -> None:
-    sim.faults.forbid(Ban("tailnets", "", "update"))
+    if is_proved:
+        await ground.proved()
+    await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": finalizers}})
+    sim.faults.forbid(Ban("tailnets", "", "update"))  # also of the status
     with pytest.raises(Denied):
         await ground.reconciler.reconcile(KEY)
-    assert ground.used is None
-    assert "Tailnet 'lab' can't be used" in ground.tailnets.refusal(NAME)
+    assert (ground.used is None) == (is_refused and not is_proved)
+    assert ("Tailnet 'lab' can't be used" in ground.tailnets.refusal(NAME)) == is_refused
