@@ -88,7 +88,7 @@ async def test_the_devices_of_the_tailnet_learn_the_address_of_each_relay(world:
     assert not await world.writes_when_left_alone()
 
 
-async def test_added_and_removed_replicas_leave_nothing(world: World) -> None:
+async def test_replicas_of_a_peerrelay_that_are_added_and_removed_leave_nothing(world: World) -> None:
     relay = peer_relay(replicas=0)
     await world.apply(relay)
     kept: list[str] = []

@@ -81,7 +81,7 @@ def test_the_pods_mount_all_configs_and_the_configmap() -> None:
     ]
 
 
-def test_the_container_drains_before_it_stops() -> None:
+def test_the_container_of_a_groups_proxy_drains_its_connections_before_the_end() -> None:
     found = container(whole(of=settings(proxy_image="example.org/proxy:v1")))
     drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
     assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {

@@ -77,7 +77,7 @@ def test_the_conditions_name_the_pods_that_end() -> None:
     assert {each["message"] for each in made["conditions"]} == {words}
 
 
-def test_other_fields_and_conditions_of_the_status_stay() -> None:
+def test_other_fields_and_conditions_of_the_status_of_a_group_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
     made = status({**live_group(), "status": old}, Children())

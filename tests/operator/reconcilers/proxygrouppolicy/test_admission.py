@@ -47,7 +47,7 @@ def test_a_namespace_has_a_policy_and_a_binding_for_ingress_and_for_egress() -> 
     ],
     ids=["names", "no names", "a name that would end the literal", "names in other characters"],
 )
-def test_the_expressions_and_the_messages_name_the_allowed_groups(
+def test_the_expressions_and_the_messages_of_admission_policies_name_the_allowed_groups(
     allowed: tuple[str, ...], literal: str, words: str
 ) -> None:
     for policy in made(Allowed(allowed, allowed))[::2]:

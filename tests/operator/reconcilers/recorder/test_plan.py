@@ -205,7 +205,7 @@ def test_a_recorder_is_refused_the_name_of_an_object_that_no_operator_made() -> 
     assert (told.error, reasons_of(told)) == (error, ["RecorderInvalid"])
 
 
-def test_a_failed_step_is_reported_and_tried_again() -> None:
+def test_a_recorder_reports_a_failed_step_of_its_plan_and_tries_the_step_again() -> None:
     error = ValueError("no")
     told = plans.failed(ask_of(live_recorder()), NOTHING, Refusal("no", "", error))
     assert (ready(told), told.error) == (("False", "RecorderCreationFailed", "no"), error)
@@ -243,7 +243,7 @@ def test_the_status_has_one_entry_for_a_hostname(hostnames: list[str], shown: li
     assert [each["hostname"] for each in found] == shown
 
 
-def test_the_url_is_not_taken_from_the_login_name() -> None:
+def test_the_url_in_the_status_of_a_recorder_is_not_taken_from_the_login_name() -> None:
     children = Children(secrets=secrets(0, profile(0, "tagged-devices")))
     status = status_of(plan_of(live_recorder(), replace(joined(0), children=children)))
     assert status["devices"] == [shown(0)]
