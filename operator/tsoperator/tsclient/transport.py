@@ -119,7 +119,7 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """Return the whole body of the answer."""
+        """The whole body of the answer."""
         return b"".join(self.blocks)
 
     def read(self, model: type[Model]) -> Model:
