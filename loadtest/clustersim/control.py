@@ -86,7 +86,7 @@ class Control(Tailnet):
         self._faults.append(_Fault(count, path, carried_out=True))
 
     def heal(self) -> None:
-        """End all faults and the latency."""
+        """End all faults, and answer without latency again."""
         self._faults.clear()
         self.latency = 0
 

@@ -23,7 +23,7 @@ READY = {
 }
 CLUSTER_WIDE = {each.kind: each for each in (CONNECTOR, PEERRELAY, RECORDER)}
 EVERYTHING = {"0.0.0.0/0", "::/0"}
-"""The routes of an exit node."""
+"""The routes to all IPv4 and IPv6 addresses. A device that advertises both is an exit node."""
 
 
 @dataclass(frozen=True, slots=True)

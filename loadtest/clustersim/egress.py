@@ -77,7 +77,7 @@ class Egress:
         return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
 
     def is_routed(self) -> bool:
-        """Tell whether a health Service still leads to this Pod, as far as the Pod's preStop hook would notice."""
+        """Tell whether a Service for health checks still leads to this Pod, as far as its preStop hook can notice."""
         try:
             pings = int(self._files().get(PINGS) or 0)
             checks = [entry.get("healthCheckEndpoint") or "" for entry in self._services().values()]

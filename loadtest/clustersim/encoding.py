@@ -45,7 +45,7 @@ class Encoder:
         return encode(obj)
 
     def bookmark(self, resource: Resource, revision: int) -> bytes:
-        """Return the object in a bookmark of a watch."""
+        """Return the JSON of the object that a bookmark of a watch contains: its kind and its version."""
         metadata = {"resourceVersion": str(revision)}
         return encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
@@ -67,7 +67,7 @@ class MetadataEncoder(Encoder):
         return encode({**_PARTIAL, "metadata": obj["metadata"]})
 
     def bookmark(self, resource: Resource, revision: int) -> bytes:
-        """Return the object in a bookmark of a watch."""
+        """Return the JSON of the object that a bookmark of a watch contains: its kind and its version."""
         return encode({**_PARTIAL, "metadata": {"resourceVersion": str(revision)}})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:

@@ -100,7 +100,7 @@ class Faults:
         self.drop_watches()
 
     def clear(self) -> None:
-        """End all faults and the latency."""
+        """End all faults, and answer without latency again."""
         self.latency = 0.0
         self.away = self.nonsense = self.missing = False
         self._failures.clear()

@@ -18,7 +18,7 @@ _PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to conne
 
 
 class ProcessError(Exception):
-    """A process ended that should not have."""
+    """A process has ended that should still run."""
 
 
 class Processes:

@@ -54,7 +54,7 @@ class Row(BaseModel):
 
 
 def sample(seen: Seen, cpu_seconds: float, rss_bytes: int, changes: int = 0) -> Sample:
-    """Return the figures of one round."""
+    """Return the figures of one round: the client's results and the server's use of CPU and memory."""
     tally = seen.tally
     packets = max(1, tally.answered + tally.malformed_sent)
     p50, p99, p999, p9999, longest = (each / 1000 for each in tally.latency.percentiles(PERCENTS))

@@ -49,7 +49,7 @@ def changed_address(change: int) -> str:
 
 @dataclass(slots=True)
 class Changes:
-    """Changes the address of CHANGING, by replacing the file of the last shard."""
+    """A writer that changes the address of the name CHANGING, by replacing the file of the last shard."""
 
     path: Path
     text: str

@@ -51,7 +51,7 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def measurements(scenario: Scenario, rows: Sequence[Row]) -> str:
-    """Return the table of one scenario."""
+    """Return the table of the measurements in one *scenario*."""
     lines = [(row.label, *_cells(row)) for row in rows if row.scenario == scenario.name]
     text = f"### {scenario.title}\n\n{table((*_COLUMNS, *_MORE_COLUMNS), lines)}"
     limited = [row.label for row in rows if row.scenario == scenario.name and row.best.client_busy > BUSY]

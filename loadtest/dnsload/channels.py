@@ -45,7 +45,7 @@ class Alone:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Allow queries until cancelled, then give up those without an answer."""
+        """Let the engine send queries until cancelled, then give up those without an answer."""
         self.ready.set()
         try:
             await asyncio.Event().wait()

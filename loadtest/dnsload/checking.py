@@ -21,7 +21,7 @@ from dnsload.workload import MISS_LABEL_BYTES, Asked, Question
 _QUESTION = 10
 """The offset of the question in a packet without its ID: it follows the flags and counts."""
 _MAX_KNOWN = 1 << 16
-"""The number of answers that are remembered, besides two for each packet of the pool."""
+"""The greatest number of answers that are remembered, besides two for each packet of the pool."""
 _MAX_EXAMPLES = 10
 _OPT = 41
 
@@ -138,7 +138,7 @@ class Checker:
         return Verdict(place, Fate.WRONG, rcode)
 
     def _is_ours(self, answer: bytes) -> bool:
-        """Tell whether *answer* echoes another question of the pool."""
+        """Tell whether *answer* echoes the question of another packet of the pool."""
         if self._ours is None:
             self._ours = {asked.wire for asked in self._pool if asked.question is not None}
         end = _question_end(answer)

@@ -45,7 +45,7 @@ class Query(NamedTuple):
     """The expected addresses; None accepts any."""
 
     def encode(self) -> bytes:
-        """Return the record that the client reads."""
+        """Return the query in the form in which the compiled client reads it."""
         addresses = self.addresses if self.addresses is None or len(self.addresses) < _ANY else None
         size = len(next(iter(addresses))) if addresses else 0
         count = _ANY if addresses is None else len(addresses)

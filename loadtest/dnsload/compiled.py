@@ -94,7 +94,7 @@ class CompiledEngine:
         self._reasons: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Do the whole run; raises ClientError."""
+        """Run the clients until the run is over; raises ClientError."""
         with ExitStack() as stack:
             self.exchanges += [stack.enter_context(self._client(target, load)) for target, load in self._asked]
             start = now = clock()

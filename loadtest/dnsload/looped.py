@@ -41,7 +41,7 @@ class LoopedEngine:
         self.exchanges: list[Exchange] = []
 
     async def run(self) -> None:
-        """Do the whole run."""
+        """Send queries and receive answers until the run is over."""
         self._make_channels()
         async with asyncio.TaskGroup() as group:
             serving = [group.create_task(channel.serve()) for channel in self._every_channel]

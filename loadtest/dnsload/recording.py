@@ -69,7 +69,7 @@ class Recording:
         self.seconds = 0
 
     def begin(self, now: int) -> None:
-        """Start the clock."""
+        """Begin the recording at the time *now*."""
         cpu = self.cpu_seconds()
         self._start, self._cpu_began = now, cpu
         self._second, self._window = _Stretch(now, cpu, self.tally), _Stretch(now, cpu, Tally())
@@ -97,7 +97,7 @@ class Recording:
         self.tally = self._second.tally
 
     def end(self, now: int) -> None:
-        """End the run."""
+        """End the recording at the time *now*."""
         self._end_second(now)
         short = now - self._window.start < self._window_seconds * SECOND // 2
         if short and self.rows:  # so short a window would have meaningless rates

@@ -157,7 +157,7 @@ def measured(
 
 
 def _tail(log: Path) -> str:
-    """Return the last lines of a log."""
+    """Return the last lines of the file *log*."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])
 
 

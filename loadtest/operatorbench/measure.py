@@ -124,7 +124,7 @@ class Grouped(Burst):
     entry_seconds: Sequence[float]
     """The times from the request for an additional Service until its entry is in the ConfigMap."""
     slice_seconds: Sequence[float]
-    """The times from a proxy's report that it serves such a Service until its address is in the EndpointSlice."""
+    """The times from a proxy's report that it serves a further Service until its address is in the EndpointSlice."""
 
     @property
     def most_configmap_writes(self) -> int:

@@ -20,7 +20,7 @@ from tsnameserver.udp import UdpServer
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS, errno.EAGAIN}
-"""The errors of sending whose series exist from the start, so that a rate also shows the first such error."""
+"""The errors of sending that have a series from the start, so that a rate also shows the first such error."""
 _STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
 
 
@@ -52,7 +52,7 @@ class Metrics:
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """The state of the watch of the API server.
+    """The state of following the API server.
 
     If the server doesn't follow the API server, this is None, and the metrics have no series about it.
     """

@@ -73,7 +73,10 @@ class _Clients:
         self._open: dict[str, dict[asyncio.StreamWriter, None]] = {}
 
     def note(self, writer: asyncio.StreamWriter) -> None:
-        """Add a new connection; if there are too many, close one."""
+        """Add a new connection.
+
+        If there are now too many, close a connection of the client with the most connections.
+        """
         self._open.setdefault(_client(writer), {})[writer] = None
         if sum(map(len, self._open.values())) > self.limits.connections:
             most = max(self._open.values(), key=len)

@@ -84,7 +84,7 @@ class Sockets:
     metrics: socket.socket | None = None
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all sockets."""
         for pair in self.pairs:
             pair.close()
         for listener in (self.health, self.metrics):

@@ -54,7 +54,7 @@ class Source(Enum):
 
     @property
     def label(self) -> str:
-        """The name in metrics."""
+        """The name of the source in metrics."""
         return self.name.lower()
 
 

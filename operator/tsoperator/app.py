@@ -85,8 +85,10 @@ PATIENCE: Mapping[type[Exception], Backoff] = {
     CredentialsUnreadable: _BAD_CREDENTIALS,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
-"""The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
-triggers a retry at once, and so does a check that finds a change in the setup of the tailnet.
+"""The back-offs after errors that a retry cannot fix, by the type of the error.
+
+The user has to act, so we retry rarely; an edit of the object triggers a retry at once, and so does a check that finds
+a change in the setup of the tailnet.
 
 After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
 call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
@@ -102,9 +104,10 @@ _GATHER = EnqueueTimes(
         "mounts": Gathering(TOUCH_DELAY),
     }
 )
-"""For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
+"""The seconds for which each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
 
-A ProxyGroup is reconciled at least every half a second in a long burst. Each time its ConfigMap is written as a whole.
+In a long burst, a ProxyGroup is still reconciled every half a second at least. Each time its ConfigMap is written as a
+whole.
 """
 
 
@@ -116,8 +119,9 @@ async def run(
 ) -> None:
     """Run the operator until cancelled.
 
-    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None makes one. *resolve* looks up
-    the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in an exception group.
+    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; with None, this makes a prober.
+    *resolve* looks up the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in an
+    exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -134,11 +138,7 @@ async def run(
 
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
-        tailnets = Tailnets(
-            [KnownTailnet(own, client, cache, preflight)],
-            lambda name: cache.get(TAILNET, Key("", name)) is not None,
-            held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
-        )
+        tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
 
@@ -212,8 +212,17 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 
+def _tailnets(own: KnownTailnet, cache: Cache) -> Tailnets:
+    """Return the tailnets that the operator uses: its *own*, and those of the Tailnets in *cache*."""
+    return Tailnets(
+        [own],
+        lambda name: cache.get(TAILNET, Key("", name)) is not None,
+        held=lambda: [key_of(each).name for each in cache.all(TAILNET) if has_finalizer(each, FINALIZER)],
+    )
+
+
 def _log_start(settings: Settings, address: str) -> None:
-    """Log what runs, and the *address* of probes and metrics, if there is one."""
+    """Log the version and the settings of the operator, and the *address* of probes and metrics, if there is one."""
     log.info(
         "tsoperator %s in namespace %s, with control server %s; %s",
         __version__,

@@ -79,7 +79,7 @@ class Settings:
     zones: tuple[str, ...] = ()
     """The zones of MagicDNS names. If there are none, they follow from the known suffixes of the tailnets."""
     cluster_dns_configmap: str = ""
-    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if it is none of the usual ones."""
+    """The ConfigMap in kube-system from which CoreDNS reads its Corefile, if its name isn't one of the usual names."""
     cluster_dns: tuple[str, ...] = ()
     """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
@@ -92,11 +92,11 @@ class Settings:
     clients cache answers for 30 s. No variable sets this.
     """
     newcomer_wait: float = 8.0
-    """Seconds for which a new proxy of a ProxyGroup gets no connections while older ones serve an egress Service.
+    """Seconds for which a new proxy of a ProxyGroup gets no connections while older proxies serve an egress Service.
 
-    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the old Pod.
-    The device's answer to a first connection is then lost, and WireGuard sends it again 5 s later. No variable sets
-    this.
+    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the old
+    Pod. The device's answer to a first connection is then lost, and WireGuard sends it again 5 s later. No variable
+    sets this.
     """
     kubeconfig: str = ""
     leader_election: bool = True
@@ -203,7 +203,10 @@ def _read(path: Path) -> str:
 
 
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
-    """Return *given* with other spellings that the Go operator accepts replaced by ours, and add a warning for each."""
+    """Return *given* with our spellings in place of others that the Go operator accepts.
+
+    Add a warning for each of them to *warnings*.
+    """
     ours = {**given}
     for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "AUTH_PROXY"):
         for form in (_TRUE, _FALSE):
@@ -295,7 +298,7 @@ def _object_name(given: Mapping[str, str], name: str) -> str:
 
 
 def _kubeconfig(given: Mapping[str, str], name: str) -> str:
-    """Return the paths in a variable, of which at least one must exist."""
+    """Return the paths of kubeconfigs in the variable *name*, of which at least one must exist."""
     paths = given.get(name, "")
     if paths and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
         raise InvalidSetting(f"{name}: there is no file {paths!r}")
@@ -375,7 +378,10 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _address(environ: Mapping[str, str], name: str, default: str) -> str:
-    """Return the address in a variable. An empty variable turns the endpoint off; an unset one means *default*."""
+    """Return the address in the variable *name*.
+
+    An empty variable turns the endpoint off; an unset one means *default*.
+    """
     value = environ.get(name, default).strip()
     host, colon, port = value.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

@@ -62,7 +62,7 @@ from tsoperator.runtime.ownership import (
 )
 
 _SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
-"""The functions that make those children slim of which the operator reads little."""
+"""The functions that make those children slim of which the operator reads only a little."""
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
@@ -128,7 +128,10 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
 
 
 def _cluster_dns(corefile: str) -> Iterator[Source]:
-    """Yield Sources of the objects that configure and run the cluster's DNS. An older installation may lack rights."""
+    """Yield Sources of the objects that configure and run the cluster's DNS.
+
+    An older installation may lack the rights to read them.
+    """
     places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in configmap_names(corefile)]
     places += [(resource, Key(DNS_NAMESPACE, COREDNS)) for resource in (DEPLOYMENT, DAEMONSET)]
     for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
@@ -137,7 +140,10 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 
 
 def _admission(obj: Object) -> Object:
-    """Return the part that the cache stores of an admission policy or a binding: all of it, if it is of ours."""
+    """Return the part of an admission policy or a binding that the cache stores.
+
+    This is the whole object if its name is one that we give to such objects.
+    """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else _identity(obj)
 

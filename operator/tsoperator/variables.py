@@ -55,7 +55,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "POD_NAME": "this Pod's name, in its Lease and Events",
     "KUBECONFIG": "outside a cluster: how to reach the API server",
 }
-"""The meaning of each variable, in at most two lines."""
+"""The meaning of each environment variable, in at most two lines."""
 
 _INDENT: Final = 35
 _WIDTH: Final = 116

@@ -1,4 +1,4 @@
-"""The tests that show each difference that docs/migration.md lists, by the words with which the row there begins.
+"""A map from the first words of a row in docs/migration.md, which lists a difference, to the tests that show it.
 
 Paths are relative to tests/, and test names are without `test_`.
 """
@@ -54,7 +54,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "If a tool keeps resetting an egress Service": [
         f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
-        f"{_SERVICE}/test_egress.py the_words_about_reverts_say_how_to_end_them",
+        f"{_SERVICE}/test_egress.py the_message_about_reverts_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
@@ -62,7 +62,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A new Ingress gets no proxy while": [
         f"{_INGRESS}/test_plan.py events_say_why_an_ingress_is_not_served_and_nothing_changes",
-        f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning",
+        f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
         f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
@@ -133,7 +133,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
         f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
     ],
-    "A replica is ready only if": [f"{_RELAY}/test_plan.py the_status_shows_the_endpoints_and_what_is_missing"],
+    "A replica is ready only if": [
+        f"{_RELAY}/test_plan.py the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing"
+    ],
     "A PeerRelay waits until": [
         f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
     ],
@@ -156,7 +158,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_reconciler.py a_recorder_that_is_deleted_after_its_tailnet_says_how_to_go_on",
     ],
     "A failed step is tried again": [
-        f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
+        f"{_RECORDER}/test_plan.py a_recorder_reports_a_failed_step_of_its_plan_and_tries_the_step_again",
     ],
     "An object with a name that the Recorder needs": [
         f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",

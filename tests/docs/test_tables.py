@@ -67,7 +67,7 @@ def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condi
 VARIABLE = re.compile(r"[A-Z]+(_[A-Z]+)+|KUBECONFIG")
 
 
-def test_every_variable_of_the_operator_has_a_row_and_every_row_is_one() -> None:
+def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_variable() -> None:
     nodes = ast.walk(ast.parse(Path(tsoperator.settings.__file__).read_text()))
     constants = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     read = {text for text in constants if VARIABLE.fullmatch(text)}
@@ -75,7 +75,9 @@ def test_every_variable_of_the_operator_has_a_row_and_every_row_is_one() -> None
     assert {*rows(sections("settings.md")["The operator"])} == read
 
 
-def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_about_a_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         tsnameserver.settings.read_settings(["--help"], {})
     flags = {*re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE)} - {"--help", "--version"}

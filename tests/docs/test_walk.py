@@ -79,7 +79,7 @@ kubectl delete --ignore-not-found clusterrolebinding oidc-discovery
 
 
 def walked(page: Path) -> list[str]:
-    """Return the commands of *page* that run here, without repetitions."""
+    """Return the commands of *page* that test_walk runs, without repetitions."""
     commands = {normalised(command): command for command in shell(page)}
     return [command for line, command in commands.items() if fate_of(line) == WALK]
 
@@ -107,7 +107,7 @@ async def script(command: str, folder: Path, kubeconfig: Path) -> str:
 
 
 def promised(page: Path) -> set[str]:
-    """Return the output lines that *page* shows for commands that run here."""
+    """Return the output lines that *page* shows for commands that test_walk runs."""
     shown = (text for block, text in outputs(page) if {fate_of(normalised(each)) for each in whole(block)} == {WALK})
     return lines("".join(shown))
 

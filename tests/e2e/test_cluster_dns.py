@@ -70,7 +70,7 @@ def write(cluster: Cluster, text: str) -> None:
 
 
 def ask_for(cluster: Cluster, **cluster_dns: str) -> None:
-    """Apply the DNSConfig with these fields of spec.clusterDNS."""
+    """Apply the DNSConfig, with these fields in its spec.clusterDNS."""
     cluster.apply({**DNSCONFIG, "spec": {**DNSCONFIG["spec"], "clusterDNS": cluster_dns}})
 
 
@@ -267,7 +267,7 @@ def test_the_stub_domain_is_in_the_configuration_of_openshifts_dns_operator(clus
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-def test_the_status_names_another_writer_that_removes_the_stub_domain_until_it_stops(
+def test_the_status_names_another_writer_as_long_as_the_writer_removes_the_stub_domain(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:
     def is_told() -> bool:

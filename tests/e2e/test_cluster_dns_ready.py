@@ -135,7 +135,7 @@ def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Make CoreDNS cache an answer from before the canary existed for an hour. It says that there is no such name."""
+    """Make CoreDNS cache, for an hour, an answer from before the canary existed: that there is no such name."""
     cache = "    cache 30 {\n        denial 9984 3600 3600\n    }"
     with ExitStack() as stack:
         stack.enter_context(configured(cluster, forwarding(zone.nameserver, cache)))

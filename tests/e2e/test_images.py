@@ -45,7 +45,7 @@ class Image(NamedTuple):
 
 @pytest.fixture(scope="module", params=LIMITS)
 def image(bed: Bed, images: ProductImages, request: pytest.FixtureRequest) -> Image:
-    """An image of the product."""
+    """Each image of the product, one after the other."""
     name: str = getattr(images, request.param)
     described, layers = registry.read(bed.paths, bed.machines["node"], bed.folder / "registry", name)
     below = len(oci.layers_of(rootfs.layout(bed.paths)))

@@ -67,7 +67,7 @@ def test_a_pod_gets_the_page_by_the_ingresss_name(cluster: Cluster, trusting: Ob
 
 @pytest.fixture
 def ingress_names(cluster: Cluster, nameserver: str) -> Iterator[None]:
-    """The DNSConfig lets Pods reach all Ingresses."""
+    """Let Pods reach all Ingresses, by a field of the DNSConfig that is removed afterwards."""
     (dnsconfig,) = cluster.listed("dnsconfigs")
     cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": True}}})
     yield

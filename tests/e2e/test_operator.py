@@ -64,7 +64,7 @@ def kill_leader(cluster: Cluster) -> float:
 
 
 def has_noted(cluster: Cluster) -> Object | None:
-    """Return the Lease, if its present holder has noted the ID of its own container there."""
+    """Return the Lease, if its present holder has written the ID of its own container there; else None."""
     lease = product.lease(cluster.bed)
     return lease if noted(lease) is not None else None
 

@@ -140,7 +140,7 @@ def operators(cluster: Cluster) -> list[tuple[str, int]]:
     return sorted(identity(pod) for pod in cluster.listed("pods", NAMESPACE, {"app": "operator"}))
 
 
-def test_a_deleted_tailnet_stays_while_it_is_in_use(cluster: Cluster, abroad: Object) -> None:
+def test_a_deleted_tailnet_stays_while_an_object_uses_the_tailnet(cluster: Cluster, abroad: Object) -> None:
     cluster.delete("tailnet", "second")
 
     def refused() -> bool:

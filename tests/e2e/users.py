@@ -152,7 +152,7 @@ class Users:
         eventually(lambda: fetch().strip() == page.strip(), f"{page!r} by {fetch}")
 
     def _shows(self, names: list[str], obj: Object) -> None:
-        """Wait until the status of *obj* shows these devices."""
+        """Wait until the status of *obj* shows the devices with these *names*."""
 
         def shown() -> list[str]:
             live = self.cluster.look(obj)

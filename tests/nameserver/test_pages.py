@@ -99,7 +99,7 @@ async def test_the_server_closes_the_connection_of_a_client_that_reads_too_slowl
     assert 0 < read < 10_000_000
 
 
-async def test_beyond_the_limit_the_client_with_the_most_connections_loses_its_oldest_one() -> None:
+async def test_beyond_the_limit_the_client_with_the_most_connections_loses_its_oldest_connection() -> None:
     async with pages_port(PageLimits(connections=4, seconds=30)) as port, AsyncExitStack() as stack:
         clients = {}
         for name, host in (("probe", "127.0.0.9"), ("oldest", "127.0.0.2"), *((f"{n}", "127.0.0.2") for n in range(4))):

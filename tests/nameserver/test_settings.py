@@ -109,7 +109,7 @@ def test_an_api_server_url_needs_a_namespace(tmp_path: Path) -> None:
         read_settings(["--api-server", "http://127.0.0.1:1", "--service-account", str(tmp_path)], {})
 
 
-def test_the_warning_about_a_misspelt_variable_names_the_right_one() -> None:
+def test_the_warning_about_a_misspelt_variable_names_the_right_variable() -> None:
     given = ["TSNAMESERVER_ZONE", "TSNAMESERVER_ZONES", "TSNAMESERVER_PORT_53_UDP", "TSNAMESERVE_ZONE", "HOME"]
     assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
 

@@ -19,7 +19,7 @@ def files(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-async def test_changes_are_written_at_most_once_a_second_and_the_last_one_always_is(tmp_path: Path) -> None:
+async def test_changes_are_written_at_most_once_a_second_and_the_last_change_is_always_written(tmp_path: Path) -> None:
     snapshot = Snapshot(tmp_path / "kept")
     async with running(snapshot.write_changes()):
         snapshot.keep(['{"ä":\r\n1}', b"[\n]"])

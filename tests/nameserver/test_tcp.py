@@ -244,7 +244,7 @@ async def test_a_connection_closes_after_its_last_query_when_every_answer_is_sen
         assert asked(server) == 10
 
 
-async def test_a_query_whose_answer_fails_gets_servfail_and_the_next_one_is_answered(server: Running) -> None:
+async def test_a_query_whose_answer_fails_gets_servfail_and_the_next_query_is_answered(server: Running) -> None:
     good, server.serving.zone = server.serving.zone, cast("Zone", None)
     async with connected(server) as client:
         client.writer.write(framed(QUERY))

@@ -286,7 +286,7 @@ async def _wrong_names(world: World, wish: frozenset[str]) -> AsyncIterator[str]
 
 
 async def _holder(world: World, name: str) -> str:
-    """Return the Service that has the name for which the Service called *name* asks, by the message of the latter."""
+    """Return the holder of the name that the Service called *name* asks for, as the message of this Service says."""
     condition = await world.condition(USERS[name], "TailscaleEgressSvcValid" if name in GROUPED else _OWN[0])
     words = condition.message if condition else ""
     return words.partition("get to Service default/")[2].partition(",")[0]

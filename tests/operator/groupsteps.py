@@ -148,7 +148,10 @@ class Stage:
             await self.world.settled()
 
     async def forget(self, _: Step) -> None:
-        """Remove the device that joined last, once: after the second time, a proxy waits 30 s for another auth key."""
+        """Remove the device that joined last.
+
+        Only the first call does so: later, a proxy waits 30 s for another auth key.
+        """
         devices = [*self.world.control.devices.values()]
         if devices and not self.forgot:
             self.world.control.delete_device(devices[-1])

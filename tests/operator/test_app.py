@@ -1,4 +1,4 @@
-"""The whole operator: the order of its work, faults around it, and its own ends and starts."""
+"""The whole operator: the order of its work, faults around it, and how it ends and starts again."""
 
 from collections.abc import Callable
 from pathlib import Path

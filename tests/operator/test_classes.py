@@ -99,7 +99,9 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", cases(EDITS, "variable", "nothing that an egress proxy's Pod has"))
-async def test_a_change_of_a_class_restarts_only_what_it_changes(world: World, edit: tuple[Object, bool]) -> None:
+async def test_a_change_of_a_class_restarts_a_proxy_only_if_the_pod_of_the_proxy_changes(
+    world: World, edit: tuple[Object, bool]
+) -> None:
     spec, restarts = edit
     before = await joined_with_class(world, SERVICE_WITH_CLASS, **FOO)
     await world.change(proxy_class(), {"spec": spec})

@@ -92,7 +92,10 @@ HAPPENING: Sequence[Step] = (
 def observing(
     write: Callable[..., Awaitable[Any]], user: KubeClient, writers: Writers
 ) -> Callable[..., Awaitable[Any]]:
-    """Wrap *write* so that it also notes in *writers*, by object, the reconciler that called it; *user* isn't noted."""
+    """Wrap *write* so that it also records in *writers* which reconciler wrote each object.
+
+    Writes of *user* are left out.
+    """
 
     async def observed(client: KubeClient, resource: Resource, which: Any, *args: Any, **kwargs: Any) -> Any:
         task, key = asyncio.current_task(), which if isinstance(which, Key) else key_of(which)

@@ -157,7 +157,9 @@ def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) 
 
 
 @pytest.mark.simulated
-async def test_objects_of_users_are_not_asked_for_over_all_namespaces(cluster: World) -> None:
+async def test_an_operator_that_watches_some_namespaces_lists_objects_of_users_only_in_these_namespaces(
+    cluster: World,
+) -> None:
     shut(cluster)
     await cluster.apply(egress())
     async with running_operator(cluster):

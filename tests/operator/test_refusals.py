@@ -89,7 +89,7 @@ def test_a_refused_call_is_made_again_within_five_minutes_and_an_unsupported_cal
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases({"Event": ("create", "events"), "status": ("update", "services")}, "Event"))
-async def test_a_refusal_that_could_not_be_reported_at_once_is_reported_later(
+async def test_a_refusal_of_the_control_server_that_could_not_be_reported_at_once_is_reported_later(
     world: World, write: tuple[str, str]
 ) -> None:
     world.control.policy_tags = set()

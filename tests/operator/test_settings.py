@@ -86,7 +86,9 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
 
 
 @pytest.mark.parametrize(("variable", "field"), GIVEN)
-def test_each_variable_sets_its_field(variable: str, field: str, environ: dict[str, str]) -> None:
+def test_each_environment_variable_sets_its_field_of_the_settings(
+    variable: str, field: str, environ: dict[str, str]
+) -> None:
     given = GIVEN[variable, field]
     assert {value: getattr(read_settings({**environ, variable: value}), field) for value in given} == given
 
@@ -261,7 +263,7 @@ LINES = help_lines().splitlines()
 COLUMN, WIDTH = 35, 116
 
 
-def test_each_variable_begins_a_line_and_its_meaning_stays_in_the_second_column() -> None:
+def test_each_variable_begins_a_line_of_the_help_and_its_meaning_stays_in_the_second_column() -> None:
     names = [line[:COLUMN].strip() for line in LINES]
     assert [name for name in names if name] == [*VARIABLES]
     assert all(line[COLUMN - 1] == " " and line[COLUMN] != " " for line in LINES)

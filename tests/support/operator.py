@@ -91,7 +91,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The children of one parent."""
+    """The proxy of one parent: the children that the operator has made for it."""
 
     service: Object
     statefulset: Object
@@ -235,7 +235,7 @@ class World:
         return (await self.api.list(resource, NAMESPACE, selector)).items
 
     async def proxy(self, parent: Object) -> Proxy | None:
-        """Return the proxy of *parent* once it is whole and its Pod is ready."""
+        """Return the proxy of *parent* once all its children exist and its Pod is ready; None before that."""
         found = [await self.children(resource, parent) for resource in (SERVICE, STATEFULSET, SECRET, POD)]
         if [len(objects) for objects in found] != [1, 1, 1, 1]:
             return None
@@ -260,7 +260,7 @@ class World:
         return await self.eventually(there)
 
     async def leftovers(self, parent: Object) -> list[str]:
-        """Return what is still there of the proxies of *parent*."""
+        """Return the kinds and keys of the children that still exist for *parent*."""
         kinds = (SERVICE, STATEFULSET, SECRET, POD)
         return [f"{kind} {key_of(obj)}" for kind in kinds for obj in await self.children(kind, parent)]
 

@@ -34,7 +34,7 @@ class OtherTailnet:
         return {"apiVersion": "v1", "kind": SECRET.kind, "metadata": metadata, "data": encoded(given)}
 
     def tailnet(self, url: str = "") -> Object:
-        """Return the Tailnet."""
+        """Return the Tailnet that describes this tailnet, with another *url* of its control server if one is given."""
         return tailnet(NAME, url or self.url, SECRET_NAME)
 
     def device_names(self) -> list[str]:

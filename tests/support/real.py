@@ -88,7 +88,7 @@ class Mirror(Store):
     def merge(
         self, resource: objects.Resource, namespace: str, name: str, patch: Object, subresource: str = ""
     ) -> Object:
-        """Write as the node, into the copy and later to the API server."""
+        """Merge a *patch* of the node into an object of the Mirror, and send it to the API server later."""
         old = self.get(resource, namespace, name)
         new = super().merge(resource, namespace, name, patch, subresource)
         if new is not old:
@@ -127,7 +127,7 @@ class Mirror(Store):
             self._unconfirmed.remove(write)
 
     def _replace(self, resource: objects.Resource, items: list[Object]) -> None:
-        """Make *items* all the objects of a kind in the copy."""
+        """Make *items* the only objects of a kind in the Mirror."""
         for gone in {key_of(obj) for obj in self.list(resource)} - {key_of(obj) for obj in items}:
             self.disown(resource, *gone)
         for obj in items:
@@ -137,7 +137,7 @@ class Mirror(Store):
             self.complete.set()
 
     def _take(self, resource: objects.Resource, obj: Object) -> None:
-        """Put *obj* into the copy, together with the node's writes that the API server doesn't have yet."""
+        """Put *obj* into the Mirror, together with the node's writes that the API server doesn't have yet."""
         if resource == objects.POD and "deletionTimestamp" in obj["metadata"]:
             self._send(obj, {}, lambda client: _end(client, obj))
             return  # it runs until it is gone
@@ -189,7 +189,7 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
 
 
 async def _start(client: KubeClient, mirror: Mirror) -> None:
-    """Wait for the copy and empty the cluster."""
+    """Wait until the Mirror has the objects of the cluster, and empty the cluster."""
     try:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()

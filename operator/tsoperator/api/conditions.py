@@ -34,10 +34,10 @@ def condition(
 
 
 def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: str) -> list[Object]:
-    """Return *conditions*, in which each *wanted* one replaces the one of its type, or is added at the end.
+    """Return *conditions* with each *wanted* condition in place of the one of its type, or at the end.
 
-    *now* is the time of a change, in RFC 3339 with whole seconds. A condition whose status stays the same keeps its old
-    time.
+    *now* is the time of a change, in RFC 3339 with whole seconds. A condition whose status stays the same keeps its
+    old time.
     """
     merged = {existing["type"]: existing for existing in conditions}
     for new in wanted:

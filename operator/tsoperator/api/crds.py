@@ -64,7 +64,7 @@ class Definition:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes an object that occurs in several places in full each time, without YAML aliases."""
+    """A YAML dumper that writes an object in full at each place where it occurs, without YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -170,7 +170,7 @@ def structural_schema(model: type[WireModel]) -> Object:
 
 
 def file_name(resource: Resource) -> str:
-    """Return the name of the file that a kind's CRD is in."""
+    """Return the name of the file that has the CRD of *resource*."""
     return f"{resource.group}_{resource.plural}.yaml"
 
 
@@ -219,7 +219,10 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 
 
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
-    """Return *node* with its reference, or its only type besides ``null``, inlined. Keywords beside it win."""
+    """Return *node* with its reference inlined, or with its only type besides ``null``.
+
+    Keywords beside the reference or the types win.
+    """
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:
         inner = definitions[node["$ref"].rpartition("/")[2]]

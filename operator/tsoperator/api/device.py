@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
 Time = Annotated[datetime | None, BeforeValidator(lambda value: value or None)]
-"""A time in the control server's JSON, which has an empty string if there is no time."""
+"""The type of a time in the control server's JSON, which has an empty string if there is no time."""
 
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
@@ -38,7 +38,7 @@ class Device:
 
     @property
     def short_name(self) -> str:
-        """The first label of its MagicDNS name, which both kinds of control server give."""
+        """The first label of the device's MagicDNS name, which both kinds of control server give."""
         return self.name.partition(".")[0]
 
 

@@ -27,13 +27,16 @@ def label_value(text: str) -> str:
 
 
 def label_errors(labels: Mapping[str, str]) -> list[str]:
-    """Say what is wrong with *labels*. Each entry is about one key or value, and quotes it."""
+    """Say what is wrong with *labels*. Each line is about one key or value, and quotes it."""
     keys = [error for key in labels if (error := _key_error(key))]
     return keys + [error for value in labels.values() if (error := _value_error(value))]
 
 
 def annotation_errors(annotations: Mapping[str, str]) -> list[str]:
-    """Say what is wrong with *annotations*, whose keys may have upper case in their prefix."""
+    """Say what is wrong with *annotations*.
+
+    Their keys may have upper case in the prefix, unlike those of labels.
+    """
     found = [error for key in annotations if (error := _key_error(key, key.lower()))]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > ANNOTATIONS_MAX:

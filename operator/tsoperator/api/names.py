@@ -14,7 +14,7 @@ LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
 LABEL_PARENT_NAME: Final = "tailscale.com/parent-resource"
 LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
 LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
-"""On the objects that a ProxyGroup's reconcilers make for a Service."""
+"""The label on the objects that a ProxyGroup's reconcilers make for a Service; its value is the type of the group."""
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
@@ -25,18 +25,24 @@ LABEL_PROXY_TYPE: Final = "ts_proxy_type"
 LABEL_PROXY_PARENT_NAME: Final = "ts_proxy_parent_name"
 LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
-"""On metrics Services and ServiceMonitors, like the three labels before it. Prometheus takes labels from them."""
+"""The label on metrics Services and ServiceMonitors, like the three labels before it.
+
+Prometheus takes labels from them.
+"""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""On an EndpointSlice: the Service that it belongs to."""
+"""The label on an EndpointSlice with the name of the Service that the EndpointSlice belongs to."""
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
-"""On an EndpointSlice: the program that writes its endpoints."""
+"""The label on an EndpointSlice with the name of the program that writes its endpoints."""
 LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
-"""On a Secret of a replica that has two: its purpose, config or state."""
+"""The label on a Secret of a replica that has two Secrets. Its value is the Secret's purpose: config or state."""
 LABEL_PEER_RELAY_REPLICA: Final = "tailscale.com/peer-relay-replica"
-"""On the children of one replica of a PeerRelay: its ordinal."""
+"""The label on the children of one replica of a PeerRelay, with the ordinal of the replica."""
 LABEL_OPERATOR: Final = "tailscale.com/operator"
-"""On the operator's own Pods. No value of the chart can change it, and the Go operator's Pods don't have it."""
+"""The label on the operator's own Pods.
+
+No value of the chart can change it, and the Go operator's Pods don't have it.
+"""
 
 # Values of LABEL_MANAGED and LABEL_PARENT_TYPE.
 MANAGED: Final = "true"
@@ -90,10 +96,10 @@ ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
 ANNOTATION_CLUSTER_DNS: Final = "tailscale.com/cluster-dns"
-"""On a Service or an Ingress: "false" if it is to have no name in the cluster's DNS."""
+"""The annotation on a Service or an Ingress that is "false" if the object is to have no name in the cluster's DNS."""
 
 ANNOTATION_NAMESERVER: Final = "tailscale.com/nameserver"
-"""On a DNSConfig: which program the nameserver's image has."""
+"""The annotation on a DNSConfig that says which program the nameserver's image has."""
 
 # Annotations that the operator sets: on proxy Services, on every child's metadata, on Pod templates (a change rolls
 # the Pod).
@@ -102,14 +108,20 @@ ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
 ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
-"""Lists the labels and annotations that a child has from its ProxyClass, or a load balancer from its PeerRelay, so that
-the operator can remove them when that no longer sets them."""
+"""The annotation that lists the labels and annotations which a child has from its ProxyClass.
+
+A load balancer has them from its PeerRelay. The operator removes them when the ProxyClass or the PeerRelay no longer
+sets them.
+"""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"
-"""On a Pod of a proxy, but not in its template: when the operator last changed a Secret or ConfigMap of the proxy."""
+"""The annotation on a Pod of a proxy, but not in its template, with the time of the last touch.
+
+The operator touches the Pod when it has changed a Secret or ConfigMap of the proxy.
+"""
 ANNOTATION_EGRESS_LEFT_OUT: Final = "tailscale.com/egress-left-out"
-"""On an egress ConfigMap that is full: how many entries of Services it has no room for."""
+"""The annotation on an egress ConfigMap that is full, with the number of entries that it has no room for."""
 
 # Annotations of the Lease: the Pod and the container that the leader runs in, and the leader's identity. The identity
 # tells a standby which process wrote these annotations.
@@ -118,7 +130,10 @@ ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
 ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
 ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
 ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
-"""The seconds for which the leader's Pod must be gone, and the Lease unchanged, to prove that the leader has ended."""
+"""The annotation on the Lease with the seconds after which the leader has ended if its Pod is gone.
+
+The Lease must not have changed in these seconds, either.
+"""
 
 FIELD_MANAGER: Final = "tsoperator"
 """The field manager of our writes. The API server takes this name from the User-Agent of our requests."""
@@ -128,7 +143,7 @@ HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
 HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
 """The finalizers that the Go operator puts on Ingresses and Services that a ProxyGroup of type ingress serves."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
-"""On proxy Services that have a DNS record."""
+"""The finalizer on proxy Services that have a DNS record."""
 
 # Classes that hand a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
@@ -155,7 +170,10 @@ SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
 SECRET_REISSUE: Final = "reissue_authkey"  # noqa: S105
-"""Exists while the proxy can't log in and asks for another auth key. Its value is the present auth key, or empty."""
+"""The key that exists in a Secret while the proxy can't log in and asks for another auth key.
+
+Its value is the present auth key, or empty.
+"""
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
@@ -167,35 +185,40 @@ CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
-"""The same config for images that don't know ``AppConnector``."""
+"""The key of the same config for images that don't know ``AppConnector``."""
 
 # What the proxies of a ProxyGroup share (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
-"""The config in a config Secret of a ProxyGroup."""
+"""The key of the config in a config Secret of a ProxyGroup."""
 CONFIG_SUFFIX: Final = "-config"
 """The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
 AUTH_KEY_FILE: Final = "authkey"
 """The key of a Recorder's auth Secret, which has nothing but the auth key of a replica."""
 AUTH_INFIX: Final = "-auth"
-"""Stands before the ordinal in the name of a Recorder's auth Secret."""
+"""The part of the name of a Recorder's auth Secret that comes before the ordinal."""
 EGRESS_SERVICES: Final = "egress-services"
-"""The key of the egress ConfigMap with the entries for the proxies. In a state Secret, it is the key under which a
-proxy reports the Services that it forwards."""
+"""The key of the egress ConfigMap with the entries for the proxies.
+
+In a state Secret, it is the key under which a proxy reports the Services that it forwards.
+"""
 EGRESS_PINGS: Final = "hep-pings"
 """The key of the egress ConfigMap with the number of requests that a leaving proxy makes in one round, to check that no
 new connections reach it."""
 EGRESS_GATE: Final = "tailscale.com/egress-services"
-"""The readiness gate of an egress Pod. It opens once each Service of the group leads to the Pod."""
+"""The readiness gate of an egress Pod. The operator opens it once each Service of the group leads to the Pod."""
 HEALTH_PORT: Final = 9002
 """The port at which a proxy answers health checks."""
 HEALTH_PORT_NAME: Final = "tailscale-health-check"
-"""The port of an egress Service that leads to `HEALTH_PORT`."""
+"""The name of the port of an egress Service that leads to `HEALTH_PORT`."""
 
 # What the relays of a PeerRelay are told (docs/development/proxies.md).
 RELAY_CONFIG_KEY: Final = "cap-142.hujson"
-"""The config in a config Secret of a PeerRelay. Older images don't know its fields, and refuse them."""
+"""The key of the config in a config Secret of a PeerRelay.
+
+Older images don't know the fields of this config, and refuse it.
+"""
 RELAY_CAPABILITY_VERSION: Final = 142
-"""The capability version from which an image can be a relay."""
+"""The least capability version of an image that can be a relay."""
 RELAY_PORT: Final = 41641
 """The UDP port at which a relay listens."""
 

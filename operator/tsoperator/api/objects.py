@@ -9,7 +9,7 @@ Object = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """Identifies an object within its kind; *namespace* is empty for a cluster-scoped one."""
+    """The namespace and the name of an object within its kind; *namespace* is empty for a cluster-scoped object."""
 
     namespace: str
     name: str
@@ -28,16 +28,18 @@ class Resource:
     kind: str
     namespaced: bool = True
     patchable: bool = True
-    """True if the RBAC rules in existing installations let the operator patch the objects. They always let it replace
-    the objects."""
+    """True if the RBAC rules in existing installations let the operator patch the objects of this kind.
+
+    They always let it replace the objects.
+    """
     metadata_only: bool = False
-    """True if lists and watches ask the API server for nothing but the metadata of the objects."""
+    """True if lists and watches of this kind ask the API server only for the metadata of the objects."""
     since: str = ""
     """The version of Kubernetes that brought the kind, if the operator also runs on clusters that lack it."""
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects."""
+        """The ``apiVersion`` of the objects of this kind."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -46,7 +48,7 @@ class Resource:
         return "." in self.group and not self.group.endswith(".k8s.io")
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of an object, or of the collection without a *name*."""
+        """Return the URL path of an object of this kind, or of the collection without a *name*."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -62,7 +64,10 @@ NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
 POD = Resource("", "v1", "pods", "Pod")
 SECRET = Resource("", "v1", "secrets", "Secret")
 SECRET_METADATA = Resource("", "v1", "secrets", "PartialObjectMetadata", metadata_only=True)
-"""Secrets without their data. A watch of them announces changes, but puts no credentials of users into memory."""
+"""The resource of Secrets without their data.
+
+A watch of it announces changes, but puts no credentials of users into memory.
+"""
 SERVICE = Resource("", "v1", "services", "Service")
 SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DAEMONSET = Resource("apps", "v1", "daemonsets", "DaemonSet")
@@ -104,14 +109,18 @@ RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namesp
 TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False, patchable=False)
 
 DEVICE = Resource("", "", "devices", "Device")
-"""Devices of tailnets. They are no objects of the cluster, but a change of one is a watch event like any other.
+"""The resource of devices of tailnets.
 
-The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
-names and addresses by which the device is found.
+They are no objects of the cluster, but a change of one is a watch event like any other. The namespace of such an object
+is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the names and addresses by which the
+device is found.
 """
 
 SUFFIXES = Resource("", "", "suffixes", "Suffixes")
-"""The known suffixes of MagicDNS names. They are no objects of the cluster either. A feed has them as one object."""
+"""The resource of the known suffixes of MagicDNS names.
+
+They are no objects of the cluster either. A feed has all of them as one object.
+"""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource
@@ -147,7 +156,7 @@ def annotations(obj: Object) -> Mapping[str, str]:
 
 
 def spec_of(obj: Object) -> Mapping[str, Any]:
-    """Return the spec of *obj*, which need not be valid; empty if it has none."""
+    """Return the spec of *obj*, which need not be valid; an empty one if it has none."""
     spec = obj.get("spec")
     return spec if isinstance(spec, Mapping) else {}
 

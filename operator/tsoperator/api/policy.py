@@ -1,4 +1,4 @@
-"""The lines that the policy of a tailnet needs, and the places where users write them."""
+"""The lines that the policy of a tailnet needs, and the names of the places where users write policies."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 UNSUPPORTED: Final = "UnsupportedByControlServer"
-"""The reason of a condition if the control server lacks a feature, so that waiting doesn't help."""
+"""The reason of a condition which says that the control server lacks a feature, so that waiting doesn't help."""
 
 
 OPERATOR_TAG: Final = "tag:k8s-operator"
@@ -35,7 +35,10 @@ def clients_place(url: str) -> str:
 
 
 def tag_owners(tags: Sequence[str], owners: Sequence[str] = ()) -> str:
-    """Return the policy's lines that let an OAuth client, with the tags *owners*, give *tags* to devices."""
+    """Return the lines of a policy that let an OAuth client give *tags* to devices.
+
+    *owners* are the tags of the client.
+    """
     owning = [*owners] or [OPERATOR_TAG]
     lines: dict[str, list[str]] = {owner: [] for owner in owning}
     lines |= {tag: owning for tag in tags if tag not in owning}

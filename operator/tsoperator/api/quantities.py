@@ -23,7 +23,10 @@ def is_quantity(value: int | str) -> bool:
 
 
 def amount(value: Any) -> Any:
-    """Return the number that *value* stands for, such as 1 for ``1000m``. Return a value that is no amount as it is."""
+    """Return the number that *value* stands for, such as 1 for ``1000m``.
+
+    Return *value* itself if it is no amount.
+    """
     parts = _PARTS.fullmatch(str(value))
     if parts is None or not is_quantity(str(value)):
         return value

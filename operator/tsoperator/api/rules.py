@@ -27,7 +27,7 @@ DNS_NAME_MAX: Final = 253
 
 _DNS_PORT: Final = 53
 _SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
-"""The prefix of 4via6 addresses. The site's number in 32 bits follows it, and then the IPv4 address."""
+"""The prefix of 4via6 addresses. The number of the site follows it in 32 bits, and then the IPv4 address."""
 _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
 
 _TAILSCALES_ZONE: Final = "ts.net"
@@ -73,7 +73,10 @@ def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
 
 
 def child_base_name(parent_name: str) -> str:
-    """Return the beginning of a child's name: ``ts-`` and the parent's name, cut and turned into a DNS label."""
+    """Return the beginning of the name of a child.
+
+    It is ``ts-`` and the parent's name, cut and turned into a DNS label.
+    """
     return f"ts-{parent_name[:PARENT_NAME_MAX].replace('.', '-')}".rstrip("-")
 
 
@@ -84,7 +87,7 @@ def peer_relay_name(parent_name: str) -> str:
 
 @lru_cache(maxsize=4096)  # each reconcile of a proxy asks several times
 def child_name(parent_name: str, parent_uid: str) -> str:
-    """Return the name for a new child: a DNS label of at most 52 characters, the same for the same parent."""
+    """Return the name for a new child: a DNS label of at most 52 characters. It is the same for the same parent."""
     digest = base64.b32encode(hashlib.sha256(parent_uid.encode()).digest())[:5].decode().lower()
     return f"{child_base_name(parent_name)}-{digest}"
 
@@ -180,7 +183,7 @@ def target_ip_error(value: str) -> str | None:
 def needs_route(address: str) -> bool:
     """Tell whether a proxy reaches *address* only by a route that another device advertises.
 
-    That is so for all addresses that a tailnet doesn't give to devices, and for those of 4via6.
+    That is so for all addresses that a tailnet doesn't give to devices, and for 4via6 addresses.
     """
     ip = ipaddress.ip_address(address)
     return ip in _SITES or not any(ip in network for network in _TAILNET)
@@ -199,7 +202,10 @@ def tag_error(tag: str) -> str | None:
 
 
 def split_tags(value: str) -> tuple[str, ...]:
-    """Return the comma-separated tags of *value*, trimmed. An empty tag stays, so that `tag_error` reports it."""
+    """Return the comma-separated tags in *value*, without white space around them.
+
+    An empty tag stays, so that `tag_error` reports it.
+    """
     return tuple(tag.strip() for tag in value.split(","))
 
 

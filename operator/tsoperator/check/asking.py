@@ -18,7 +18,7 @@ from tsoperator.settings import cluster_domain
 _ANSWER: Final = 2.0  # s that one answer may take
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
-"""The answer of the Go operator's nameserver to questions for anything but addresses."""
+"""The rcode with which the Go operator's nameserver answers questions for anything but addresses."""
 _WHY: Final = {
     2: "SERVFAIL: it has no records yet, which the operator writes",
     5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
@@ -37,10 +37,10 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The servers to ask.
+    """The servers that a check asks.
 
-    *operator* resolves to all Pods of the operator, and has the port of their probes and metrics. *zone* is a zone that
-    *nameserver* must serve.
+    *operator* resolves to all Pods of the operator, and has the port of their probes and metrics. *zone* is a zone
+    that *nameserver* must serve.
     """
 
     namespace: str
@@ -50,7 +50,7 @@ class Installation:
 
     @property
     def kubectl(self) -> str:
-        """The command that looks into the operator's namespace."""
+        """The kubectl command, with the operator's namespace, in the advice to users."""
         return f"kubectl -n {self.namespace}"
 
 
@@ -76,7 +76,7 @@ def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
 
 
 def addresses(of: Endpoint) -> list[str]:
-    """Return the addresses of the host of an endpoint. Raises socket.gaierror."""
+    """Return the addresses of the host of the endpoint *of*. Raises socket.gaierror."""
     return sorted({str(found[4][0]) for found in socket.getaddrinfo(*of, type=socket.SOCK_STREAM)})
 
 
@@ -105,7 +105,7 @@ def _ask_operator(installation: Installation, resolve: Resolve) -> Iterator[Find
 
 
 def _replica(installation: Installation, at: Endpoint) -> OperatorPod:
-    """Ask the readiness probe and the metrics of one Pod."""
+    """Ask the readiness probe and the metrics of the operator's Pod at the endpoint *at*."""
     kubectl = installation.kubectl
     try:
         readyz, metrics = _get(at, "/readyz"), _get(at, "/metrics")
@@ -119,7 +119,7 @@ def _replica(installation: Installation, at: Endpoint) -> OperatorPod:
 
 
 def _get(at: Endpoint, path: str) -> Page:
-    """Return an answer. Raises OSError, HTTPException."""
+    """Return the answer of the endpoint *at* to a GET of *path*. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(*at, timeout=_ANSWER)
     try:
         connection.request("GET", path)

@@ -76,7 +76,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
-    """Look until all is well or *seconds* have passed, and return the last findings.
+    """Repeat *look* until all is well or *seconds* have passed, and return the last findings.
 
     A look that has begun is always completed.
     """

@@ -10,7 +10,7 @@ HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 
 
 class Verdict(StrEnum):
-    """The result of a look at one thing."""
+    """The result of a check of one thing: it is well, something is wrong with it, or we could not look."""
 
     OK = "ok"
     FAILED = "FAILED"
@@ -36,17 +36,20 @@ def ok(check: str, words: str) -> Finding:
 
 
 def failed(check: str, words: str, cure: str) -> Finding:
-    """Return the finding that something is wrong."""
+    """Return the finding that something is wrong, which *words* describe."""
     return Finding(check, Verdict.FAILED, words, cure)
 
 
 def unseen(check: str, words: str, cure: str) -> Finding:
-    """Return the finding that we could not look."""
+    """Return the finding that we could not look at something."""
     return Finding(check, Verdict.UNSEEN, words, cure)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code: something is wrong, or else something could not be looked at, or else all is well."""
+    """Return the exit code for *findings*.
+
+    It says that something is wrong, or else that something could not be looked at, or else that all is well.
+    """
     verdicts = {each.verdict for each in findings}
     if Verdict.FAILED in verdicts:
         return UNHEALTHY
@@ -54,7 +57,10 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def as_text(findings: Iterable[Finding]) -> str:
-    """Return the findings for people, each once: the metrics and the cluster may say the same."""
+    """Return the findings as text for people.
+
+    Each is printed once, even if both the metrics and the objects of the cluster show the fault.
+    """
     return "\n".join(dict.fromkeys(map(str, findings)))
 
 

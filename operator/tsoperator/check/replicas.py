@@ -58,14 +58,17 @@ class OperatorPod:
 
 
 class Page(NamedTuple):
-    """The status and the text of an answer by HTTP."""
+    """The status and the text of an answer by HTTP to a probe or a scrape."""
 
     status: int
     text: str
 
 
 def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod:
-    """Return the Pod *at* by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
+    """Return what the readiness probe and the metrics show of the Pod *at* this endpoint.
+
+    *cure* is what to do if the Pod isn't ready.
+    """
     samples = parse_metrics(metrics.text) if metrics.status == 200 else []
     if readyz.status != 200:
         why = [line.removeprefix("[-] ") for line in readyz.text.splitlines() if line.startswith("[-] ")]
@@ -76,7 +79,7 @@ def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod
 
 
 def parse_metrics(page: str) -> list[Sample]:
-    """Return the samples of a page of metrics; none if it is no such page."""
+    """Return the samples in the text of *page*; none if these are no metrics."""
     try:
         return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     except ValueError:

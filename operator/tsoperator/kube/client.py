@@ -37,12 +37,12 @@ _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 _READ_AT_ONCE = 1 << 21  # bytes of a watch
 
 Rest = Callable[[], Awaitable[None]]
-"""An async function that ends when a watch has rested long enough."""
+"""An async function that returns when a watch has rested for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """The *duration* of a watch in seconds, and the function that makes it *rest* after each read, if it rests.
+    """The *duration* of a watch in seconds, and the function that makes the watch *rest* after each read, if it rests.
 
     Events that arrive during a rest wait in the socket, and are read together.
     """
@@ -110,7 +110,7 @@ class KubeClient:
             await self._retired.close()
 
     async def get(self, resource: Resource, key: Key) -> Object:
-        """Return the live object."""
+        """Return the object of *resource* named *key*, as the API server has it."""
         return await self._call("GET", resource.path(key.namespace, key.name))
 
     async def list(
@@ -139,7 +139,7 @@ class KubeClient:
             query["continue"] = metadata["continue"]
 
     async def current_version(self, resource: Resource, namespace: str = "", field_selector: str = "") -> str:
-        """Return the resourceVersion that a list would have now."""
+        """Return the resourceVersion that a list of the objects would have now."""
         page = await self._page(resource, namespace, {"limit": "1", "fieldSelector": field_selector})
         version: str = page["metadata"]["resourceVersion"]
         return version
@@ -344,7 +344,7 @@ class KubeClient:
         return response
 
     def _note_away(self, error: Unreachable) -> None:
-        """Log once that the API server does not answer. Without this, each watch would log it."""
+        """Log once that the API server does not answer. Without this method, each watch would log that."""
         if not self._is_away:
             log.warning("the API server does not answer, so nothing changes until it does: %s", error)
         self._is_away = True
@@ -405,7 +405,7 @@ async def _pause(response: aiohttp.ClientResponse, rest: Rest) -> None:
 
 @contextmanager
 def _reaching(where: str) -> Iterator[None]:
-    """Raise Unreachable for errors of the connection to the API server."""
+    """Raise Unreachable in place of errors of the connection to the API server."""
     try:
         yield
     except _NO_ANSWER as error:

@@ -20,7 +20,7 @@ _DEFAULT_KUBECONFIG: Final = str(Path("~/.kube/config").expanduser())
 
 
 class NoClusterError(KubeError):
-    """There is no usable kubeconfig and no ServiceAccount."""
+    """An error: there is no usable kubeconfig and no ServiceAccount."""
 
 
 async def load_configuration(kubeconfig: str = "") -> Configuration:
@@ -49,7 +49,10 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
 
 
 def is_in_cluster(kubeconfig: str) -> bool:
-    """Tell whether this process runs in a Pod of the cluster that it talks to; *kubeconfig* is empty then."""
+    """Tell whether this process runs in a Pod of the cluster that it talks to.
+
+    That is so if *kubeconfig* is empty, and the environment has the address of the API server.
+    """
     return not kubeconfig and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 

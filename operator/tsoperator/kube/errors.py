@@ -21,15 +21,15 @@ _LONGEST_WAIT: Final = 60.0  # s, even if the API server asks for more; the long
 
 
 class KubeError(Exception):
-    """A request to the API server failed."""
+    """An error: a request to the API server failed."""
 
 
 class Unreachable(KubeError):
-    """The API server gave no answer in time."""
+    """An error: the API server gave no answer in time."""
 
 
 class Rewound(KubeError):
-    """The API server's resourceVersions are lower than before: its etcd was restored from a backup."""
+    """An error: the API server's resourceVersions went back, because its etcd was restored from a backup."""
 
 
 class StatusError(KubeError):
@@ -46,31 +46,31 @@ class StatusError(KubeError):
 
 
 class NotFound(StatusError):
-    """The object, or its kind, is not there."""
+    """An error: the object, or its kind, is not there."""
 
 
 class Conflict(StatusError):
-    """The object has changed since it was read."""
+    """An error: the object has changed since it was read."""
 
 
 class AlreadyExists(Conflict):
-    """An object of that name is there already."""
+    """An error: an object of that name is there already."""
 
 
 class Gone(StatusError):
-    """The API server no longer has the resourceVersion to list or watch from."""
+    """An error: the API server no longer has the resourceVersion to list or watch from."""
 
 
 class Rejected(StatusError):
-    """The API server does not accept the object."""
+    """An error: the API server does not accept the object."""
 
 
 class NameTaken(Rejected):
-    """Somebody else's object has the name of one of ours."""
+    """An error: somebody else's object has the name of one of ours."""
 
 
 class Denied(StatusError):
-    """The operator's credentials or its RBAC do not allow the request."""
+    """An error: the operator's credentials or its RBAC do not allow the request."""
 
 
 _BY_STATUS: dict[int, type[StatusError]] = {

@@ -25,10 +25,10 @@ class Selection:
     field_selector: str = ""
 
     def covers(self, obj: Object) -> bool:
-        """Tell whether *obj*, which is of this resource, is certainly selected.
+        """Tell whether *obj*, which is of the selected resource, is certainly selected.
 
-        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name of the
-        object, the answer is no.
+        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name
+        of the object, the answer is no.
         """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
@@ -46,7 +46,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects that exist as of *version*. An object that was known before and is not among them is gone."""
+    """An update: all objects that exist as of *version*.
+
+    An object that was known before and is not among them is gone.
+    """
 
     items: list[Object]
     version: str = ""
@@ -54,31 +57,31 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A watch is open. It yields every change since the list or the update before it."""
+    """An update: a watch is open. It yields every change since the list or the update before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One object was added, or is different now."""
+    """An update: one object was added, or is different now."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """One object is gone; *obj* is its last state."""
+    """An update: one object is gone; *obj* is its last state."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """The API server does not know the kind (its CRD is not installed)."""
+    """An update: the API server does not know the kind, because its CRD is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchDenied:
-    """The API server does not let us see the objects now, for the reason *why*."""
+    """An update: the API server does not let us see the objects now, for the reason *why*."""
 
     why: str
 
@@ -194,13 +197,13 @@ def _watch(
 
 
 def _check_order(earlier: str, later: str) -> None:
-    """Raise Rewound if resourceVersions went back."""
+    """Raise Rewound if the resourceVersion *later* is lower than *earlier*."""
     if 0 < version_number(later) < version_number(earlier):
         raise Rewound(f"resourceVersions went back from {earlier} to {later}")
 
 
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
-    """Tell whether a 404 means that the server does not serve the kind.
+    """Tell whether a 404 for a list means that the server does not serve the kind.
 
     A gateway in front of the server may answer 404, too.
     """

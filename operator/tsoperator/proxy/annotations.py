@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
-from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.runtime.ownership import is_marked
-from tsoperator.runtime.plan import Note
+from tsoperator.runtime.plan import Note, Plan
 
 _PREFIX: Final = f"{GROUP}/"
 _SHOWN: Final = 40  # characters of a value that are quoted
@@ -51,6 +51,12 @@ def no_annotations(kind: str, hostname: str, settings: str = "spec.proxyClass") 
     fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: settings}
     elsewhere = {key: f"write {name} instead" for key, name in fields.items()}
     return Vocabulary(kind, known=(), elsewhere=elsewhere, as_labels=())
+
+
+def with_ignored(made: Plan, obj: Object, vocabulary: Vocabulary) -> Plan:
+    """Return *made* with the Events of `ignored`, unless the user's *obj* is being deleted."""
+    notes = [] if is_deleting(obj) else ignored(obj, vocabulary)
+    return replace(made, notes=[*made.notes, *notes]) if notes else made
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:

@@ -30,21 +30,26 @@ from tsoperator.runtime.plan import (
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]
-"""A function that returns the plan which reports a refusal on an object, by a condition and an Event."""
+"""A function that returns the plan which reports a refusal on an object, by a condition and an Event.
+
+Its arguments are the object and the refusal.
+"""
 
 
 def utc_now() -> datetime:
-    """Return the wall clock's time."""
+    """Return the time of the wall clock, in UTC."""
     return datetime.now(UTC)
 
 
 class Applier:
     """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
-    It compares a Plan with the cache and writes only what differs. Its methods raise KubeError, and the errors of
-    *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled again.
+    It compares a plan with the cache and writes only what differs. Its methods raise KubeError, and the errors of
+    *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled
+    again.
 
-    The parent of a plan is the object that it is for. It is empty if the object is gone, or if there is no such object.
+    The parent of a plan is the object that the plan is for. It is an empty object if it is gone, or if the plan is
+    for no object.
     """
 
     def __init__(
@@ -66,7 +71,7 @@ class Applier:
         self.journal = Journal(cache)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
-        """Carry out *plan* except for its status, and return the parent as it is stored now.
+        """Carry out *plan* except for its status, and return the parent as the API server has stored it.
 
         If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
         the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
@@ -140,9 +145,10 @@ class Applier:
                 self.journal.released(parent)
 
     async def _carry_out(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
-        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now.
+        """Add the finalizer, carry out the steps, write the Events, and return the parent as it is stored now.
 
-        Add each step to *begun* when it begins. If the deletion of a device takes time, return its Pending, too.
+        Add each step to *begun* when it begins. If the deletion of a device takes time, return its Pending,
+        too.
         """
         waiting: Pending | None = None
         self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)
@@ -183,7 +189,7 @@ class Applier:
             await self._events.event(parent, note.type, note.reason, note.message, once=note.once)
 
     async def _write(self, desired: Object) -> Write | None:
-        """Create *desired*, or replace the live object; return the Write, None if none was needed."""
+        """Create *desired*, or replace the live object with it; return the Write, None if the two don't differ."""
         live = self._cache.get(resource_of(desired), key_of(desired))
         if live is None:
             return await self._create(desired)
@@ -275,7 +281,10 @@ def _still_failing(live: Object, plan: Plan) -> Object | None:
 
 @contextlib.contextmanager
 def _behind() -> Iterator[None]:
-    """Raise Conflict if the object to write is gone. The cache still had it, so the cache was behind."""
+    """Raise Conflict if the API server answers that the object to write is gone.
+
+    The cache still had the object, so the cache was behind.
+    """
     try:
         yield
     except NotFound as error:
@@ -283,5 +292,5 @@ def _behind() -> Iterator[None]:
 
 
 def _in_the_way(stranger: Object) -> NameTaken:
-    """Return the error for somebody else's object that has the name of one of ours."""
+    """Return the error to raise if *stranger*, somebody else's object, has the name of an object of ours."""
     return NameTaken(409, "AlreadyExists", in_the_way(stranger))

@@ -35,7 +35,7 @@ Index = Callable[[Object], Iterable[str]]
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Return *obj* without ``managedFields``, which is often its larger half."""
+    """Return *obj* without ``managedFields``, which are often its larger half."""
     if "managedFields" not in obj["metadata"]:
         return obj
     metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
@@ -61,8 +61,8 @@ class Source:
 class Cache:
     """Holds the objects of every Source.
 
-    It does not tell apart the Sources of one kind: an object is there while at least one of them selects it. Callers
-    share the objects, so build a changed copy and never change an object.
+    It does not tell apart the Sources of one kind: it has an object while at least one of the Sources selects it.
+    Callers share the objects, so build a changed copy and never change an object.
     """
 
     def __init__(self, sources: Iterable[Source]) -> None:
@@ -71,38 +71,39 @@ class Cache:
             self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
-        """Return the object, or None."""
+        """Return the object of *resource* with this *key*, or None."""
         return self._kinds[resource].objects.get(key)
 
     def newest(self, resource: Resource, obj: Object) -> Object:
-        """Return the newer of *obj* and the copy of it in the cache, if there is one."""
+        """Return *obj*, or the copy of it in the cache if that is newer."""
         held = self.get(resource, key_of(obj)) if resource in self._kinds else None
         return held if held is not None and _is_newer(held, obj) else obj
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return all objects of the kind."""
+        """Return all objects of *resource* that the cache has."""
         return list(self._kinds[resource].objects.values())
 
     def indexed(self, resource: Resource, index: str, value: str) -> list[Object]:
-        """Return the objects that *index* finds under *value*, by namespace and name."""
+        """Return the objects that the index called *index* finds under *value*, sorted by namespace and name."""
         kind = self._kinds[resource]
         return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
 
     def knows(self, resource: Resource, namespace: str) -> bool:
-        """Tell whether the selected objects in *namespace* have been listed.
+        """Tell whether the objects of *resource* in *namespace* that a Source selects have been listed.
 
-        If so, an object that is not in the cache did not exist when the API server last let us see them.
+        If so, an object that is not in the cache did not exist when the API server last let us see such
+        objects.
         """
         parts = self._kinds[resource].reaching(namespace)
         return bool(parts) and all(part.known for part in parts)
 
     def sees(self, resource: Resource, namespace: str) -> bool:
-        """Tell whether the selected objects in *namespace* are known, and the API server lets us see them now."""
+        """Tell whether the cache knows the selected objects in *namespace*, and the API server lets us see them now."""
         parts = self._kinds[resource].reaching(namespace)
         return bool(parts) and all(part.known and not part.refused for part in parts)
 
     def serves(self, resource: Resource) -> bool:
-        """Tell whether the API server serves the kind, as far as it has said."""
+        """Tell whether the API server serves *resource*, as far as it has said."""
         return self._kinds[resource].served
 
     def written(self, resource: Resource, obj: Object) -> None:
@@ -116,11 +117,11 @@ class Cache:
                 part.written(obj)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of the kind from now on."""
+        """Call *listener* at every change of an object of *resource* from now on."""
         self._kinds[resource].listeners.append(listener)
 
     def listen_for_deletions(self, resource: Resource, listener: Callable[[Object], None]) -> None:
-        """Call *listener* from now on with the last state of each object of the kind that the API server deleted.
+        """Call *listener* from now on with the last state of each object of *resource* that the API server deletes.
 
         It isn't called for objects that a new list lacks: a restore from a backup, say, has lost them.
         """
@@ -144,7 +145,7 @@ class Cache:
             await part.synced.wait()
 
     async def follow(self, client: KubeClient, pace: WatchPace | None = None) -> None:
-        """Keep everything up to date until cancelled."""
+        """Keep all objects in the cache up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts():
                 tasks.create_task(part.follow(client, pace))
@@ -170,7 +171,10 @@ class CacheMetrics(Collector):
 
 
 class _Kind:
-    """The objects of one kind. Under each key it shows the newest object that a part holds."""
+    """The objects of one kind.
+
+    A `_Part` has the objects of one Source. If several parts have an object, this shows the newest state of it.
+    """
 
     def __init__(self) -> None:
         self.parts: list[_Part] = []
@@ -183,7 +187,7 @@ class _Kind:
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}  # under which each index finds a key
 
     def add(self, source: Source) -> None:
-        """Hold the objects of *source*, too."""
+        """Hold the objects that *source* selects, too."""
         self.parts.append(_Part(self, source))
         self._indexes.update(source.indexes)
         for index in source.indexes:
@@ -212,7 +216,10 @@ class _Kind:
                 listener(old, new)
 
     def _reindex(self, key: Key, obj: Object | None) -> None:
-        """Let each index find *key* under the values of *obj*, and under no other."""
+        """Let each index find the object *obj* under its present values, and no longer under its earlier ones.
+
+        *key* is that of the object. If it is gone, *obj* is None.
+        """
         old = self._values.pop(key, self._no_values)
         new = tuple(tuple(values_of(obj)) for values_of in self._indexes.values()) if obj else self._no_values
         if new != self._no_values:
@@ -234,7 +241,7 @@ class _Kind:
 
 
 class _Part:
-    """The objects of one Source."""
+    """The objects that one Source of the cache selects."""
 
     def __init__(self, kind: _Kind, source: Source) -> None:
         self.source = source
@@ -294,7 +301,7 @@ class _Part:
         self.refused = False
 
     def _note_served(self, served: bool) -> None:
-        """Note that the objects are known now, and whether the API server serves the kind.
+        """Note that the objects of the Source are known now, and whether the API server serves the kind.
 
         A cluster need not have the kinds of other projects, such as ServiceMonitor.
         """
@@ -312,7 +319,10 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Store the state that the watch yields, unless a write of ours has stored it already, or is newer."""
+        """Store the state of an object that the watch yields.
+
+        Do nothing if a write of ours has stored this state already, or a newer one.
+        """
         number = _number(last)
         self._told = max(self._told, number)
         key = key_of(last)

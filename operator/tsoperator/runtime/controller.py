@@ -44,9 +44,10 @@ class ReconcileTimeoutError(Exception):
 class Policy:
     """The settings of a controller.
 
-    It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds. Errors
-    of the *expected* types are logged without a traceback. An error that is in the log already, as *has_told* says, is
-    logged at DEBUG only. *patience* maps types of errors that a retry cannot fix to back-offs of their own.
+    It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds.
+    Errors of the *expected* types are logged without a traceback. If *has_told* says that an error is in the log
+    already, the controller logs it at DEBUG only. *patience* maps types of errors that a retry cannot fix to
+    back-offs of their own.
     """
 
     workers: int = 4
@@ -57,7 +58,10 @@ class Policy:
 
 
 class ControllerMetrics(Collector):
-    """The metrics of all controllers. The queues are read at each scrape; reconciles are counted as they end."""
+    """The metrics of all controllers.
+
+    The lengths of the queues are read at each scrape; reconciles are counted as they end.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: dict[str, WorkQueue] = {}
@@ -110,12 +114,12 @@ class ControllerMetrics(Collector):
 
 
 class Controller:
-    """Calls *reconcile* for the keys of a queue, several keys at once, one worker a key.
+    """Calls *reconcile* for the keys of a queue: several keys at once, each by one worker.
 
-    A conflict is retried quietly. A `TerminalError` waits for a change. Any other error is retried after a back-off.
-
-    An error is logged once when it begins, with its traceback unless the policy expects it, and once more when its
-    words change. One line at INFO says when the key no longer fails. Repeats are logged at DEBUG.
+    A conflict is retried quietly. A `TerminalError` waits for a change. Any other error is retried after a
+    back-off. An error is logged once when it begins, with its traceback unless the policy expects such errors, and
+    once more when its words change. One line at INFO says when the key no longer fails. Repeats are logged at
+    DEBUG.
     """
 
     def __init__(
@@ -135,7 +139,10 @@ class Controller:
         self._patience: dict[Key, Backoff] = {}  # of each key whose last error a retry cannot fix: its back-off
 
     async def run(self) -> None:
-        """Reconcile until cancelled. A reconcile that the cancellation interrupts is not queued again."""
+        """Reconcile the keys of the queue until cancelled.
+
+        A reconcile that the cancellation interrupts is not queued again.
+        """
         async with asyncio.TaskGroup() as group:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
@@ -171,7 +178,7 @@ class Controller:
         return self._succeeded(key, result)
 
     async def _bounded(self, key: Key) -> Result:
-        """Reconcile *key* within the time that the policy allows."""
+        """Reconcile *key*, and raise ReconcileTimeoutError if that takes longer than the policy allows."""
         limit = asyncio.timeout(self._policy.timeout)
         try:
             async with limit:
@@ -247,21 +254,27 @@ def _is_cancelled() -> bool:
 
 
 def _is_only(error: Exception, kinds: type[Exception] | tuple[type[Exception], ...]) -> bool:
-    """Tell whether *error*, or each error in a group, is one of *kinds*."""
+    """Tell whether *error* is of one of the types *kinds*, or is a group with such errors only."""
     if isinstance(error, ExceptionGroup):
         return error.split(kinds)[1] is None
     return isinstance(error, kinds)
 
 
 def _asked_wait(error: Exception) -> float:
-    """Return the seconds that the API server asked us to wait, in *error* or in one of its group; 0 if it didn't."""
+    """Return the seconds that the API server asked us to wait, 0 if it didn't ask.
+
+    *error* says so, or one of the errors in its group.
+    """
     if isinstance(error, ExceptionGroup):
         return max(map(_asked_wait, error.exceptions))
     return error.retry_after if isinstance(error, StatusError) else 0.0
 
 
 def _text(error: Exception) -> str:
-    """Return the type, the words and the notes of *error* in one line, or those of each error in a group."""
+    """Return the type, the words and the notes of *error* in one line.
+
+    For a group, return those of each error in it.
+    """
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)
     words = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])

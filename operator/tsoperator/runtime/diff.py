@@ -11,7 +11,10 @@ from tsoperator.api.quantities import amount
 from tsoperator.runtime.given import given_names, without_given
 
 _NAME_NOTES: Final = (ANNOTATION_MAGIC_DNSNAME, ANNOTATION_LAST_CLUSTER_IP)
-"""The annotations of children that say where a name leads. They are removed when they are no longer desired."""
+"""The annotations of children that say where the name of a proxy leads.
+
+They are removed when they are no longer desired.
+"""
 
 
 def digest_of(value: Any) -> str:
@@ -84,7 +87,7 @@ def metadata_patch(live: Object, wanted: Object) -> Object:
 
 
 def to_create(desired: Object) -> Object:
-    """Return the object to create: *desired* with its digest."""
+    """Return the object to create for the child *desired*: the same with its digest."""
     digest = digest_of(without_given(desired))
     return _with_metadata(desired, {"annotations": {**annotations(desired), ANNOTATION_DIGEST: digest}})
 
@@ -110,7 +113,10 @@ def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
 
 
 def _with_fields_of(live: Object, desired: Object) -> Object:
-    """Return *desired* with those fields of *live* that contain the desired ones, so that additions by others stay."""
+    """Return *desired*, in which fields of *live* that contain the desired ones take their place.
+
+    So what others have added to such a field stays.
+    """
     kept = {
         name: live[name]
         for name, value in desired.items()
@@ -140,7 +146,7 @@ def _with_metadata(obj: Object, metadata: Object) -> Object:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """Return *value* of the field *name* in a form in which equal values compare equal."""
+    """Return *value*, which is that of the field called *name*, in a form in which equal values compare equal."""
     if name == "env" and isinstance(value, list):
         return {variable["name"]: variable for variable in value}
     if name in ("requests", "limits") and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Writes Events on objects. An Event that repeats itself is written again only after a while."""
+"""Writes Events on objects. An Event that repeats an earlier one is written again only after a while."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,10 @@ MESSAGE_LIMIT = 1024
 
 
 class EventClient(Protocol):
-    """The part of the API server's client that a recorder needs; the errors are those of `tsoperator.kube.errors`."""
+    """The part of the API server's client that an EventRecorder needs.
+
+    The errors are those of `tsoperator.kube.errors`.
+    """
 
     async def get(self, resource: Resource, key: Key) -> Object:
         """Return the object named *key*."""
@@ -42,10 +45,10 @@ class EventClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """The pause before an event that repeats itself is written again: *first* seconds, doubled up to *longest*.
+    """The pause before an event that repeats an earlier one is written again: *first* seconds, doubled up to *longest*.
 
-    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that goes
-    on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that
+    goes on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
     """
 
     first: float = 600.0
@@ -63,7 +66,7 @@ class _Seen:
 
 
 class _Identity(NamedTuple):
-    """The fields that two events have in common if they count as the same event."""
+    """The fields that make an event: two events that have them in common count as the same event."""
 
     uid: str
     type: str
@@ -102,10 +105,10 @@ class EventRecorder:
         self._failing = False
 
     async def event(self, obj: Object, event_type: EventType, reason: str, message: str, *, once: bool = False) -> None:
-        """Write an event on *obj*, in its namespace. A failure to write it is only logged.
+        """Write an event on *obj*, in the namespace of *obj*. A failure to write it is only logged.
 
-        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word. An event that is to be written
-        *once* is never updated, so the API server deletes it after an hour.
+        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word. An event that is to be
+        written *once* is never updated, so the API server deletes it after an hour.
         """
         message = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
         identity = _Identity(obj["metadata"].get("uid", ""), event_type, reason, message)
@@ -122,7 +125,10 @@ class EventRecorder:
             self._failing = False
 
     def _note(self, identity: _Identity) -> _Seen | None:
-        """Count the event. Return its count and times if it has to be written now, otherwise None."""
+        """Count an event with this *identity*.
+
+        Return how often and when it was seen, if it has to be written now; None if not.
+        """
         now = self._clock()
         seen = self._seen.get(identity)
         if seen is None:
@@ -139,7 +145,7 @@ class EventRecorder:
         return seen
 
     async def _write(self, obj: Object, identity: _Identity, count: int, *, once: bool) -> None:
-        """Create the event, or update the one that exists."""
+        """Create the event with this *identity*, or update it if it exists."""
         event = self._event(obj, identity, count)
         key = Key(event["metadata"]["namespace"], event["metadata"]["name"])
         if count > 1:
@@ -160,7 +166,10 @@ class EventRecorder:
         await self._client.patch(EVENT, key, {"count": count, "lastTimestamp": _rfc3339(self._wall())})
 
     def _event(self, obj: Object, identity: _Identity, count: int) -> Object:
-        """Return the Event. It is in the object's namespace, or in ``default`` if the object has none."""
+        """Return the Event on *obj* with this *identity*.
+
+        It is in the object's namespace, or in ``default`` if the object has none.
+        """
         metadata = obj["metadata"]
         now = _rfc3339(self._wall())
         involved = {

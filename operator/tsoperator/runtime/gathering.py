@@ -1,4 +1,4 @@
-"""The time for which changes that concern one key are gathered, so that a burst needs only a few reconciles."""
+"""The time for which changes that concern one key are gathered, so that a burst needs few reconciles."""
 
 import time
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from tsoperator.api.objects import Key
 class Gathering:
     """The number of seconds for which changes are gathered into one reconcile.
 
-    It is *first* for a change that comes after a while without changes. In a burst it doubles each time, up to
-    *longest*.
+    It is *first* for a change that comes after a while without changes. In a burst, each time is twice as long as
+    the one before, up to *longest*.
     """
 
     first: float
@@ -21,7 +21,7 @@ class Gathering:
 
 
 class Gatherer:
-    """Says how long to gather the changes of a key before it is enqueued."""
+    """Decides how long to gather the changes that concern a key before the key is enqueued."""
 
     def __init__(self, times: Gathering, clock: Callable[[], float] = time.monotonic) -> None:
         self._times = times
@@ -29,7 +29,7 @@ class Gatherer:
         self._windows: dict[Key, tuple[float, float]] = {}  # the end and the length of each key's latest window
 
     def delay(self, key: Key) -> float:
-        """Return the seconds after which to enqueue *key*, which a change concerns now."""
+        """Return the seconds after which to enqueue *key*, if a change concerns it now."""
         first, longest = self._times.first, self._times.longest
         if longest <= first:
             return first

@@ -1,4 +1,4 @@
-"""Labels and annotations that a ProxyClass gives a child.
+"""The labels and annotations that a ProxyClass gives a child.
 
 Others may put labels and annotations on the child, too. So an annotation on the child lists the given ones, which the
 operator removes when the class no longer sets them.
@@ -14,7 +14,10 @@ _NOTES = (ANNOTATION_DIGEST, ANNOTATION_GIVEN)
 
 
 def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    """Return *child* with *labels* and *annotations*, but for keys that it has itself and for the keys of our notes."""
+    """Return *child* with *labels* and *annotations*, which are given.
+
+    Leave out the keys that the child itself has, and those of the annotations in which we keep facts.
+    """
     metadata = child["metadata"]
     given = {
         field: {key: value for key, value in more.items() if key not in {*metadata.get(field, {}), *_NOTES}}
@@ -28,7 +31,7 @@ def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[st
 
 
 def without_given(child: Object) -> Object:
-    """Return *child* as it was before `with_given`."""
+    """Return *child* without its given labels and annotations, as it was before `with_given`."""
     if ANNOTATION_GIVEN not in annotations(child):
         return child
     gone = given_names(child)
@@ -41,7 +44,10 @@ def without_given(child: Object) -> Object:
 
 
 def given_names(child: Object) -> set[tuple[str, str]]:
-    """Return the labels and annotations of *child* that are given, and the note that lists them, as field and key."""
+    """Return the given labels and annotations of *child*, and the annotation that lists them.
+
+    Each of them is a pair: the field of the metadata, and the key.
+    """
     noted = annotations(child).get(ANNOTATION_GIVEN)
     if noted is None:
         return set()

@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 Check = Callable[[], str]
-"""A function that returns words for what is wrong, or an empty string."""
+"""A function that returns words for what is wrong, or an empty string if nothing is."""
 
 
 class ListenError(Exception):
-    """The address cannot be listened on."""
+    """An error: the operator can't listen on the address for probes and metrics."""
 
 
 class HealthServer:
@@ -95,7 +95,10 @@ def parse_listen(listen: str) -> tuple[str, int]:
 
 
 def _report(checks: Mapping[str, Check]) -> web.Response:
-    """Return a line for each check, in the words of Kubernetes' own probes, and 503 if one has failed."""
+    """Return the answer to a probe: a line for each of *checks*, and the HTTP status.
+
+    The status is 503 if a check has failed. The lines are in the words of Kubernetes' own probes.
+    """
     problems = {name: _problem(check) for name, check in checks.items()}
     lines = [f"[-] {name}: {problem}" if problem else f"[+] {name}: ok" for name, problem in problems.items()]
     failed = any(problems.values())

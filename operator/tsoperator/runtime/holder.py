@@ -1,21 +1,22 @@
-"""Decides whether the holder of the Lease has ended, from its note there and its Pod, without I/O.
+"""Decides whether the holder of the Lease has ended, from annotations of the Lease and from the holder's Pod.
 
-A leader notes in annotations of the Lease where it runs. Either of two facts proves to a standby that this leader has
-ended, so that the standby needn't wait until the Lease has run out:
+This module does no I/O. A leader writes into annotations of the Lease where it runs. Either of two facts proves to a
+standby that this leader has ended, so that the standby needn't wait until the Lease has run out:
 
 - The leader's container has ended. The kubelet says so in the status of the Pod after the processes have ended. The ID
-  of a container is never used again. But a process that was just started may read a status that still has the ID of
-  the container before it, and note that. So the end must be later than the holder's last renewal. Both times are of one
-  clock, that of the holder's node, and no leader notes its place in its first write.
-- The leader's Pod is gone, and the Lease has not changed, for as many seconds as the holder noted. The Pod alone proves
-  nothing, because a deletion by force leaves the process running, cut off or not. But that process has stopped leading
-  by its own clock before the seconds are over, because it has renewed nothing for longer. And the API server refuses
-  the requests that it may still send: only a leader whose token is bound to its Pod notes seconds, and the API server
-  remembers for at most 10 s that such a token was good.
+  of a container is never used again. But a process that was just started may read a status that still has the ID of the
+  container before it, and write that into the Lease. So the end must be later than the holder's last renewal. Both
+  times are of one clock, that of the holder's node, and no leader writes where it runs in its first write.
+- The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation there says. The Pod
+  alone proves nothing, because a deletion by force leaves the process running, cut off or not. But that process has
+  stopped leading by its own clock before the seconds are over, because it has renewed nothing for longer. And the API
+  server refuses the requests that it may still send: only a leader whose token is bound to its Pod writes that
+  annotation, and the API server remembers for at most 10 s that such a token was good.
 
-Seconds count from the moment at which the standby has first seen both, by its own clock. A UID is never used again, so
-a Pod that is gone in two looks was gone in between. A new process can see no earlier moment that is safe: times in the
-Lease are of another machine's clock. So it looks at the Lease as soon as it starts.
+The seconds count from the moment at which the standby has first seen the Lease as it is and the Pod gone, by its own
+clock. A UID is never used again, so a Pod that is gone in two looks was gone in between. A new process can see no
+earlier moment that is safe: times in the Lease are of another machine's clock. So a process looks at the Lease as soon
+as it starts.
 """
 
 import re
@@ -45,7 +46,7 @@ NAMES: Final = frozenset(
         ANNOTATION_LEADER_UID,
     }
 )
-"""The annotations that make up the note of a leader."""
+"""The annotations of the Lease in which a leader says where it runs."""
 
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,4}")
 _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a container to a whole second
@@ -54,9 +55,9 @@ _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a containe
 class Process(NamedTuple):
     """A process that may lead.
 
-    Its *identity* is unique to the process, not just to its Pod: it takes a record with this name for its own. *pod* is
-    the name of the Pod that it runs in, and *bound_to* is the UID of the Pod that its token is bound to. Both are empty
-    if there is none.
+    Its *identity* is unique to the process, not just to its Pod: a Lease with this name belongs to the process
+    itself. *pod* is the name of the Pod in which the process runs, and *bound_to* is the UID of the Pod that its
+    token is bound to. Both are empty if there is none.
     """
 
     identity: str
@@ -66,9 +67,10 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderPlace:
-    """The place that a leader has noted: its Pod and its container.
+    """The Pod and the container in which a leader runs, as it has written into annotations of the Lease.
 
-    When the Pod has been gone for *gone_seconds*, the leader has ended; if they are 0, that proves nothing.
+    When the Pod has been gone for *gone_seconds*, the leader has ended; if they are 0, a Pod that is gone proves
+    nothing.
     """
 
     identity: str
@@ -78,7 +80,7 @@ class LeaderPlace:
     gone_seconds: int
 
     def annotations(self) -> dict[str, str]:
-        """Return the note as annotations of the Lease."""
+        """Return the annotations of the Lease that say where the leader runs."""
         gone = {ANNOTATION_LEADER_GONE: str(self.gone_seconds)} if self.gone_seconds else {}
         return {
             ANNOTATION_LEADER: self.identity,
@@ -90,7 +92,7 @@ class LeaderPlace:
 
 
 def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | None:
-    """Return the note of *process* in *pod*; None if the Pod does not show yet where the process runs.
+    """Return where *process* runs, by its *pod*; None if the Pod does not show it yet.
 
     If our token is bound to another Pod than this one, the process runs there, and *pod* only has the same name.
     """
@@ -105,7 +107,10 @@ def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | 
 
 
 def noted(lease: Object) -> LeaderPlace | None:
-    """Return the note of the present holder of *lease*. The note of an earlier holder is ignored."""
+    """Return where the present holder of *lease* runs, according to annotations of the Lease.
+
+    Annotations of an earlier holder are ignored.
+    """
     found = annotations(lease)
     identity = found.get(ANNOTATION_LEADER, "")
     pod, uid, container, gone = (
@@ -118,15 +123,18 @@ def noted(lease: Object) -> LeaderPlace | None:
 
 
 def is_gone(note: LeaderPlace, pod: Object | None) -> bool:
-    """Tell whether the Pod of the note is gone; *pod* is the one that has its name now, if any."""
+    """Tell whether the Pod of the leader in *note* is gone.
+
+    *pod* is the Pod that has its name now, if any.
+    """
     return pod is None or pod["metadata"]["uid"] != note.uid
 
 
 def proof(note: LeaderPlace, renew_time: str, pod: Object | None, gone_for: float) -> str:
-    """Return why the holder has certainly ended; empty if it may still lead.
+    """Return why the holder of the Lease has certainly ended; empty if it may still lead.
 
-    *renew_time* is that of the Lease, *pod* has the name of the holder's Pod now, and *gone_for* is how many seconds
-    ago the holder's Pod was first seen gone, with the Lease as it is now.
+    *note* says where the holder runs, and *renew_time* is that of the Lease. *pod* has the name of the holder's Pod
+    now, and *gone_for* is how many seconds ago the holder's Pod was first seen gone, with the Lease as it is now.
     """
     if pod is None or is_gone(note, pod):
         if note.gone_seconds and gone_for >= note.gone_seconds:

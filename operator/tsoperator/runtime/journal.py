@@ -1,4 +1,4 @@
-"""The log lines about each object: one line for each change that users care about, and none in a steady state.
+"""The log lines about objects: one line for each change that users care about, and none in a steady state.
 
 The Applier, which carries out the plans of all reconcilers, passes each plan and its results to the journal. No line
 has a value out of a Secret: a line about a change has only the names of the changed fields.
@@ -37,10 +37,17 @@ log = logging.getLogger("tsoperator")
 
 _WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
 _ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
-"""Kinds that change whenever a Pod comes or goes. A write of one has a line only if its `Write.about` describes it."""
+"""The kinds whose objects change whenever a Pod comes or goes.
+
+A write of such an object has a log line only if its `Write.about` describes it.
+"""
 
 _First = Literal["made", "seen"] | None
-"""The value is "made" if an object's proxy was made now, "seen" at the first sight of the object, otherwise None."""
+"""The occasion of a log line.
+
+"made" means that the object's proxy was made now, "seen" that the object is seen for the first time, and None anything
+else.
+"""
 
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
 _TOLD: Final = "_told"  # the attribute that marks an error which a line about an object has reported
@@ -50,7 +57,7 @@ _MOST_FIELDS: Final = 4
 class Write(NamedTuple):
     """A write of an object: *before* is its old state, *after* is what was sent, and *about* describes the change.
 
-    The operator takes over an object if the Go operator made it, and it is right as it is.
+    The operator *takes over* an object if the Go operator made it, and it is right as it is.
     """
 
     verb: Literal["made", "changed", "took over"]
@@ -67,23 +74,27 @@ class Write(NamedTuple):
 
     @property
     def is_routine(self) -> bool:
-        """True if the write comes with every Pod or every login, or has changed nothing but metadata."""
+        """True if such a write comes with every Pod or every login, or if it has changed nothing but metadata."""
         if self.resource in _ROUTINE:
             return not self.about
         return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
 
     @property
     def fields(self) -> list[str]:
-        """The paths of the changed fields, except in metadata. Fields that were removed are not among them."""
+        """The paths of the fields that the write has changed, except in metadata.
+
+        Fields that were removed are not among them.
+        """
         changed = changed_fields(self.after or {}, self.before or {})
         return [path for path in changed if not path.startswith("metadata.")]
 
 
 @dataclass(slots=True)
 class _Known:
-    """The facts about an object: its proxy as last seen, its last notes, and conditions that have become false.
+    """The facts that the journal remembers about an object.
 
-    *unsaid* are the notes of reports that the API server refuses.
+    *outline* is its proxy as last seen, *notes* are those of its last plan, and *lost* are the types of conditions
+    that have become false. *unsaid* are the notes of reports that the API server refuses.
     """
 
     outline: Outline | None = None
@@ -93,13 +104,13 @@ class _Known:
 
 
 class Journal:
-    """Logs what changes for each object."""
+    """Logs the changes of each object that users care about."""
 
     def __init__(self, cache: Cache) -> None:
         self._known = Memory[_Known](cache)
 
     def has_told(self, error: Exception) -> bool:
-        """Tell whether *error* is in the log: in a line about an object, or in the client's about the API server."""
+        """Tell whether *error* is in the log already: in a line about an object, or in a line about the API server."""
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
     def planned(self, parent: Object, plan: Plan) -> None:
@@ -113,7 +124,8 @@ class Journal:
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log the changes that *plan* has made with its *writes*, and the refusals that have begun or ended.
 
-        A plan with `whole` set to false reports only a part, so it doesn't show that a refusal has ended.
+        A plan whose `whole` is false reports only a part of the faults, so it doesn't show that a refusal has
+        ended.
         """
         known = self._known.get(parent)
         is_new = known is None
@@ -135,7 +147,10 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log the notes of *plan* about a refused report on *parent*, except for those of its last refusal."""
+        """Log the notes of *plan*, which says that a report on *parent* was refused.
+
+        Leave out those that were logged after the last such refusal.
+        """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:
             if note not in known.unsaid:
@@ -143,7 +158,7 @@ class Journal:
         known.unsaid = frozenset(plan.notes)
 
     def failed(self, error: Exception, reported: Plan) -> None:
-        """Mark *error*, which will be raised, as logged, if the plan *reported* warns of it."""
+        """Mark *error*, which will be raised, as one that is in the log, if the plan *reported* has warned of it."""
         notes = [*reported.notes, *(note for each in reported.reports for note in each.notes)]
         if any(note.type == "Warning" for note in notes):
             vars(error)[_TOLD] = True
@@ -172,17 +187,17 @@ class Journal:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
     def released(self, parent: Object) -> None:
-        """Log that everything that was made for *parent* is removed."""
+        """Log that everything which was made for *parent* is removed."""
         self._tell(parent, logging.INFO, "removed what was made for it")
         self._known.note(parent, None)
 
     def _begin(self, parent: Object) -> _Known:
-        """Return an empty record of *parent*, which is seen for the first time."""
+        """Return an empty record of facts about *parent*, which is seen for the first time."""
         self._known.note(parent, known := _Known())
         return known
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
-        """Log the notes that are new, and which warnings have ended."""
+        """Log the notes of *plan* that are new, and which warnings have ended."""
         before, now = known.notes, frozenset(plan.notes)
         if now == before:
             return
@@ -206,7 +221,7 @@ class Journal:
 
 
 def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
-    """Yield words for the *writes*, except for those that come and go with Pods."""
+    """Yield words for the *writes*, except for those of routine."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
     if workloads:  # the other new objects belong to them
         hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""
@@ -219,7 +234,10 @@ def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Ite
 
 
 def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
-    """Yield words for the changes of a proxy. Yield none at the first sight of a proxy that an earlier process made."""
+    """Yield words for the differences between two outlines of a proxy, *before* and *now*.
+
+    Yield none at the first sight of a proxy that an earlier process made.
+    """
     if before is None:
         if not is_made:
             return
@@ -239,7 +257,7 @@ def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) ->
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of the fields of *desired* that *live* doesn't contain.
 
-    In a path, the item of a list is given by its name.
+    In a path, an item of a list is given by its name. The paths begin with *path*.
     """
     if isinstance(desired, dict) and isinstance(live or {}, dict):
         for name, value in desired.items():
@@ -276,7 +294,7 @@ def _in_brackets(fields: Iterable[str]) -> str:
 
 
 def _plan_in_words(parent: Object, plan: Plan) -> str:
-    """Return *plan* for *parent* in one line, with names only."""
+    """Return *plan* for *parent* in one line, with the names of objects only."""
     parts = [f"hold {plan.hold}"] if plan.hold and parent and not has_finalizer(parent, plan.hold) else []
     parts += [_step(step) for step in plan.steps]
     parts += [f"Event {note.reason}" for note in plan.notes]
@@ -307,7 +325,10 @@ def _name(parent: Object) -> str:
 
 
 def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str, dict[str, str]]:
-    """Return the fields by which programs find a line about *parent*."""
+    """Return the fields of a log record by which programs find the lines about *parent*.
+
+    They also have the names of *devices*.
+    """
     if not parent:
         return {}
     key, names = key_of(parent), ",".join(name for name, _ in devices)
@@ -316,25 +337,31 @@ def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str
 
 
 def _conditions(status: Object | None) -> Sequence[Object]:
-    """Return the conditions in *status*. Add an empty reason or message if it is missing, as in a Pod's."""
+    """Return the conditions in *status*.
+
+    A condition without reason or message, such as one of a Pod, gets an empty one.
+    """
     return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
 
 def _noted_types(plan: Plan, told: Object) -> set[str]:
-    """Return the types of the notes that say the same as the condition *told*, whose message may contain several."""
+    """Return the types, Normal or Warning, of the notes that say the same as the condition *told*.
+
+    The message of the condition may contain several notes.
+    """
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
 
 
 def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
-    """Tell whether one of *conditions* still says what *note* said."""
+    """Tell whether one of *conditions* still says the same as *note*, which was logged earlier."""
     return any(note.reason == each["reason"] or note.message in each["message"] for each in conditions)
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
-    """Tell whether a *note* that is no warning is worth a line, besides the changes of the *plan*.
+    """Tell whether a *note* that is no warning is worth a log line, besides the changes of the *plan*.
 
-    A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note that
-    is seen for the first time may be old, unless it says why the object isn't ready.
+    A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note
+    that is seen for the first time may be old, unless it says why the object isn't ready.
     """
     waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
     works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)

@@ -1,4 +1,4 @@
-"""A kind of objects as a value, and the one way in which objects of all kinds are reconciled."""
+"""The value that describes one kind of objects, and the function by which objects of all kinds are reconciled."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,14 +27,14 @@ def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
 class Kind(Generic[Observed]):
     """The way to reconcile the objects of one kind.
 
-    *watches* has a mapper for each kind to watch, which returns the keys that a change concerns. *look* gathers the
-    facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports a
-    refusal. *acted* is called after the steps of a plan. *reported* is called after the report, also if the object has
-    to wait.
+    *watches* has a mapper for each kind to watch. A mapper returns the keys that a change concerns. *look* gathers
+    the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports
+    a refusal. *acted* is called after the steps of a plan. *reported* is called after the report, also if the
+    object has to wait.
 
     Each function gets the object of *resource* that the key names. The object is empty if it is gone; then *plan*
-    removes what it left behind. It is also empty if the key names something else, such as a namespace. Then *resource*
-    may be None, *look* finds the objects of the key, and the plan has a report on each of them.
+    removes what it left behind. It is also empty if the key names something else, such as a namespace. Then
+    *resource* may be None, *look* finds the objects of the key, and the plan has a report on each of them.
 
     *name* is the name of the kind in metrics and in the log, if that isn't the name of *resource*.
     """
@@ -53,7 +53,7 @@ class Kind(Generic[Observed]):
 
 
 class KindReconciler(Generic[Observed]):
-    """Reconciles the keys of a kind, one at a time: it looks, decides, acts and reports."""
+    """Reconciles the keys of a `Kind`, one at a time: it looks, decides, acts and reports."""
 
     def __init__(self, kind: Kind[Observed], cache: Cache, applier: Applier) -> None:
         self.name = str(kind).lower()
@@ -63,7 +63,10 @@ class KindReconciler(Generic[Observed]):
         self._applier = applier
 
     async def reconcile(self, key: Key) -> Result:
-        """Make the cluster match the object named *key*. Raises the errors of its plan's steps, such as KubeError."""
+        """Make the cluster match the object that *key* names.
+
+        Raises the errors of its plan's steps, such as KubeError.
+        """
         kind = self._kind
         obj = (kind.resource and self._cache.get(kind.resource, key)) or {}
         looked = kind.look(key, obj)

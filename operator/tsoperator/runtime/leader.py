@@ -30,13 +30,13 @@ from tsoperator.runtime.holder import LeaderPlace, Process
 log = logging.getLogger(__name__)
 
 _LATE: Final = 1.0
-"""Seconds between two looks while a renewal is late."""
+"""Seconds between two looks at the Lease while a renewal is late."""
 _ROUNDING: Final = 0.01  # s to add to a wait for a moment, so that the next look isn't just before it
 _LONGEST_PAUSE: Final = 60.0  # s between two tries to find out where we run
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time, or is somebody else's; the work has stopped."""
+    """An error: the Lease could not be renewed in time, or somebody else holds it. The work has stopped."""
 
 
 class LeaseClient(Protocol):
@@ -57,10 +57,10 @@ class LeaseClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of an elector, in seconds: ``retry_period < renew_deadline < gone <= duration``.
+    """The times of a leader election, in seconds: ``retry_period < renew_deadline < gone <= duration``.
 
-    After *gone*, another may lead if our Pod is gone. It is at least as long as the API server may go on accepting the
-    token of a Pod that is gone, which is 10 s (its ``TokenSuccessCacheTTL``).
+    After *gone*, another process may lead if our Pod is gone. It is at least as long as the API server may go on
+    accepting the token of a Pod that is gone, which is 10 s (its ``TokenSuccessCacheTTL``).
     """
 
     duration: float = 15.0
@@ -74,7 +74,10 @@ class Timing:
 
     @property
     def call(self) -> float:
-        """The seconds that a read and a write may take together, so that there is time for another try if one hangs."""
+        """The seconds that a read and a write of the Lease may take together.
+
+        They leave time for another try if one hangs.
+        """
         return (self.renew_deadline - self.retry_period) / 2
 
     @property
@@ -94,7 +97,7 @@ def end_process() -> None:
 
 @dataclass(slots=True)
 class _Silence:
-    """Another process's record in the Lease, and the times when we first saw this record, and saw its Pod gone."""
+    """The spec of the Lease as another process left it, and since when we see it so, and that process's Pod gone."""
 
     record: Object
     since: float
@@ -102,10 +105,10 @@ class _Silence:
 
 
 class LeaderElector:
-    """Leads while it holds the Lease *key*.
+    """Leads while this process holds the Lease named *key*.
 
-    *process* is ours. If it runs in a Pod, the Pod is in the namespace of the Lease. *abort* is called if the work has
-    not stopped when another process may soon lead. It must not let the work go on.
+    *process* is this process. If it runs in a Pod, the Pod is in the namespace of the Lease. *abort* is called if
+    the work has not stopped when another process may soon lead. It must not let the work go on.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class LeaderElector:
 
     @property
     def leading(self) -> bool:
-        """True if the work may be running."""
+        """True if the work that only a leader does may be running."""
         return self._last_resort is not None
 
     async def look(self) -> None:
@@ -197,7 +200,10 @@ class LeaderElector:
         raise LeadershipLost(f"could not renew {self._key} for {self._timing.renew_deadline:g} s")
 
     async def _find_note(self) -> None:
-        """Find out in which Pod and container we run. From then on, each renewal notes them in the Lease."""
+        """Find out in which Pod and container this process runs.
+
+        From then on, each renewal writes that into annotations of the Lease.
+        """
         pause = self._timing.retry_period
         while True:
             try:
@@ -213,7 +219,7 @@ class LeaderElector:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _bounded(self, attempt: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-        """Return what *attempt* returns, or False if the API server refuses or does not answer in time."""
+        """Return the result of *attempt*, or False if the API server refuses or does not answer within *seconds*."""
         try:
             async with asyncio.timeout(seconds):
                 return await attempt()
@@ -223,7 +229,7 @@ class LeaderElector:
             return False
 
     async def _try_to_look(self) -> bool:
-        """Look at the lease, and tell whether we may take it."""
+        """Look at the Lease, and tell whether this process may take it."""
         self._pause = self._timing.retry_period
         try:
             self._lease = await self._client.get(LEASE, self._key)
@@ -232,7 +238,7 @@ class LeaderElector:
         return self._lease is None or await self._may_take(self._lease)
 
     async def _try_to_take(self) -> bool:
-        """Take the lease if nobody holds it, and tell whether it is ours."""
+        """Take the Lease if nobody holds it, and tell whether this process holds it now."""
         if not await self._try_to_look():
             who = _holder(self._lease or {})
             if who != self._holder:
@@ -243,10 +249,9 @@ class LeaderElector:
         return True
 
     async def _try_to_renew(self) -> bool:
-        """Renew the lease if it still bears our name.
+        """Renew the Lease if it still has the name of this process.
 
-        Raises:
-            LeadershipLost: it bears another name, or was deleted.
+        Raises: LeadershipLost: it has another name, or was deleted.
         """
         lease = self._lease
         if lease is None:
@@ -261,7 +266,7 @@ class LeaderElector:
         return True
 
     async def _may_take(self, lease: Object) -> bool:
-        """Tell whether nobody holds *lease*, or its holder was silent for as long as it promises, or has ended."""
+        """Tell whether nobody holds *lease*, or its holder has ended, or was silent for as long as the Lease says."""
         spec = lease.get("spec") or {}
         who = _holder(lease)
         if who in ("", self._process.identity):
@@ -280,7 +285,10 @@ class LeaderElector:
         return bool(why)
 
     async def _proof(self, note: LeaderPlace, seen: _Silence) -> str:
-        """Return why the holder whose renewal is late has certainly ended; empty if it may still lead."""
+        """Return why the holder, whose renewal is late, has certainly ended; empty if it may still lead.
+
+        *note* says where the holder runs, and *seen* since when it is silent.
+        """
         self._pause = _LATE
         try:
             pod = await self._client.get(POD, Key(self._key.namespace, note.pod))
@@ -294,7 +302,7 @@ class LeaderElector:
         return holder.proof(note, seen.record.get("renewTime") or "", pod, gone_for)
 
     async def _write(self, lease: Object) -> None:
-        """Write *lease*, as it was read, with our name, our place, and the time.
+        """Write *lease*, as it was read, with the name of this process, where it runs, and the time.
 
         The renewal counts from before the write is sent.
         """
@@ -310,7 +318,7 @@ class LeaderElector:
         self._arm(sent + self._timing.last_resort)
 
     def _claim(self, spec: Object) -> Object:
-        """Return the record *spec* with us as its holder."""
+        """Return the *spec* of a Lease with this process as its holder."""
         now = _micro_time(self._wall())
         new = {
             **spec,
@@ -324,7 +332,10 @@ class LeaderElector:
         return new
 
     def _noting(self, lease: Object) -> Object:
-        """Return the metadata of *lease* with our note, if there is one yet, in place of another's."""
+        """Return the metadata of *lease* with the annotations that say where this process runs.
+
+        They replace those of another process. They are left out as long as we don't know where we run.
+        """
         others = {name: value for name, value in annotations(lease).items() if name not in holder.NAMES}
         ours = self._note.annotations() if self._note is not None else {}
         return {**lease["metadata"], "annotations": {**others, **ours}}
@@ -358,7 +369,7 @@ class LeaderElector:
         self._claimed = False
 
     def _arm(self, when: float) -> None:
-        """Put the last resort off until *when*."""
+        """Let the process end at *when*, in place of an earlier time, if its work hasn't stopped by then."""
         self._disarm()
         self._last_resort = asyncio.get_running_loop().call_at(when, self._overrun)
 
@@ -372,9 +383,10 @@ class LeaderElector:
         self._abort()
 
     def _complain(self, error: Exception) -> None:
-        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one.
+        """Log *error*, which keeps us from holding the Lease.
 
-        All requests without an answer count as the same error.
+        It is a warning unless it is a conflict or the same as the last error. All requests without an answer
+        count as the same error.
         """
         words = f"{type(error).__name__}: {error}"
         complaint = Unreachable.__name__ if isinstance(error, Unreachable) else words
@@ -384,7 +396,7 @@ class LeaderElector:
 
 
 def _holder(lease: Object) -> str:
-    """Return who holds *lease*, empty if nobody does."""
+    """Return the name of the process that holds *lease*; empty if nobody does."""
     return (lease.get("spec") or {}).get("holderIdentity") or ""
 
 

@@ -18,7 +18,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging calls it so)
-        """Return the line. It names no part of the operator if it is about an object."""
+        """Return the log line for *record*. It names no part of the operator if it is about an object."""
         if record.name != _OURS:
             record.message = f"{record.name.removeprefix(f'{_OURS}.')}: {record.message}"
         return super().formatMessage(record)
@@ -28,9 +28,10 @@ class JsonFormatter(logging.Formatter):
     """Writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the fields of the record, and an exception.
+        """Return the JSON text for *record*.
 
-        A record may have ``fields``, a mapping. In a line about an object, they identify the object.
+        It has ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the fields of the record, and an exception. A
+        record may have ``fields``, a mapping. In a line about an object, they identify the object.
         """
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {

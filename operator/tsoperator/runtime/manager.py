@@ -23,17 +23,20 @@ from tsoperator.runtime.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESYNC = 10 * 3600.0
-"""Seconds after which everything is enqueued again, for changes that no watch announces."""
+"""Seconds after which all keys are enqueued again, for changes that no watch announces."""
 
 STANDBY_REST: Final = 1.0
 LEADER_REST: Final = 0.02
-"""Seconds for which a watch rests after each read. A change brings several events, many of them echoes of our writes,
-and to read them together costs less than to read each one. A standby is in no hurry."""
+"""Seconds for which the leader's watches rest after each read.
+
+A change brings several events, many of them echoes of our writes, and to read them together costs less than to read
+each one. A standby is in no hurry.
+"""
 
 _AT_ONCE: Final = Gathering(0.0)
 
 SLICE: Final = 0.01
-"""Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
+"""Seconds for which a task that enqueues all keys may hold the event loop, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
 """A function that returns the keys to reconcile when an object changes. It gets the old object, and the new one."""
@@ -41,9 +44,9 @@ Mapper = Callable[[Object], Iterable[Key]]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A mapper that gets the old and the new object at once, so that a change that doesn't matter concerns no key.
+    """A mapper that gets the old and the new object together, so that it can ignore a change that doesn't matter.
 
-    An object that was not there, or is no longer there, is None. When everything is enqueued, each object counts as
+    An object that was not there, or is no longer there, is None. When all keys are enqueued, each object counts as
     new if *at_start* is true, otherwise as unchanged.
     """
 
@@ -51,23 +54,23 @@ class Comparison:
     at_start: bool = True
 
     def __call__(self, obj: Object) -> Iterable[Key]:
-        """Return the keys that *obj* concerns when everything is enqueued."""
+        """Return the keys that *obj* concerns when all keys are enqueued."""
         return self.keys(None, obj) if self.at_start else ()
 
 
 Program = Callable[[], Coroutine[None, None, None]]
-"""An async function that runs while this process leads."""
+"""An async function that runs as long as this process leads."""
 
 
 class Feed(Protocol):
-    """Holds objects and announces their changes, as the cache does."""
+    """Holds things outside of the cluster as objects, and announces their changes, as the cache does."""
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of the kind from now on."""
+        """Call *listener* at every change of an object of *resource* from now on."""
         ...
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return all objects of the kind."""
+        """Return all objects of *resource*."""
         ...
 
 
@@ -90,8 +93,8 @@ class Reconciler(Protocol):
 class EnqueueTimes:
     """The times at which keys are enqueued, in seconds.
 
-    *coalesce* gives, by name of a reconciler, how long changes are gathered into one reconcile. Everything is enqueued
-    again after *resync*; this holds the event loop for *time_slice* at a time.
+    *coalesce* gives, by name of a reconciler, how long changes are gathered into one reconcile. All keys are
+    enqueued again after *resync*; this holds the event loop for *time_slice* at a time.
     """
 
     coalesce: Mapping[str, Gathering] = field(default_factory=dict)
@@ -101,7 +104,7 @@ class EnqueueTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """One kind that one reconciler watches. The *gatherer* says how long a change waits before it is enqueued."""
+    """A kind that a reconciler watches. The *gatherer* says how long a change waits before its keys are enqueued."""
 
     resource: Resource
     feed: Feed
@@ -128,8 +131,8 @@ class _Watch:
 class Manager:
     """Enqueues the keys that changes concern, and runs the reconcilers, while this process leads.
 
-    A standby keeps the cache up to date, but its queues stay empty and no mapper is called. A process that begins to
-    lead enqueues everything.
+    A standby keeps the cache up to date, but its queues stay empty and no mapper is called. A process that begins
+    to lead enqueues all keys.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Facts about objects that the operator remembers beside the cache, and that end with their objects."""
+"""The facts about objects that the operator remembers beside the cache, and forgets when the objects are gone."""
 
 from collections.abc import Iterable
 from typing import Generic, TypeVar
@@ -30,7 +30,7 @@ class Memory(Generic[Fact]):
         return self._facts.values()
 
     def note(self, obj: Object, fact: Fact | None) -> None:
-        """Remember *fact* about *obj* in place of the last one, or nothing any more if it is None.
+        """Remember *fact* about *obj* in place of the last fact; with None, forget the last fact.
 
         An object that is gone already has no facts.
         """

@@ -59,7 +59,10 @@ BY_METRICS_OWNER = "metrics-owner"
 """The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
 
 BY_GROUPED_OWNER = "grouped-owner"
-"""The index of the objects that a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`."""
+"""The index of the children that a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`.
+
+The parent is a Service or an Ingress that the ProxyGroup serves.
+"""
 
 _PARENTS = {
     TYPE_EGRESS_SERVICE: PARENT_SERVICE,
@@ -82,7 +85,7 @@ RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
 """The labels that the children of all Recorders have. They have no label `LABEL_MANAGED`."""
 
 OF_RECORDERS = ",".join(f"{name}={value}" for name, value in RECORDERS.items())
-"""The selector of the children of Recorders."""
+"""The label selector of the children of Recorders."""
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
 _WITHOUT_NAMESPACE = (PARENT_PROXYGROUP, PARENT_PEERRELAY)
 """The types of owners whose children have no label for a namespace, because these owners have none."""
@@ -103,7 +106,10 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels on each of its children. Some kinds have none for the namespace; a Recorder has other labels."""
+        """The labels that each child of this owner has.
+
+        For some kinds of owners, no label names the namespace; a Recorder has other labels.
+        """
         if self.type == PARENT_RECORDER:
             return {**RECORDERS, LABEL_APP_INSTANCE: self.key.name}
         found = {
@@ -129,14 +135,14 @@ def parent_title(child: Object) -> str:
 
 
 def grouped_owner_of(child: Object) -> Owner | None:
-    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if they didn't make it."""
+    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if they didn't make the child."""
     return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
     """Return the owner of the proxy whose metrics *child* is for; None if *child* isn't for metrics.
 
-    Its labels have the whole names, because a parent whose names don't fit in labels has no proxy.
+    The labels have the names in full, because a parent whose names don't fit in labels has no proxy.
     """
     found = labels(child)
     kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
@@ -146,7 +152,7 @@ def metrics_owner_of(child: Object) -> Owner | None:
 
 
 def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
-    """Restrict *index* to the objects in the operator's *namespace*, because labels elsewhere aren't ours."""
+    """Return *index* restricted to the objects in the operator's *namespace*, because labels elsewhere aren't ours."""
 
     def restricted(child: Object) -> Iterable[str]:
         return index(child) if child["metadata"].get("namespace", "") == namespace else ()
@@ -186,9 +192,9 @@ def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
 def is_marked(obj: Object) -> bool:
     """Tell whether an operator or a proxy made *obj*.
 
-    An operator leaves its labels or annotations. A proxy leaves keys in a Secret that only proxies write: under the Go
-    operator's Role, a proxy may create its Secret again after somebody has deleted it. The admission policies of
-    namespaces have nothing but their names: the Go operator gave them no labels.
+    Objects that an operator made have its labels or annotations. A Secret that a proxy made has keys that only
+    proxies write: under the Go operator's Role, a proxy may create its Secret again after somebody has deleted it.
+    The admission policies of namespaces have nothing but their names: the Go operator gave them no labels.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
@@ -201,7 +207,7 @@ def is_marked(obj: Object) -> bool:
 
 
 def is_anothers(obj: Object, owner: Owner) -> bool:
-    """Tell whether *obj*, which has a name that a child of *owner* needs, belongs to somebody else.
+    """Tell whether *obj* belongs to somebody else, although it has a name that a child of *owner* needs.
 
     The owner reference decides. If there is none, the labels decide, by which children of other kinds are found.
     """
@@ -213,7 +219,7 @@ def is_anothers(obj: Object, owner: Owner) -> bool:
 
 
 def in_the_way(stranger: Object) -> str:
-    """Say that *stranger* has the name of a child that an object needs, and what the user can do."""
+    """Return a message that *stranger* has the name of a child which an object needs, and what the user can do."""
     return (
         f"{stranger['kind']} {key_of(stranger)} is in the way: it is not the operator's, or belongs to another object, "
         "so it is left alone; delete it if nothing needs it, or make this object under another name"
@@ -245,10 +251,10 @@ def owner_reference(resource: Resource, name: str, uid: str) -> Object:
 
 
 def first(objects: Iterable[Object]) -> Object | None:
-    """Return the child to use if there are several of one kind; None if there are none.
+    """Return the child to use if *objects* has several children of one kind; None if it has none.
 
-    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers get
-    the same child.
+    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
+    get the same child.
     """
     ranked = sorted(
         objects,

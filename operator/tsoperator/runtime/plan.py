@@ -1,4 +1,4 @@
-"""A Plan: the steps for one object, its status and its Events, as a value."""
+"""The Plan for one object, as a value: the steps, the status of the object, and the Events on it."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch of our fields on an object that others write too. *about* names them in the log."""
+    """A JSON merge patch of our fields on an object that others write, too.
+
+    *about* describes the change for the log.
+    """
 
     resource: Resource
     key: Key
@@ -53,8 +56,9 @@ class Deletion:
 class DeleteDevice:
     """The deletion of a device from its tailnet. The steps after this one wait until the device is deleted.
 
-    *tailnet* is the Tailnet that the parent names, or None if the parent is gone. *name* is the MagicDNS name of the
-    device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets don't say.
+    *tailnet* is the Tailnet that the parent of the device's proxy names, or None if the parent is gone. *name* is
+    the MagicDNS name of the device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets
+    don't say.
     """
 
     tailnet: str | None
@@ -103,7 +107,10 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """A recorded failure to forget: the control server did not do *what* was asked. The device no longer needs it."""
+    """The removal of a recorded failure: the control server refused *what* was asked.
+
+    The device no longer needs what was asked.
+    """
 
     tailnet: str
     owner: Owner
@@ -112,7 +119,7 @@ class ForgetFailure:
 
 
 ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure
-"""A step that asks something of the control server of a tailnet for the proxies of an owner, or forgets a failure."""
+"""A step that asks the control server of a tailnet for a change, or forgets a failure, for the proxies of an owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +135,9 @@ Step = Child | Creation | Patch | Deletion | Errand
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An Event to write on the object.
+    """An Event to write on the object of a plan.
 
-    An Event that repeats itself is written again from time to time, so that it stays visible. An Event that is to be
+    An Event that goes on is written again from time to time, so that it stays visible. An Event that is to be
     written *once* is not.
     """
 
@@ -145,10 +152,10 @@ class Refusal:
     """The reason why something can't be done for an object, because the operator, a server or the object is not right.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
-    condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The next
-    look is after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end without anybody's help.
-    *step* is the refused step of a plan; the steps before it have been carried out. *is_taken* tells that the name of a
-    child is that of somebody else's object.
+    condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The
+    object is reconciled again after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end
+    without anybody's help. *step* is the refused step of a plan; the steps before it have been carried out.
+    *is_taken* tells that a child can't be made because somebody else's object has its name.
     """
 
     message: str
@@ -231,7 +238,7 @@ Decision = Plan | Question
 def reports_of(parent: Object, plan: Plan) -> Iterator[tuple[Object, Plan]]:
     """Yield each object on which *plan* reports, with the plan that reports on this object alone.
 
-    The *parent* comes first, unless it is empty.
+    The *parent* comes first, unless it is an empty object.
     """
     if parent:
         yield parent, plan

@@ -1,6 +1,6 @@
-"""Waits until the Go operator, which this one replaces, has ended.
+"""Waits until the Go operator, which this operator replaces, has ended.
 
-The Go operator takes no Lease. So we wait until none of its Pods is left: otherwise both would act at once.
+The Go operator takes no Lease. So we wait until none of its Pods is left: otherwise both operators would act at once.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ async def gone(client: KubeClient, own: Key) -> None:
 
 
 async def _pods_of_go(client: KubeClient, own: Key) -> str:
-    """Return the names of the Pods to wait for, or why they can't be listed now; empty if there are none.
+    """Return the names of the Go operator's Pods, or why they can't be listed now; empty if there are none.
 
-    If RBAC does not let us see the Pods, the wait would never end. So we log a warning and don't wait.
+    If RBAC does not let us see the Pods, a wait for them would never end. So we log a warning and don't wait.
     """
     try:
         app = labels(await client.get(POD, own)).get(LABEL_APP, "")
@@ -48,6 +48,9 @@ async def _pods_of_go(client: KubeClient, own: Key) -> str:
 
 
 def is_go(pod: Object) -> bool:
-    """Tell whether a Pod of the Deployment runs the Go operator. A Pod that has ended (evicted, say) runs nothing."""
+    """Tell whether *pod*, which belongs to our Deployment, runs the Go operator.
+
+    A Pod that has ended (evicted, say) runs nothing.
+    """
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not ended and labels(pod).get(LABEL_OPERATOR) != OPERATOR

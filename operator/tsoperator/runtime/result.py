@@ -1,4 +1,4 @@
-"""The result of a reconcile: the time to requeue its key, the event that it waits for, or why no retry can help."""
+"""The result of a reconcile: the time to requeue its key, what it waits for, or why no retry can help."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The reaction to another writer that keeps reverting an object that the operator shares with it."""
+"""The reaction to another writer that keeps reverting an object which the operator shares with that writer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from tsoperator.api.objects import Object
 class Reverts:
     """The reaction to another writer that keeps reverting an object.
 
-    *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until this
-    has happened often enough to tell the user. The object may be rewritten in *wait* seconds. The rewrite counts as
-    lasting once the object has stayed as it is for *settles* seconds.
+    *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until the
+    object has been reverted often enough to tell the user. The object may be rewritten in *wait* seconds. The
+    rewrite counts as lasting once the object has stayed as it is for *settles* seconds.
     """
 
     fields: Sequence[str] = ()
@@ -27,9 +27,10 @@ NO_REVERTS = Reverts()
 
 
 def last_writer(live: Object, part: str, *fields: str) -> str:
-    """Return the other writer that last wrote one of the *fields* in a *part* of the *live* object, such as data.
+    """Return the name of the other writer that last wrote one of the *fields* in a *part* of the *live* object.
 
-    The managedFields of the object name the writers. Return "" if they name no other writer of the fields.
+    A part is, for example, the data. The managedFields of the object name the writers. Return "" if they name no
+    other writer of the fields.
     """
     wanted = {f"f:{field}" for field in fields}
     writers = [

@@ -1,4 +1,4 @@
-"""The pace of rewrites of an object that the operator shares with others, while another writer keeps reverting it."""
+"""Decides when to rewrite an object that the operator shares with others, while another writer keeps reverting it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,19 +18,23 @@ LAG = 5.0
 
 @dataclass(slots=True)
 class _Rewritten:
-    """The rewrites for a *goal*: the version that was last rewritten, the time of that, and the reverts so far."""
+    """The rewrites of an object for a *goal*.
+
+    *version* is the resourceVersion that was last rewritten, at the time *at*. The other fields are about the
+    reverts so far.
+    """
 
     goal: str
     version: str
     at: float
     is_reverted: bool = False
     quick: int = 0
-    """The number of times in a row that it was reverted within `LONGEST` seconds."""
+    """The number of times in a row that the object was reverted within `LONGEST` seconds."""
     slowest: float = 0.0
-    """The most seconds that one of these reverts took."""
+    """The most seconds that one of the reverts in a row took."""
     total: int = 0
     last: float = float("-inf")
-    """The time at which it was last reverted."""
+    """The time at which the object was last reverted."""
     fields: Sequence[str] = ()
     who: str = ""
 
@@ -40,10 +44,10 @@ def _loop_time() -> float:
 
 
 class Rewrites:
-    """Remembers that an object was rewritten, and says when to do that again; *clock* is monotonic.
+    """Remembers that an object was rewritten, and decides when to rewrite it again; *clock* is monotonic.
 
     Each rewrite has a *goal*, a text that says what the object is to become. A change of the goal is no revert, so
-    everything starts anew with another goal.
+    all counts start anew with another goal.
     """
 
     def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
@@ -51,10 +55,10 @@ class Rewrites:
         self._last: _Rewritten | None = None
 
     def look(self, version: str, fields: Sequence[str], goal: str) -> Reverts:
-        """Return the reaction to the present state of the object.
+        """Return the reaction to the present state of an object.
 
         *fields* are the fields that differ from the *goal*, empty if none does. *version* is the object's
-        resourceVersion, empty if it isn't there.
+        resourceVersion, empty if the object doesn't exist.
         """
         known = self._last
         if known is None or known.goal != goal:
@@ -77,7 +81,7 @@ class Rewrites:
         )
 
     def remember_writer(self, who: str) -> None:
-        """Remember *who* reverts the object."""
+        """Remember that the writer called *who* reverts the object."""
         if self._last is not None:
             self._last.who = who
 
@@ -95,7 +99,7 @@ def _left(seconds: float) -> float:
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
-    """Count a revert of *fields*."""
+    """Count that *fields* were reverted at the time *now*."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1

@@ -13,7 +13,7 @@ REASON: Final = "NotSupportedYet"
 
 _HA_FINALIZERS: Final = (HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER)
 _FINALIZERS: Final = "tailscale.com/"
-"""The prefix of the finalizers of other operators for the tailnet; a ProxyGroup can have two of them."""
+"""The beginning of the names of the finalizers that other operators for the tailnet use. A ProxyGroup can have two."""
 
 
 def plan_nothing(obj: Object, type_: str, kind: str = "") -> Plan:
@@ -57,5 +57,5 @@ def blocked_notes(obj: Object, hostname: str) -> Sequence[Note]:
 
 
 def failed(_obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says by an Event why nothing could be written on an object."""
+    """Return the plan that says by an Event why the API server refused a write on an object."""
     return Plan(notes=[Note("Warning", REASON, refusal.message)], error=refusal.error)

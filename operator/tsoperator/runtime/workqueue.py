@@ -98,9 +98,10 @@ class WorkQueue:
     def requeue(self, key: Key, seconds: float | None) -> None:
         """Add *key* when *seconds* have passed, or not at all. This replaces an earlier `requeue` or `retry`.
 
-        A reconcile that succeeded ends with this. It may cancel a pending retry: the reconcile began after the failed
-        one had ended and looked at everything anew, so it did what the failed one left undone. It cancels no change: a
-        change that was announced while the reconcile ran is a plain add or an `add_after`.
+        A reconcile that succeeded ends with this call. The call may cancel a pending retry: the reconcile began
+        after the failed one had ended and looked at everything anew, so it did what the failed one left undone.
+        The call cancels no change: a change that was announced while the reconcile ran is a plain add or an
+        `add_after`.
         """
         if timer := self._requeued.pop(key, None):
             timer.handle.cancel()
@@ -133,7 +134,7 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Take *key* back from its worker."""
+        """Take *key* back from the worker that has it."""
         self._working.remove(key)
         if key in self._since:
             self._ready.put_nowait(key)
@@ -148,7 +149,7 @@ class WorkQueue:
             self._ready.get_nowait()
 
     def _schedule(self, timers: dict[Key, _Timer], key: Key, seconds: float) -> None:
-        """Add *key* when *seconds* have passed, or at the earlier time that it has in *timers*."""
+        """Add *key* when *seconds* have passed, or at the time that it has in *timers* if that is earlier."""
         if seconds <= 0:
             self.add(key)
             return

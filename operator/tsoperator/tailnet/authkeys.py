@@ -25,20 +25,20 @@ _CONNECTED = 30.0  # s for which a device may still be reported as connected aft
 
 
 class TokenBucket:
-    """A limit of a rate: a bucket that holds tokens for a burst, and gets one token back every *interval* seconds.
+    """A limit of a rate: each request takes a token, and one token comes back every *interval* seconds.
 
-    *now* is the time of any clock that never goes back. Each call of `wait` gives the size of the bucket, which is the
-    most tokens that it holds. A larger size than before adds no tokens at once.
+    *now* is the time of any clock that never goes back. Each call of `wait` gives the *size*, which is the most
+    tokens that there can be. A larger size than before adds no tokens at once.
     """
 
     def __init__(self, interval: float, size: int, now: float) -> None:
-        """Start full, with *size* tokens."""
+        """Start with all tokens, of which there are *size*."""
         self._interval = interval
         self._tokens = float(size)
         self._counted = now
 
     def wait(self, size: int, now: float) -> float:
-        """Return the seconds until there is a token in the bucket of *size*, 0 if there is one."""
+        """Return the seconds until there is a token, 0 if there is one. There can be *size* tokens at most."""
         self._tokens = min(size, self._tokens + (now - self._counted) / self._interval)
         self._counted = now
         return max(0.0, (1 - self._tokens) * self._interval)
@@ -50,7 +50,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class _Minted:
-    """A key that was minted, and that we have not seen in a Secret yet."""
+    """An auth key that was minted, and that we have not seen in a Secret yet."""
 
     tags: tuple[str, ...]
     key: str = field(repr=False)
@@ -58,9 +58,9 @@ class _Minted:
 
 @dataclass(slots=True)
 class _Parent:
-    """The facts that we remember of one parent. *replicas* is how many replicas it has.
+    """The facts that we remember about the auth keys of one parent. *replicas* is how many replicas it has.
 
-    The dictionaries are by ordinal; *devices* has the device IDs that we saw last.
+    Each dictionary has the ordinals of replicas as its keys; *devices* has the device IDs that we saw last.
     """
 
     owner: Owner
@@ -93,11 +93,13 @@ class _Live:
 class AuthKeys:
     """Finds the auth keys that replicas have yet to use, or mints them.
 
-    A new replica gets a key. A replica also gets one if it asks for another key because its own was refused, or because
-    its device was deleted or has expired. Its old device is deleted first, so that the new device gets the name.
+    A new replica gets an auth key. A replica also gets one if it asks for another auth key because its own was
+    refused, or because its device was deleted or has expired. Its old device is deleted first, so that the new
+    device gets the name.
 
-    This reads the Secrets live, so that no key is minted just because the cache is behind. A new parent has no Secrets
-    yet, so nothing is read for it. If a key could not be stored, the next call returns the same key.
+    This class reads the Secrets live, so that no auth key is minted just because the cache is behind. A new parent
+    has no Secrets yet, so nothing is read for it. If an auth key could not be stored, the next call returns the
+    same auth key.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class AuthKeys:
         calls: Calls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Measure time by *clock*, which counts seconds and never goes back."""
+        """*clock* counts seconds and never goes back."""
         self._client = client
         self._tailnet = tailnet
         self._calls = calls
@@ -117,8 +119,8 @@ class AuthKeys:
     async def obtain(self, login: Login) -> Keys:
         """Return the auth keys for the replicas in need. Raises KubeError, ControlError.
 
-        If the control server takes long to answer for one replica, the replicas after it have to wait for their keys,
-        too.
+        If the control server takes long to answer for one replica, the replicas after it have to wait for their
+        auth keys, too.
         """
         count = len(login.replicas)
         parent = self._parents.get(login.owner)
@@ -152,7 +154,10 @@ class AuthKeys:
         self._parents.pop(owner, None)
 
     async def _obtain(self, parent: _Parent, replica: Replica, *, is_new: bool) -> str | None:
-        """Return the key for the replica to log in with: empty if it gets one later, None if it needs none."""
+        """Return the auth key with which the replica should log in.
+
+        It is empty if the replica gets one later, and None if it needs none.
+        """
         live = _Live(None, None) if is_new else await self._live(replica)
         found, key = live.slim, live.auth_key
         device = device_id_of(found)
@@ -176,9 +181,9 @@ class AuthKeys:
             return None
 
     async def _reissued_key(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
-        """Return the key for a proxy that asks for another one than the key in its *live* Secret.
+        """Return the auth key for a proxy that asks for another one than the auth key in its *live* Secret.
 
-        Return "" if the replica has to wait for a new key, and None if it doesn't ask for one.
+        Return "" if the replica has to wait for a new auth key, and None if it doesn't ask for one.
         """
         if minted := _unstored_key(parent, replica):
             return minted.key
@@ -197,11 +202,11 @@ class AuthKeys:
         return key
 
     async def _doubt(self, parent: _Parent, replica: Replica, live: _Live, now: float) -> None:
-        """Withdraw the request of a proxy that is still connected after `_CONNECTED` seconds; until then, requeue.
+        """Withdraw the request for an auth key of a proxy that is still connected after `_CONNECTED` seconds.
 
-        The proxy image disconnects from the control server before it asks for a key. But a request that nobody answered
-        in time stays in the Secret, even if the proxy can log in after its next start. If we answered such a request, a
-        working proxy would lose its device.
+        Until then, requeue the parent. The proxy image disconnects from the control server before it asks for
+        an auth key. But a request that nobody answered in time stays in the Secret, even if the proxy can log
+        in after its next start. If we answered such a request, a working proxy would lose its device.
         """
         since = parent.connected_since.setdefault(replica.ordinal, now)
         if now - since < _CONNECTED:
@@ -225,9 +230,10 @@ class AuthKeys:
         return await self._calls.result(parent.owner, ("connected", replica.ordinal), device, ask)
 
     async def _new_key(self, parent: _Parent, replica: Replica, device: str) -> str:
-        """Return a key for a replica: one that could not be stored before, or a new one.
+        """Return an auth key for a replica: one that could not be stored before, or a new one.
 
-        *device* is the device that the replica has lost, or empty. It is deleted before a new key is minted.
+        *device* is the device that the replica has lost, or empty. It is deleted before a new auth key is
+        minted.
         """
         if minted := _unstored_key(parent, replica):
             return minted.key
@@ -246,6 +252,6 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the key that was minted for a replica and could not be stored, if its tags are still the right ones."""
+    """Return the auth key that was minted for a replica and could not be stored, if its tags are still right."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

@@ -8,7 +8,7 @@ After the server has not answered a call, only one call at a time is made, and a
 same error. This ends with the first answer.
 
 A call may be forgotten before it has ended. Nobody knows then whether the server has carried it out, so a reconcile
-that waits for the call gets `NotAsked` in place of an answer.
+that waits for the call gets the exception `NotAsked` in place of an answer.
 """
 
 import asyncio
@@ -25,15 +25,18 @@ Answer = TypeVar("Answer")
 
 
 class NotAsked(Pending):
-    """The call was forgotten, or its tailnet is no longer registered. The reconcile that wanted it starts again."""
+    """An exception: the call was forgotten, or its tailnet is no longer registered.
+
+    The reconcile that wanted the call starts again.
+    """
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call for *wanted*: it waits for its turn, runs, or has ended with an *answer* or an *error*.
+    """A call to the control server for the value *wanted*: it waits for its turn, runs, or has ended.
 
-    A call that has *give_up* is dropped when it ends, because nobody waits for it. Any other call is kept until a
-    reconcile takes its result.
+    Then it has an *answer* or an *error*. A call that has *give_up* is dropped when it ends, because nobody waits
+    for it. Any other call is kept until a reconcile takes its result.
     """
 
     owner: Owner
@@ -76,8 +79,8 @@ class Calls:
     ) -> Answer:
         """Return the result of *make*, which is called once for each *wanted* value.
 
-        *owner* and *about* identify the call. Raises what *make* raises, Pending while the call hasn't ended, NotAsked
-        if the call is forgotten, and the last failure while the control server gives no answer.
+        *owner* and *about* identify the call. Raises what *make* raises, Pending while the call hasn't ended,
+        NotAsked if the call is forgotten, and the last failure while the control server gives no answer.
         """
         call = self._call(owner, about, wanted, make)
         if not call.ended.done() and call.started:
@@ -120,7 +123,7 @@ class Calls:
                 call.ended.cancel()
 
     def end(self) -> None:
-        """Forget all calls, and make none from now on, because the registration of the tailnet has ended."""
+        """Forget all calls, and refuse further ones, because the registration of the tailnet has ended."""
         self._has_ended = True
         self._forget_all()
 
@@ -162,7 +165,7 @@ class Calls:
             self._of_owner.pop(call.owner, None)
 
     def _give_turns(self) -> None:
-        """Start the calls that waited longest, as many as there is room for."""
+        """Start the calls that have waited longest, as many as may run at the same time."""
         while self._waiting and self._running < self._at_once:
             call = self._waiting.popleft()
             call.started = True

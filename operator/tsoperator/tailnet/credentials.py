@@ -19,12 +19,12 @@ INVALID: Final = "TailnetInvalid"
 INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
 
 SOON: Final = 30.0
-"""Seconds until bad credentials are tried again."""
+"""Seconds after which bad credentials are tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The credentials that a Secret gives: those of an OAuth client, or an *audience* for workload identity."""
+    """The credentials in a Secret: those of an OAuth client, or an *audience* for workload identity."""
 
     client_id: str
     client_secret: SecretStr = field(default=SecretStr(""))
@@ -44,7 +44,7 @@ def login_url(tailnet: Tailnet) -> str:
 
 
 def violation(tailnet: Tailnet | Invalid) -> Refusal | None:
-    """Return the refusal of a Tailnet that is itself invalid; None if it is valid."""
+    """Return a refusal that says what is wrong with the fields of the Tailnet *tailnet*; None if nothing is."""
     if isinstance(tailnet, Invalid):
         return Refusal(f"this Tailnet is invalid: {tailnet.message}", INVALID)
     if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):

@@ -25,19 +25,22 @@ from tsoperator.tsclient.timeslice import SECONDS, TimeSlice
 log = logging.getLogger(__name__)
 
 DEPARTED = 4096
-"""The number of lookup names of departed devices that the table remembers."""
+"""The number of lookup names of departed devices that the table of devices remembers."""
 
 Listener = Callable[[Device | None, Device | None], None]
-"""Called with a device as it was and as it is now: None if it was not there before, or is no longer there."""
+"""A function that is called with a device as it was and as it is now.
+
+The device is None if it was not there before, or is no longer there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPace:
-    """The number of seconds between two reads of the list.
+    """The number of seconds between two reads of the list of devices.
 
-    *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long as
-    that goes on. *interval* applies when nobody asks. *denied* applies after the control server refused to show the
-    list.
+    *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long
+    as that goes on. *interval* applies when nobody asks. *denied* applies after the control server refused to show
+    the list.
     """
 
     first: float = 0.5
@@ -48,7 +51,10 @@ class ListPace:
 
 
 class DeviceNames(NamedTuple):
-    """The *domains* of the devices' names, empty where a name has none, and the names of devices *shared* by others."""
+    """The *domains* of the names of a tailnet's devices, and the names of devices that other tailnets *shared* with it.
+
+    A domain is empty if a name has none.
+    """
 
     domains: frozenset[str]
     shared: frozenset[str]
@@ -74,11 +80,15 @@ class DeviceGauges(Collector):
 class Devices:
     """A table of the tailnet's devices.
 
-    One list serves all proxies. It is read in the background, so that looking a device up never waits.
+    One list from the control server serves all proxies. It is read in the background, so that looking a device up
+    never waits.
     """
 
     def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
-        """List *tailnet*'s devices. An update of the table blocks the event loop for *time_slice* seconds at a time."""
+        """List the devices of *tailnet*.
+
+        An update of the table blocks the event loop for *time_slice* seconds at a time.
+        """
         self._tailnet = tailnet
         self._time_slice = time_slice
         self._pace = pace or ListPace()
@@ -104,7 +114,7 @@ class Devices:
         self._listeners.append(listener)
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the result of `names` or `is_pending` changes."""
+        """Call *listener* when `names` or `is_pending` would return something else than before."""
         self._name_listeners.append(listener)
 
     def names(self) -> "DeviceNames | None":
@@ -112,11 +122,14 @@ class Devices:
         return self._told
 
     def is_pending(self) -> bool:
-        """Tell whether the list hasn't been read yet, and no try has failed either."""
+        """Tell whether the list of devices hasn't been read yet, and no try to read it has failed either."""
         return self._told is None and self._failure is None
 
     def first_try(self) -> "asyncio.Future[None]":
-        """Request a read of the list; return a future that is done once the list was read or a try has failed."""
+        """Request a read of the list of devices.
+
+        Return a future that is done once the list was read or a try has failed.
+        """
         self._wanted.set()
         if self._first_try is None:
             self._first_try = asyncio.get_running_loop().create_future()
@@ -128,45 +141,54 @@ class Devices:
             self._first_try.set_result(None)
 
     def want_names(self) -> None:
-        """Request a read of the list soon, if the list has shown no device of this tailnet yet."""
+        """Request a read of the list of devices soon, if it has shown no device of this tailnet yet."""
         if self._told is None or not self._told.domains:
             self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:
-        """Return the device. If it isn't known, or not approved yet, the list is read again soon."""
+        """Return the device with this ID.
+
+        If it isn't known, or not approved yet, the list of devices is read again soon.
+        """
         device = self.known(node_id)
         if device is None or not device.authorized:
             self._wanted.set()
         return device
 
     def known(self, node_id: str) -> Device | None:
-        """Return the device as it is in the list."""
+        """Return the device with this ID as it is in the list of devices; None if it isn't there."""
         return self._by_id.get(node_id)
 
     def at(self, text: str) -> Device | None:
-        """Return the device that has this MagicDNS name, first label of one, or address."""
+        """Return the device that has *text* as its MagicDNS name, as the first label of the name, or as its address."""
         return _find(text, lambda name: self._by_id.get(self._ids.get(name, ("",))[-1]))
 
     def departed(self, text: str) -> Device | None:
-        """Return the last device that had this MagicDNS name or address, as it was then, if no device has it now."""
+        """Return the last device that had this MagicDNS name or address, as it was at that time.
+
+        Return None if a device has the name or address now.
+        """
         return _find(text, self._departed.get)
 
     def has(self, node_id: str) -> bool:
-        """Tell whether the device is in the list, and is this tailnet's own."""
+        """Tell whether the device with this ID is in the list, and is this tailnet's own."""
         device = self.known(node_id)
         return device is not None and not device.external
 
     def has_domain_of(self, names: Iterable[str]) -> bool:
-        """Tell whether a device of this tailnet is in the domain of one of these MagicDNS names."""
+        """Tell whether the name of a device of this tailnet is in the domain of one of these MagicDNS *names*."""
         return not self._domains.keys().isdisjoint({domain_of(name) for name in names} - {""})
 
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
-        """Tell whether this tailnet has devices, but none in the domains of *names*; false if these have no domain."""
+        """Tell whether this tailnet has devices, but none whose name is in the domain of one of *names*.
+
+        Return False if the names have no domain.
+        """
         domains = {domain_of(name) for name in names} - {""}
         return bool(domains and self._domains) and self._domains.keys().isdisjoint(domains)
 
     def put(self, device: Device) -> None:
-        """Enter *device*, which the caller has just changed or read."""
+        """Put *device*, which the caller has just changed or read, into the table."""
         self._written.add(device.node_id)
         self._replace(device.node_id, device)
 
@@ -176,13 +198,13 @@ class Devices:
         self._replace(node_id, None)
 
     def announce(self, node_id: str) -> None:
-        """Call the listeners as if the device had changed."""
+        """Call the listeners as if the device with this ID had changed."""
         if (device := self.known(node_id)) is not None:
             for listener in self._listeners:
                 listener(device, device)
 
     async def refresh(self) -> None:
-        """Read the list, unless it was read a few seconds ago. Raises ControlError."""
+        """Read the list of devices, unless it was read a few seconds ago. Raises ControlError."""
         async with self._reading:
             if self._now() >= self._not_before:
                 await self._read()
@@ -190,13 +212,13 @@ class Devices:
                 raise self._failure.with_traceback(None)
 
     def retry(self) -> None:
-        """If the list could not be read, read it now, because somebody may have fixed the cause."""
+        """Read the list of devices now, if the last read failed, because somebody may have fixed the cause."""
         if self._failure is not None:
             self._not_before = self._now()
             self._hurry.set()
 
     async def follow(self) -> None:
-        """Keep the table up to date until cancelled, starting when somebody first asks for a device."""
+        """Keep the table of devices up to date until cancelled, starting when somebody first asks for a device."""
         await self._wanted.wait()
         while True:
             self._hurry.clear()
@@ -213,7 +235,7 @@ class Devices:
             self._spacing = min(self._spacing * 2, self._pace.longest) if asked else self._pace.first
 
     async def _is_wanted(self) -> bool:
-        """Wait until it is time for the next read, and tell whether somebody asked for it."""
+        """Wait until it is time for the next read of the list, and tell whether somebody asked for it."""
         try:
             async with asyncio.timeout(self._pace.interval * self._pace.jitter()):
                 await self._wanted.wait()
@@ -237,7 +259,7 @@ class Devices:
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
-        """Remember *error*, and log it if it differs from the last one."""
+        """Remember the *error* of the last read of the list, and log it if it differs from the error before."""
         denied = isinstance(error, Forbidden)
         if str(error) != str(self._failure):
             hint = "; tags and names of devices are left as they are without the scope devices:core" if denied else ""
@@ -249,7 +271,10 @@ class Devices:
         self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
-        """Update the table to *listed*, by node ID. An unchanged device is the same object in both."""
+        """Update the table to *listed*, the devices by node ID.
+
+        An unchanged device is the same Python object in both.
+        """
         time_slice = TimeSlice(self._time_slice)
         for node_id in self._by_id.keys() - listed.keys():
             self._correct(node_id, None)
@@ -326,7 +351,7 @@ class Devices:
 
 
 def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
-    """Return the device that *text* names, where *get* looks up a name."""
+    """Return the device that *text* names. *get* looks up a name in the table."""
     name = lookup_name(text)
     if device := get(name):
         return device
@@ -335,7 +360,7 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
 
 
 def _named(device: Device) -> tuple[object, ...]:
-    """Return the fields that the lookup names of *device* are made from."""
+    """Return the fields of *device* that its lookup names are made from."""
     return device.name, device.external, device.addresses
 
 

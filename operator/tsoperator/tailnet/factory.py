@@ -1,4 +1,4 @@
-"""Makes the tailnets that users describe by Tailnets, and the clients with which their credentials are tried."""
+"""Makes the tailnets that Tailnets describe, and the clients with which their credentials are tried."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +19,18 @@ from tsoperator.tsclient.errors import NoToken
 from tsoperator.tsclient.oauth import ClientCredentials, Jwt, MintedIdentity
 
 Connect = Callable[[str, ClientCredentials, str], TailnetClient]
-"""A function that returns a client, from a control server's URL, credentials, and a description of their Secret."""
+"""A function that returns a client.
+
+Its arguments are a control server's URL, credentials, and words that describe their Secret.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TailnetFactory:
-    """Makes clients and tailnets. *kube* reads Secrets of proxies live; *cache* finds them by device."""
+    """Makes the clients and the tailnets of Tailnets.
+
+    *kube* reads Secrets of proxies live, and *cache* finds them by device.
+    """
 
     connect: Connect
     kube: KubeClient
@@ -41,7 +47,7 @@ class TailnetFactory:
         return KnownTailnet(client, self.kube, self.cache, Preflight(client, self.events, subject, name), name)
 
     def identity(self, client_id: str, audience: str) -> MintedIdentity:
-        """Return the identity that our ServiceAccount has for *audience*."""
+        """Return the workload identity of the client with this ID, with tokens of our ServiceAccount for *audience*."""
 
         async def mint() -> Jwt:
             return await self._token(audience)

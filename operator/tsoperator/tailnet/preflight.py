@@ -1,4 +1,4 @@
-"""Looks whether the tailnet is set up for the operator, at the start and regularly, and reports what is missing."""
+"""Checks whether a tailnet is set up for the operator, at the start and regularly, and reports what is missing."""
 
 import asyncio
 import logging
@@ -34,14 +34,14 @@ _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
 
 @dataclass(slots=True)
 class Findings:
-    """The result of a look.
+    """The results of the checks of a tailnet.
 
-    *passed* says by check whether it passed; it leaves out the checks that could not be made. *wrong* has a message for
-    each check that failed. *news* are further notes to report. *server* is the kind of control server. *granted* is
-    what the OAuth client may do, as the server says.
+    *passed* says by check whether it passed; it leaves out the checks that could not be made. *wrong* has a message
+    for each check that failed. *news* are further notes to report. *server* is the kind of control server.
+    *granted* is what the OAuth client may do, as the server says.
 
-    The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the
-    OAuth scopes) and ``tags`` (the OAuth client has a tag).
+    The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys`` and ``devices``
+    (the OAuth scopes) and ``tags`` (the OAuth client has a tag).
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class Findings:
         return all(self.passed.values())
 
     def note(self, check: str, message: str) -> None:
-        """Note that *check* has failed."""
+        """Note that *check* has failed, with a *message* for the user."""
         self.passed[check] = False
         self.wrong[check] = message
 
     @property
     def notes(self) -> list[Note]:
-        """The Events to report."""
+        """The Events that report these findings."""
         return [*(Note("Warning", "PreflightFailed", message) for message in self.wrong.values()), *self.news]
 
 
@@ -87,10 +87,10 @@ def own_pod(client: KubeClient, settings: Settings) -> Subject:
 
 
 class Preflight:
-    """Looks at the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
+    """Checks the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
 
-    It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs the
-    call reports that, too. *name* is that of the Tailnet, empty for the operator's own.
+    It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs
+    the call reports that, too. *name* is that of the Tailnet, empty for the operator's own tailnet.
     """
 
     def __init__(
@@ -115,15 +115,18 @@ class Preflight:
         tailnet.listen(self.observe)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the findings of a look differ from those of the look before it."""
+        """Call *listener* when the findings differ from those of the last time."""
         self._listeners.append(listener)
 
     def observe(self, status: str) -> None:
-        """Take note of the *status* of an answer of the control server: after a refusal, look within a minute."""
+        """Take note of the *status* of an answer of the control server.
+
+        After a refusal, check the tailnet within a minute.
+        """
         self._refused |= not self._looking and status in _REFUSALS
 
     async def run(self) -> None:
-        """Look until cancelled: daily; and each minute while something is missing, or calls are refused.
+        """Check the tailnet until cancelled: daily; and each minute while something is missing, or calls are refused.
 
         Report findings when they change, and again each hour while something is missing.
         """
@@ -144,7 +147,10 @@ class Preflight:
             minutes += await self._rest()
 
     async def _look_quietly(self) -> Findings:
-        """Look, and don't look again just because the control server refuses calls of this look itself."""
+        """Check the tailnet.
+
+        A refusal of a call of this check itself doesn't cause another check.
+        """
         self._looking, self._refused = True, False
         try:
             return await self.look()
@@ -152,7 +158,7 @@ class Preflight:
             self._looking = False
 
     async def _rest(self) -> int:
-        """Wait until it is time for the next look, and return how many minutes that took."""
+        """Wait until it is time for the next check, and return how many minutes that took."""
         minutes = 0
         while True:
             await self._sleep(_MINUTE * nine_to_ten_tenths())
@@ -161,7 +167,10 @@ class Preflight:
                 return minutes
 
     async def look(self) -> Findings:
-        """Return what is missing. This asks for an access token and reads; it changes nothing."""
+        """Return what is missing in the tailnet.
+
+        This asks for an access token and reads; it changes nothing.
+        """
         findings = Findings()
         try:
             await self._look(findings)
@@ -172,7 +181,10 @@ class Preflight:
         return findings
 
     async def _look(self, findings: Findings) -> None:
-        """Fill in *findings*. Each check needs the ones before it. Raises ControlError."""
+        """Make the checks of the tailnet, and put their results into *findings*.
+
+        Each check needs the ones before it. Raises ControlError.
+        """
         url = self._tailnet.url
         granted = findings.granted = await self._tailnet.granted(anew=True)
         findings.passed |= {"api": True, "credentials": True}
@@ -210,7 +222,7 @@ class Preflight:
         findings.news.append(Note("Normal", UNSUPPORTED, message))
 
     async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
-        """Report the findings; the log already has the notes that were *told* before."""
+        """Report the findings. Notes that are among those *told* before are in the log already."""
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             log.log(level if note not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
@@ -224,7 +236,10 @@ class Preflight:
 
 
 class PreflightMetrics(Collector):
-    """The metrics of the findings in each tailnet. *findings* returns them by Tailnet, empty for the operator's own."""
+    """The metrics of the findings about each tailnet.
+
+    *findings* returns them by the name of the Tailnet, which is empty for the operator's own tailnet.
+    """
 
     def __init__(self, findings: Callable[[], Mapping[str, Findings]]) -> None:
         self._findings = findings

@@ -36,7 +36,10 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return why the API server or a control server refused; None for an *error* that may pass by itself."""
+    """Return the refusal by the API server or a control server that *error* stands for.
+
+    Return None for an error that may pass by itself.
+    """
     return explain(error) if isinstance(error, ControlError | Denied | Rejected) else None
 
 
@@ -81,7 +84,7 @@ def lacking(granted: Granted, scope: str) -> bool:
 def client_words(url: str, scope: str = "") -> str:
     """Return words for the OAuth client that the operator needs at the control server with this *url*.
 
-    It also has to have *scope*, if one is given.
+    If a *scope* is given, the words say that the client has to have it.
     """
     scopes = " and ".join(NEEDED.values())
     reads = f", with read access to {_READ[scope]}" if scope in _READ else ""
@@ -151,7 +154,7 @@ def _tags_refused(error: Refused) -> str:
 
 
 def _scope_of(error: Refused) -> str:
-    """Return the OAuth scope that the refused call needs."""
+    """Return the OAuth scope that the refused call in *error* needs."""
     return next((scope for part, scope in _SCOPES.items() if part in error.call.path), "")
 
 

@@ -21,7 +21,10 @@ _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 
 
 class KnownSuffixes:
-    """The suffixes that are known now; a change of them is announced as a watch event of `SUFFIXES`."""
+    """The suffixes that are known now.
+
+    A change of them is announced as a watch event of `SUFFIXES`.
+    """
 
     def __init__(
         self,
@@ -30,10 +33,10 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """Ask *leads_to* whether a Service leads to the device with a name.
+        """*leads_to* tells whether a Service leads to the device with a name.
 
-        For *patience* seconds after the first call of `current`, the suffixes may be pending: more may be known in a
-        moment.
+        For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
+        be known in a moment.
         """
         self._leads_to = leads_to
         self._patience = patience
@@ -65,7 +68,7 @@ class KnownSuffixes:
             self._listeners.append(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing. A resync enqueues the objects that suffixes concern by their own kinds."""
+        """Return nothing, because a resync enqueues the objects that suffixes concern already."""
         del resource
         return []
 
@@ -90,7 +93,7 @@ class KnownSuffixes:
             self._tell()
 
     def _count(self, old: Object | None, new: Object | None) -> None:
-        """Count the suffix that the proxy's Secret *new* reports, and no longer count that of *old*."""
+        """Count the suffix that the proxy's Secret *new* reports, and no longer count the suffix that *old* reports."""
         before = set(self._reported)
         for secret, sign in ((old, -1), (new, 1)):
             if secret is not None and (domain := domain_of(device_of(secret, None).fqdn)):

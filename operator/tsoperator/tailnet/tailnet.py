@@ -32,11 +32,11 @@ _PAUSE: Final = 10.0  # s until a tailnet whose run has failed is followed again
 
 
 class UnknownTailnet(ControlError):
-    """There is no such Tailnet, or it can't be used."""
+    """An error: there is no Tailnet of that name, or it can't be used."""
 
 
 class KnownTailnet:
-    """One tailnet, for the proxies that join it."""
+    """A tailnet that the operator knows, with all that the proxies need that join it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class KnownTailnet:
         name: str = OWN,
         devices: Devices | None = None,
     ) -> None:
-        """*kube* reads Secrets of proxies live; *cache* finds them by device."""
+        """*kube* reads Secrets of proxies live, and *cache* finds them by device."""
         self.name = name
         self.devices = devices or Devices(client)
         self.client = client
@@ -59,7 +59,7 @@ class KnownTailnet:
         preflight.listen(self._upkeep.retry)
 
     async def run(self) -> None:
-        """Follow the devices, make calls, and look whether the tailnet is set up, until cancelled."""
+        """Follow the devices, make calls, and check whether the tailnet is set up, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.preflight.run())
             tasks.create_task(self._calls.run())
@@ -105,13 +105,16 @@ class KnownTailnet:
         self._upkeep.news_told(owner)
 
     def forget(self, owner: Owner) -> None:
-        """Forget the proxies of *owner*, which has none any more."""
+        """Forget all facts about the proxies of *owner*, which has no proxies any more."""
         self._auth_keys.forget(owner)
         self._upkeep.forget(owner)
         self._calls.forget(owner)
 
     def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
-        """Return the holders of the names that devices in *found* asked for in vain, by the ID of the asking device."""
+        """Return the devices with the names that the devices in *found* asked for in vain.
+
+        They are returned by the ID of the device that asked.
+        """
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
         holders = ((node_id, self.devices.at(name)) for node_id, name in others.items())
@@ -124,11 +127,11 @@ class KnownTailnet:
 
 
 class Tailnets:
-    """The tailnets by name; a change of a device in one is a watch event of `DEVICE`.
+    """The tailnets by name; a change of a device in one of them is a watch event of `DEVICE`.
 
     Each tailnet is followed from its registration to its end, and everything remembered about it is dropped then. A
-    Tailnet may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it go
-    on.
+    Tailnet may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it
+    go on.
     """
 
     def __init__(
@@ -138,10 +141,11 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """Ask *exists* whether there is a Tailnet with a name.
+        """*exists* tells whether there is a Tailnet with a name.
 
-        *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If following a
-        tailnet fails, it starts again *pause* seconds later; a failure of the operator's own tailnet is raised.
+        *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If
+        following a tailnet fails, it starts again *pause* seconds later; a failure of the operator's own
+        tailnet is raised.
         """
         self._tailnets = {each.name: each for each in tailnets}
         self._exists = exists
@@ -157,9 +161,10 @@ class Tailnets:
         self._running: dict[str, asyncio.Task[Any]] = {}
 
     def at(self, name: str) -> KnownTailnet:
-        """Return the tailnet called *name*, `OWN` for the operator's.
+        """Return the tailnet called *name*, `OWN` for the operator's own.
 
-        Raises UnknownTailnet if there is none that can be used, and Pending if nobody has looked at it yet.
+        Raises UnknownTailnet if there is no such tailnet that can be used, and Pending if its credentials
+        haven't been tried yet.
         """
         if name != OWN and not self._exists(name):
             raise UnknownTailnet(f"there is no Tailnet {name!r}: create it, with credentials for the tailnet")
@@ -179,7 +184,10 @@ class Tailnets:
         return self._tailnets.get(name)
 
     def is_pending(self, name: str) -> bool:
-        """Tell whether nobody has looked at the tailnet called *name* yet, or read the list of its devices."""
+        """Tell whether nothing is known yet of the tailnet called *name*.
+
+        That is so if its credentials haven't been tried, or its devices haven't been listed yet.
+        """
         found = self._tailnets.get(name)
         return found.devices.is_pending() if found else name != OWN and name not in self._refusals
 
@@ -188,12 +196,12 @@ class Tailnets:
         return [*self._tailnets.values()]
 
     def home(self, name: str, url: str, devices: Mapping[str, str]) -> str:
-        """Return the name of the tailnet that has *devices*, whose proxies should be in the one called *name*.
+        """Return the name of the tailnet that has *devices*, whose proxies should be in the tailnet called *name*.
 
-        *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be several
-        tailnets, and several Tailnets may be for the same one. Devices of different servers may have the same ID. So
-        the answer is *name* unless the devices are certainly elsewhere. Raises Pending until the lists of devices that
-        decide this have been read.
+        *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be
+        several tailnets, and several Tailnets may be for the same tailnet. Devices of different servers may
+        have the same ID. So the answer is *name* unless the devices are certainly elsewhere. Raises Pending
+        until the lists of devices that decide this have been read.
         """
         named = self._tailnets.get(name)
         others = [each for each in self._tailnets.values() if each.client.url == url and each is not named]
@@ -207,11 +215,11 @@ class Tailnets:
         return next((each.name for each in others if _has(each.devices, devices)), name)
 
     def findings(self) -> Mapping[str, Findings]:
-        """Return the findings of the last look at each tailnet, by the name of the tailnet."""
+        """Return the findings of the last check of each tailnet, by the name of the tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}
 
     def register(self, tailnet: KnownTailnet) -> None:
-        """Follow *tailnet* from now on, in place of the one that has its name."""
+        """Follow *tailnet* from now on, in place of the tailnet that is registered under its name."""
         self._end(tailnet.name)
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
@@ -224,7 +232,10 @@ class Tailnets:
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
-        """Refuse the tailnet called *name* to parents without proxies in it, or let them use it if *why* is empty."""
+        """Refuse the tailnet called *name* to parents without proxies in it.
+
+        If *why* is empty, let them use the tailnet.
+        """
         self._refusals[name] = why
         if (awaited := self._awaited.pop(name, None)) is not None and not awaited.done():
             awaited.set_result(None)
@@ -255,7 +266,10 @@ class Tailnets:
             self._running[tailnet.name] = self._tasks.create_task(following, name=f"tailnet {tailnet.name}")
 
     async def _follow(self, tailnet: KnownTailnet) -> None:
-        """Follow *tailnet* until cancelled, whatever goes wrong with it: the others must go on."""
+        """Follow *tailnet* until cancelled.
+
+        Errors of a tailnet don't end this, because the other tailnets must go on.
+        """
         while True:
             try:
                 await tailnet.run()
@@ -283,9 +297,9 @@ class Tailnets:
     async def _delete(self, step: DeleteDevice) -> None:
         """Delete a device from the tailnet in which it is. Raises ControlError, Pending.
 
-        Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may have the
-        device. No other device has its ID at the same URL, so only the right tailnet deletes it. The device is gone if
-        it was certainly in a tailnet that doesn't have it any more.
+        Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may
+        have the device. No other device has the same ID at the same URL, so only the right tailnet deletes it.
+        The device is gone if it was certainly in a tailnet that doesn't have it any more.
         """
         if step.device in self._deleted.get(step.owner, ()):
             return
@@ -329,13 +343,13 @@ class Tailnets:
             each.news_told(owner)
 
     def forget(self, owner: Owner) -> None:
-        """Forget the proxies of *owner* in every tailnet."""
+        """Forget all facts about the proxies of *owner* in every tailnet."""
         self._deleted.pop(owner, None)
         for each in self._tailnets.values():
             each.forget(owner)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of a device, with the old and the new one as objects of `DEVICE`."""
+        """Call *listener* at every change of a device, with its old and its new state as objects of `DEVICE`."""
         if resource != DEVICE:
             return
         self._listeners.append(listener)
@@ -349,13 +363,13 @@ class Tailnets:
             each.devices.listen_to_names(listener)
 
     def listen_to_findings(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the findings about a tailnet differ from those of the look before."""
+        """Call *listener* when the findings about a tailnet differ from those of the last time."""
         self._finding_listeners.append(listener)
         for each in self._tailnets.values():
             each.preflight.listen(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""
+        """Return nothing, because a resync enqueues the objects that devices concern already."""
         del resource
         return []
 
@@ -367,7 +381,7 @@ def device_object(tailnet: str, device: Device) -> Object:
 
 
 def _await_lists(tailnets: Iterable[KnownTailnet]) -> None:
-    """Request reads of the lists of devices. Raises Pending if one of them has not been read yet."""
+    """Request reads of the lists of devices of *tailnets*. Raises Pending if one of the lists has not been read yet."""
     unread = [each.devices.first_try() for each in tailnets if each.devices.is_pending()]
     if unread:
         raise Pending(unread[0])
@@ -386,7 +400,10 @@ def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
 
 
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
-    """Tell whether *tailnet* may be asked for the device of *step*: no other device there has the same ID."""
+    """Tell whether *tailnet* may be asked for the device of *step*.
+
+    It must not have another device with the same ID.
+    """
     if tailnet.client.url == step.url:
         return True
     if not step.url:

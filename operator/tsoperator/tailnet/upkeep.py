@@ -1,4 +1,7 @@
-"""The upkeep of proxies' devices: makes the changes that Plans ask of the control server, and remembers failures."""
+"""The upkeep of the devices of proxies: makes the changes that Plans ask for, and remembers failures.
+
+The control server makes the changes.
+"""
 
 import asyncio
 import logging
@@ -25,15 +28,15 @@ from tsoperator.tsclient.errors import ControlError, Missing, Refused
 log = logging.getLogger(__name__)
 
 DEAD_FOR: Final = timedelta(minutes=5)
-"""The time for which a device must have been offline before its name is taken over."""
+"""The time for which a device must have been offline before another device gets its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPauses:
-    """Seconds until the control server is asked again.
+    """Seconds after which the control server is asked again.
 
-    *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the policy
-    by then.
+    *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the
+    policy by then.
     """
 
     soon: float = 30.0
@@ -42,7 +45,10 @@ class RetryPauses:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A change that failed. *wanted* is what we asked for; we may ask again at *until*, by the event loop's clock."""
+    """A change of a device that failed.
+
+    *wanted* is what we asked for; we may ask again at *until*, by the event loop's clock.
+    """
 
     wanted: object
     finding: DeviceFinding
@@ -51,7 +57,7 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Memory:
-    """The news and the failures of one parent.
+    """The news about the devices of one parent, and the failed changes of them.
 
     `DeviceUpkeep.news` has returned the first *shown* of the news. The failures are by device ID and by what should
     change, `TAGS` or `NAME`.
@@ -95,7 +101,7 @@ class DeviceUpkeep:
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
     def news(self, owner: Owner) -> Sequence[DeviceFinding]:
-        """Return the news about changes of *owner*'s devices, which stays until `news_told` is called."""
+        """Return the news about changes of *owner*'s devices. They stay until `news_told` is called."""
         there = self._memories.get(owner)
         if there is None:
             return ()
@@ -103,14 +109,14 @@ class DeviceUpkeep:
         return [*there.news]
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `news` returned last, because *owner* has reported it."""
+        """Forget the news that `news` returned last, because *owner* has reported them."""
         if (there := self._memories.get(owner)) is not None:
             del there.news[: there.shown]
             there.shown = 0
             self._forget_if_empty(owner)
 
     def retry(self) -> None:
-        """Allow a retry of the failed changes now, because somebody may have changed the policy."""
+        """Allow a retry of all failed changes now, because somebody may have changed the policy."""
         now = asyncio.get_running_loop().time()
         for memory in self._memories.values():
             memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
@@ -118,11 +124,14 @@ class DeviceUpkeep:
                 self._devices.announce(device)
 
     def forget(self, owner: Owner) -> None:
-        """Forget a parent that has no proxies any more."""
+        """Forget all facts about the devices of *owner*, which has no proxies any more."""
         self._memories.pop(owner, None)
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Do what *step* says, or begin to do it. Raises ControlError for the deletion of a device, and Pending."""
+        """Make the change that *step* asks for, or begin to make it.
+
+        Raises ControlError for the deletion of a device, and Pending.
+        """
         match step:
             case ForgetFailure(_, owner, device, what):
                 self._forget_failure(owner, (device, what))
@@ -155,7 +164,10 @@ class DeviceUpkeep:
         change: Callable[[], Awaitable[DeviceFinding | None]],
         failing: DeviceFinding,
     ) -> None:
-        """Begin a *change* of a device. Remember its result, or if it fails, *failing* with the reason."""
+        """Begin a *change* of a device.
+
+        Remember its result. If it fails, remember the finding *failing* with the reason.
+        """
 
         def give_up(error: ControlError) -> None:
             found = _because(failing, error)
@@ -178,9 +190,9 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
-        """Remember the finding *found*, and enqueue the parent unless it already knows of that failure.
+        """Remember *found*, and enqueue the parent unless it already knows of that failure.
 
-        *found* is news or a failure. After a failure, we may ask again in *seconds* seconds.
+        The finding is news or a failure. After a failure, we may ask again in *seconds* seconds.
         """
         memory = self._memories.setdefault(owner, _Memory())
         last = memory.failures.pop(about, None)
@@ -227,7 +239,7 @@ class DeviceUpkeep:
         return DeviceFinding(Effect.FAILED, "TagsRefused", words)
 
     async def _free(self, step: FreeName) -> None:
-        """Free the name that a new proxy is about to ask for, if a dead device has it."""
+        """Free the name that a new proxy is about to ask for: delete the device that has the name, if it is dead."""
         await self._devices.refresh()
         holder = self._devices.at(step.hostname)
         found = await self._remove(holder, step.hostname, step.tags) if holder else None
@@ -235,7 +247,7 @@ class DeviceUpkeep:
             self._memories.setdefault(step.owner, _Memory()).news.append(found)
 
     async def _take_name(self, step: TakeName) -> DeviceFinding | None:
-        """Give a device the name that it asked for, if that is free or can be freed."""
+        """Give a device the name for which it asked, if that name is free or can be freed."""
         holder = self._devices.at(step.hostname)
         found = await self._remove(holder, step.hostname, step.tags) if holder else None
         if found is not None and found.effect is not Effect.NEWS:
@@ -245,7 +257,7 @@ class DeviceUpkeep:
         return DeviceFinding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
 
     async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> DeviceFinding | None:
-        """Delete *holder*, which has the name *hostname*, if it is dead.
+        """Delete *holder*, the device that has the name *hostname*, if it is dead.
 
         Return news of the deletion, a notice that says why the device is kept, or None if it was gone already.
         """
@@ -271,7 +283,10 @@ class DeviceUpkeep:
         return DeviceFinding(Effect.NEWS, "NameTakenOver", words)
 
     def holder(self, device: Device) -> Holder:
-        """Return *device*, which has a name that another device asked for, with the parent of its proxy, if any."""
+        """Return *device* as the holder of a name for which another device asked.
+
+        If *device* is that of a proxy of this operator, the parent of the proxy is part of the result.
+        """
         secret = next(iter(self._cache.indexed(SECRET, BY_DEVICE, device.node_id)), None)
         return Holder(device, parent_title(secret) if secret else "")
 

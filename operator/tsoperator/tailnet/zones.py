@@ -1,9 +1,9 @@
-"""The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards to it.
+"""The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards.
 
 If the user gives no zones, they follow from the tailnets' suffixes, which devices show. A zone that a tailnet has shown
 is never dropped only because a tailnet can't be looked at now: it stays until more is known. The status of the
-DNSConfig remembers such zones. It also says when the zones come from the setting. No tailnet has shown those, so they
-go when the setting goes.
+DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
+those zones, so they go when the setting goes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,7 +17,7 @@ TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
 FROM_TAILNETS: Final = "Tailnets"
 FROM_SETTING: Final = "Setting"
-"""The two sources of zones that the status of a DNSConfig names."""
+"""The two origins of zones that the status of a DNSConfig names: the tailnets, and the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,11 @@ NO_SUFFIXES: Final = Suffixes()
 
 @dataclass(frozen=True, slots=True)
 class TailnetNames:
-    """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
+    """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until they are listed.
 
     *shared* are the names of the devices that other tailnets share with it, whose domains aren't in *domains*.
-    Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its way.
+    Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its
+    way.
     """
 
     url: str
@@ -55,7 +56,7 @@ class TailnetNames:
 
 
 class Reported(NamedTuple):
-    """The *domain* of the name that a proxy says its device has; *url* is the control server where it logs in."""
+    """The *domain* of the device name that a proxy reports; *url* is the control server where the proxy logs in."""
 
     url: str
     domain: str
@@ -66,9 +67,10 @@ def known_suffixes(
     reported: Collection[Reported],
     leads_to: Callable[[str], bool] = lambda name: False,
 ) -> Suffixes:
-    """Return the suffixes of *tailnets*, which must be all tailnets.
+    """Return the known suffixes of *tailnets*, which must be all tailnets.
 
-    *leads_to* tells whether a Service leads to the device with a name.
+    *reported* are the domains that proxies report. *leads_to* tells whether a Service leads to the device with a
+    name.
     """
     shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}
@@ -100,10 +102,11 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
 def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the zones that the cluster's DNS has to forward to the nameserver.
 
-    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
-    these are the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net,
-    such as those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net.
-    There are no such zones yet if nothing is forwarded so far, and more may be known in a moment.
+    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given
+    zones, the zones to forward are the tailnets' own suffixes, and the names of single devices of other tailnets.
+    So other names in ts.net, such as those of other people's Funnels, resolve as on the Internet. While no suffix
+    is known, all of ts.net is forwarded. But nothing is forwarded yet if nothing was forwarded so far, and more
+    suffixes may be known in a moment.
     """
     if given:
         return tuple(given)
@@ -116,12 +119,18 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] =
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
-    """Return the `stub_zones` of *dnsconfig*, whose status has those that tailnets have shown before."""
+    """Return the `stub_zones` of *dnsconfig*.
+
+    Its status has the zones that tailnets have shown before.
+    """
     return stub_zones(given, suffixes, tailnet_zones(dnsconfig))
 
 
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
-    """Return the fields of the status with the *zones* that the cluster's DNS has to forward, and their source."""
+    """Return the fields of a DNSConfig's status with the *zones* that the cluster's DNS has to forward.
+
+    They also say where the zones come from.
+    """
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 
 
@@ -132,7 +141,7 @@ def shown_zones(dnsconfig: Object) -> Sequence[str]:
 
 
 def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
-    """Return those of the `shown_zones` that a tailnet has shown; none if the user gave the zones.
+    """Return those of the `shown_zones` that a tailnet has shown; no zones if the user gave them.
 
     Earlier versions did not say where the zones in the status come from, so their zones are ignored.
     """

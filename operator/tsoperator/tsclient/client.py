@@ -20,12 +20,12 @@ _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TailnetClient:
-    """One tailnet, as an OAuth client may see and change it.
+    """A client for one tailnet, with the rights of an OAuth client.
 
     Every call takes at most ``retry.call`` seconds, including all tries and the request for a token. It raises
-    ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back. *observe*
-    is called for each try with the method and the status of the answer, ``none`` if there was no answer. *secret* says
-    in errors which Secret has the credentials; it is empty for the operator's own.
+    ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back.
+    *observe* is called for each try with the method and the status of the answer, ``none`` if there was no answer.
+    *secret* says in errors which Secret has the credentials; it is empty for the operator's own credentials.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class TailnetClient:
     async def granted(self, *, anew: bool = False) -> Granted:
         """Return the rights of the OAuth client, as the server said when it issued the access token.
 
-        With *anew*, request another token first, because the rights may have changed since the present one was issued.
+        With *anew*, request another token first, because the rights may have changed since the present token
+        was issued.
         """
         try:
             async with asyncio.timeout(self._retry.call):
@@ -145,7 +146,10 @@ class TailnetClient:
 
 
 def _device_path(device_id: str) -> str:
-    """Return the path of a device. Raises Missing if *device_id* can't be an ID, as it could lead elsewhere."""
+    """Return the URL path of a device.
+
+    Raises Missing if *device_id* can't be an ID, as the path could lead elsewhere.
+    """
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
     return f"/api/v2/device/{device_id}"

@@ -35,7 +35,7 @@ _DEVICES: Final = TypeAdapter(list[Device])
 
 
 class _NotSplit(Exception):
-    """The body is not a list of devices, or is not written as the control servers write it."""
+    """An exception: the body is not a list of devices, or is not written as the control servers write it."""
 
 
 class DeviceListReader:
@@ -95,7 +95,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, blocks: Sequence[bytes]) -> Self:
-        """Learn from the first block how devices are separated. Raises _NotSplit."""
+        """Learn from the first block of the body how devices are separated. Raises _NotSplit."""
         first = blocks[0] if blocks else b""
         head = _HEAD.match(first)
         if head is None:
@@ -105,7 +105,7 @@ class _Pieces:
         return cls(blocks, head.end(), separator[0] if separator else _COMPACT)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces, splitting one block after the other. Raises _NotSplit."""
+        """Yield the JSON texts of single devices, splitting one block of the body after the other. Raises _NotSplit."""
         *pieces, rest = self.blocks[0][self.start :].split(self.separator)
         yield from pieces
         for block in self.blocks[1:]:
@@ -120,7 +120,10 @@ class _Pieces:
 
 
 def _decoded(text: bytes, count: int, answer: Answer) -> list[Device]:
-    """Return the devices in *text*, none if it is not JSON. Raises UnexpectedAnswer; *count* devices came before."""
+    """Return the devices in the JSON *text*, none if it is not JSON.
+
+    Raises UnexpectedAnswer; *count* devices of the list came before these.
+    """
     try:
         return _DEVICES.validate_json(b'[{"' + text + b"}]")
     except ValidationError as error:

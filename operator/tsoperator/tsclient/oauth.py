@@ -39,7 +39,10 @@ class Credentials(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The ID of a client that trusts this cluster, and a token of our ServiceAccount, which the cluster signed."""
+    """A workload identity: the ID of a client that trusts this cluster, and a token of our ServiceAccount.
+
+    The cluster signed the token.
+    """
 
     client_id: str
     jwt: SecretStr
@@ -51,9 +54,9 @@ class Identity(NamedTuple):
 
 
 ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
-"""A function that returns the credentials, or an awaitable of them. It raises CredentialsUnreadable.
+"""A function that returns the credentials of an OAuth client, or an awaitable of them.
 
-It is called before every use of a token, so that a rotation is noticed at once.
+It raises CredentialsUnreadable. It is called before every use of a token, so that a rotation is noticed at once.
 """
 
 
@@ -66,7 +69,10 @@ class Jwt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CredentialFiles:
-    """Credentials in two mounted files. White space around them, such as a final newline, is removed."""
+    """The credentials of an OAuth client in two mounted files.
+
+    White space around them, such as a final newline, is removed.
+    """
 
     client_id: Path
     client_secret: Path
@@ -115,13 +121,16 @@ class MintedIdentity:
         return Identity(self._client_id, self._jwt.value)
 
     def drop(self) -> None:
-        """Forget the token, which the control server did not accept: the cluster may have a new key to sign with."""
+        """Forget the token, which the control server refused, because the cluster may have a new key to sign with."""
         self._jwt = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An access token, its credentials, the time from which to request another one, and the rights of this one."""
+    """An access token, the credentials with which it was requested, and the rights that it has.
+
+    Another token is requested from a certain time on, before this token expires.
+    """
 
     value: SecretStr
     credentials: Credentials | Identity
@@ -164,7 +173,7 @@ class TokenSource:
             return token.value
 
     def use(self, credentials: ClientCredentials) -> None:
-        """Use other *credentials* from now on."""
+        """Use other *credentials* for tokens from now on."""
         self._credentials = credentials
 
     def drop(self, value: SecretStr) -> None:

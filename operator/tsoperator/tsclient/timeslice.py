@@ -8,7 +8,7 @@ SECONDS: Final = 0.005
 
 
 class TimeSlice:
-    """Measures how long a task holds the event loop without waiting. The task may hold it for *seconds* at a time."""
+    """Measures for how long a task has held the event loop. The task may hold it for *seconds* at a time."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds

@@ -43,7 +43,7 @@ _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
 _UNREAD: Final = 1 << 29
-"""The number of bytes of an answer that may wait to be read. No answer is that large.
+"""The number of bytes of an answer that may wait to be read; no answer is as large as that.
 
 With aiohttp's own limit, 64 KiB, reading from the connection pauses while a large answer comes. If the server closes
 the connection during a pause, uvloop loses the end of the answer. A call that fails for this reason fails every time.
@@ -54,31 +54,44 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The number of tries of a request, the pauses between them, and the limits of a try and of a call, in seconds."""
+    """The number of tries of a request to the control server, the pauses between them, and limits, in seconds.
+
+    There is a limit for each try, and one for a call with all its tries.
+    """
 
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
-    """If Retry-After asks for a longer pause, the call fails, and no other call is made until it is over."""
+    """The longest pause before the next try.
+
+    If Retry-After asks for a longer pause, the call fails, and no other call is made until the pause is over.
+    """
     longest_rest: float = 300
-    """The longest such pause between calls, even if the server asks for more."""
+    """The longest pause between calls that is made at the server's request."""
     call: float = 60
     silence: float = 15
-    """The time for which a try waits while the server sends nothing. The next try uses another connection."""
+    """The time for which a try of a request waits while the server sends nothing.
+
+    The next try uses another connection.
+    """
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
     def pause(self, tried: int, asked: float | None) -> float:
-        """Return the seconds to wait after *tried* tries. *asked* are the seconds that the server asked for, if any."""
+        """Return the seconds to wait after *tried* tries of a request.
+
+        *asked* are the seconds that the server asked for, if any.
+        """
         wanted = self.first_pause * 2 ** (tried - 1) * (0.5 + self.jitter() / 2) if asked is None else asked
         return min(wanted, self.longest_pause)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. *secret* authenticates it, and is kept out of every message.
+    """A request to the control server.
 
-    *tags* are the tags that it asks for, and *granted* is what its token allows. The error for a refusal contains both.
+    *secret* authenticates the request, and is kept out of every message. *tags* are the tags that it asks for, and
+    *granted* is what its token allows. The error for a refusal contains both.
     """
 
     method: str
@@ -106,11 +119,11 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The whole body."""
+        """Return the whole body of the answer."""
         return b"".join(self.blocks)
 
     def read(self, model: type[Model]) -> Model:
-        """Return the body as *model*. Raises ControlError."""
+        """Return the body of the answer as *model*. Raises ControlError."""
         self.check_status()
         body = self.body
         try:
@@ -124,13 +137,13 @@ class Answer:
         return found
 
     def check(self) -> None:
-        """Raise ControlError unless this is a success: the status is 2xx, and the body is JSON or empty."""
+        """Raise ControlError unless the answer is a success: the status is 2xx, and the body is JSON or empty."""
         self.check_status()
         if (body := self.body).strip() and not _is_json(body):
             raise self._not_json()
 
     def check_status(self) -> None:
-        """Raise ControlError unless the status is 2xx."""
+        """Raise ControlError unless the status of the answer is 2xx."""
         if self.status >= 400:
             raise self.refusal()
         if self.status >= 300:
@@ -142,7 +155,7 @@ class Answer:
         return UnexpectedAnswer(f"{self.where}: not an answer of the API ({place}: {message})")
 
     def refusal(self) -> Refused:
-        """Return the error for an answer of 400 or more, from Tailscale or Headscale."""
+        """Return the error for an answer from Tailscale or Headscale whose status is 400 or more."""
         problem = _problem(self.body)
         detail = self._redact(problem.words) if problem else self._excerpt()
         said = f"{self.where}: HTTP {self.status}: {detail}"
@@ -185,7 +198,10 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """A pause between calls. Before the loop's time *until* no request is sent, and each call fails with *error*."""
+    """A pause between calls to the control server.
+
+    Before the event loop's time *until* no request is sent, and each call fails with *error*.
+    """
 
     until: float
     error: ControlError
@@ -277,7 +293,10 @@ class Transport:
         return answer
 
     def _away(self, words: str) -> Unavailable:
-        """Return the error of a call without an answer. It names no call, because other objects report it, too."""
+        """Return the error of a call without an answer.
+
+        The error names no call, because other objects report it, too.
+        """
         return Unavailable(f"the control server {self._base_url} {words}; the operator tries again by itself")
 
 

@@ -25,7 +25,7 @@ _TREE = Path(__file__).parents[3]
 
 
 def start(plane: ControlPlane, node: Isolation) -> None:
-    """Start the program on *node*."""
+    """Start the program that gives Services addresses, on the machine *node*."""
     kubectl: list[Word] = [program(plane.paths, "kubectl"), f"--kubeconfig={plane.kubeconfig('admin')}"]
     argv: list[Word] = [sys.executable, "-m", "tests.e2e.testbed.balancers", *kubectl]
     plane.daemons.start("balancers", argv, node, {"PYTHONPATH": str(_TREE)})

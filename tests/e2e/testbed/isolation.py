@@ -89,16 +89,16 @@ class Isolation:
         return self.first.alive
 
     def command(self, argv: Sequence[Word]) -> list[str]:
-        """Return the command that runs *argv* inside."""
+        """Return the command that runs *argv* inside the isolation."""
         inside = ["nsenter", f"--target={self.first.pid}", "--net", "--mount", "--pid", "--"]
         return [*inside, *(str(word) for word in argv)]
 
     def run(self, argv: Sequence[Word], timeout: float = 60, stdin: str | None = None) -> str:
-        """Run *argv* inside to its end; see `commands.run`."""
+        """Run *argv* inside the isolation to its end; see `commands.run`."""
         return run(self.command(argv), timeout=timeout, stdin=stdin)
 
     def remove(self) -> None:
-        """End all processes inside, and remove the name of the network namespace."""
+        """End all processes inside the isolation, and remove the name of its network namespace."""
         self.first.end(grace=0)
         remove_name(NETNS / self.name)
 

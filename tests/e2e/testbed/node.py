@@ -67,7 +67,7 @@ class Node:
         self.plane.daemons.start(self._named("containerd"), argv, self.inside, env={"PATH": path})
 
     def start(self) -> None:
-        """Start the rest; the API server must be ready."""
+        """Start kubelet and kube-proxy on the node, once containerd runs. The API server must be ready."""
         version: list[Word] = [program(self.plane.paths, "ctr"), "--address", SOCKET, "version"]
         runs = lambda: self.inside.run(version, timeout=10)  # noqa: E731
         self.plane.daemons.wait_for(self._named("containerd"), runs, 60, "ctr version")

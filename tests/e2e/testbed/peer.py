@@ -46,7 +46,7 @@ class Peer:
 
     @property
     def fqdn(self) -> str:
-        """Its MagicDNS name."""
+        """The MagicDNS name of the device."""
         return f"{self.name}.{self.tailnet.domain}"
 
     @property
@@ -70,7 +70,7 @@ class Peer:
 
     @property
     def address(self) -> str:
-        """Its IPv4 address in the tailnet."""
+        """The IPv4 address of the device in the tailnet."""
         return self.tailscale("ip", "-4").strip()
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:

@@ -26,7 +26,7 @@ class RealDevices:
         self._tailnet = tailnet
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the private routes."""
+        """Return the private routes: those for the program `control` and for tests."""
         return [
             web.post("/testbed/join", self._join),
             web.post("/testbed/report", self._report),

@@ -45,7 +45,7 @@ class Api:
 
     @asynccontextmanager
     async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Object]]:
-        """Watch and yield the events."""
+        """Watch the objects at *path*, and yield the events."""
         joint = "&" if "?" in path else "?"
         async with self.session.get(f"{path}{joint}watch=true", headers=headers) as response:
             assert response.status == 200

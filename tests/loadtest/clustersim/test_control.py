@@ -22,7 +22,9 @@ async def call(control: Control) -> AsyncIterator[Call]:
         yield call
 
 
-async def test_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_them(control: Control, call: Call) -> None:
+async def test_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_routes(
+    control: Control, call: Call
+) -> None:
     control.register(new_key(control), "web")
     answers = [await call("GET", DEVICES, params=params) for params in ({}, {"fields": "all"})]
     listed = ["advertisedRoutes" in answer["devices"][0] for _, answer in answers]

@@ -126,7 +126,7 @@ async def test_a_proxy_that_cannot_start_crashes_again_and_again(
     assert reasons == ["ContainersNotReady"] * 2
 
 
-async def test_a_running_proxy_keeps_its_config_when_the_new_one_is_invalid(joined: World) -> None:
+async def test_a_running_proxy_keeps_its_config_when_the_new_config_is_invalid(joined: World) -> None:
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"stringData": {"cap-107.hujson": "{"}})
     touch(joined.store, "ts-db-0")
     configure(joined.store, Hostname="renamed")

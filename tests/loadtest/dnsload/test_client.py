@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Respond, Query, str | None]] = {
 
 
 @pytest.mark.parametrize(("respond", "query", "reason"), CASES.values(), ids=CASES)
-async def test_an_answer_is_compared_with_the_expected_one(
+async def test_an_answer_is_compared_with_the_expected_answer(
     program: Path, respond: Respond, query: Query, reason: str | None
 ) -> None:
     async with udp_responder(respond) as target:

@@ -96,7 +96,7 @@ def test_42_a_large_answer_by_tcp_is_complete(server: Server, name: str, address
     assert texts(parsed(server.tcp(wire(name, use_edns=0, payload=512)))) == addresses
 
 
-def test_42_a_client_that_gets_a_truncated_answer_gets_the_whole_one_by_tcp(server: Server) -> None:
+def test_42_a_client_that_gets_a_truncated_answer_gets_the_whole_answer_by_tcp(server: Server) -> None:
     response, used_tcp = dns.query.udp_with_fallback(make_query(LARGE), server.host, port=server.port, timeout=5)
     assert used_tcp
     assert texts(response) == ADDRESSES

@@ -21,7 +21,7 @@ def test_a_new_condition_has_its_status_as_a_word_and_no_transition_time(status:
     assert ready(status) == {**bare, "observedGeneration": 3}
 
 
-def test_a_message_that_the_api_server_would_refuse_is_cut() -> None:
+def test_a_condition_message_that_is_too_long_for_the_api_server_is_cut() -> None:
     assert len(condition("Ready", False, "Because", "x" * 40000)["message"]) == 32768
 
 

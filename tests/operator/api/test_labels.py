@@ -15,14 +15,14 @@ def test_a_valid_label_has_no_error(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     "key", ["", "-a", "a-", "x" * 64, "a b", "a/b/c", "Example.org/team", "/a", "a/", f"{'a' * 254}/b", "ä", "a\n"]
 )
-def test_the_error_for_a_bad_key_names_the_key(key: str) -> None:
+def test_the_error_for_a_bad_label_key_is_one_line_that_says_what_a_key_is(key: str) -> None:
     (error,) = label_errors({key: "x"})
     assert "\n" not in error
     assert ": a key is" in error or "DNS name in lower case" in error
 
 
 @pytest.mark.parametrize("value", ["?!someVal", "-", "y" * 64, "a b", "bar!"])
-def test_the_error_for_a_bad_value_names_the_value(value: str) -> None:
+def test_the_error_for_a_bad_label_value_names_the_value(value: str) -> None:
     (error,) = label_errors({"good": "x", "team": value})
     assert error.startswith(f'"{value}": a label\'s value is empty, or at most 63')
 

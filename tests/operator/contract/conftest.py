@@ -21,7 +21,7 @@ async def scene(world: World, kind: Kind) -> Scene:
 
 @pytest.fixture
 def afresh(kind: Kind) -> Callable[[], Awaitable[str]]:
-    """Return a function that takes the portrait of a simulated world in which the object was made and fully edited."""
+    """Return a function that returns the portrait of a new world with a fully edited object of *kind*."""
 
     async def portrait() -> str:
         if kind.name not in _PORTRAITS:

@@ -88,7 +88,7 @@ class Kind:
     children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
     """A map from each kind of child to merge patches for a child. The operator has to undo the patches."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
-    """A function that returns the name of the first child of a kind. It gets the object as it is stored."""
+    """A function that gets the object as it is stored, and returns the name of its first child of a kind."""
     early: Resource | None = None
     """The kind of a child that the operator makes even for an invalid object."""
     shared: Sequence[tuple[Resource, Key]] = ()

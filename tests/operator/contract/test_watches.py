@@ -52,6 +52,6 @@ async def away(scene: Scene) -> None:
 
 
 def back(scene: Scene) -> None:
-    """Let the API server answer again, without its history: watches can't go on where they ended."""
+    """Let the API server answer again, but without the history of changes from which watches could go on."""
     scene.world.sim.faults.expire_history()
     scene.world.sim.faults.clear()

@@ -1,4 +1,4 @@
-"""The facts about a place at a group that its ClusterIP Service says, and the entry that follows from them."""
+"""The facts about a place at a group that its ClusterIP Service has, and the entry that follows from them."""
 
 from dataclasses import replace
 

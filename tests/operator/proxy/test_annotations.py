@@ -102,7 +102,7 @@ NEAREST = {
 
 
 @pytest.mark.parametrize("prefix", ["tailscale.com", "Tailscale.COM"])
-def test_the_most_similar_known_name_is_suggested(prefix: str) -> None:
+def test_the_most_similar_known_annotation_is_suggested_for_an_unknown_annotation(prefix: str) -> None:
     assert {name: nearest(f"{prefix}/{name}", KNOWN).removeprefix("tailscale.com/") for name in NEAREST} == NEAREST
     assert nearest(f"{prefix}/load-balancer", KNOWN) == ""
 

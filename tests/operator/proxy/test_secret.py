@@ -327,7 +327,7 @@ def test_the_https_name_of_a_device_is_the_name_that_the_running_pod_reports(
         ("profile-1", "nonsense", ""),
     ],
 )
-def test_a_proxy_that_was_stopped_before_its_report_is_known_by_its_state(
+def test_the_device_of_a_proxy_that_was_stopped_before_its_report_is_read_from_tailscaleds_state(
     profile: str, content: str, device: str
 ) -> None:
     state = {"_current-profile": "profile-1", profile: content}

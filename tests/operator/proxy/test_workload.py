@@ -165,7 +165,9 @@ def placed(address: str) -> Object:
         (Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
     ],
 )
-def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(there: Children, ipv6: bool | None) -> None:
+def test_a_proxy_listens_at_the_address_of_its_pod_once_the_family_of_the_address_is_known(
+    there: Children, ipv6: bool | None
+) -> None:
     made = [obj for obj in children_of(plan_proxy(WEB, there, SETTINGS)) if obj["kind"] == "StatefulSet"]
     env = [container_of(each)["env"] for each in made]
     found = [[var["value"] for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
@@ -279,7 +281,7 @@ def test_a_replica_without_a_secret_is_new_and_a_replica_that_has_not_reported_i
 
 
 @pytest.mark.parametrize(("count", "prefix", "shares"), [(1, "", False), (2, "", True), (2, "default-db", False)])
-def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str, *, shares: bool) -> None:
+def test_replicas_without_a_hostname_prefix_share_their_hostname(count: int, prefix: str, *, shares: bool) -> None:
     proxy = replace(PROXY, replica_count=count, hostname_prefix=prefix)
     hostname = proxy.replicas[0].hostname
     numbered = replace(DEVICE, name=f"{hostname}-1.tail1234.ts.net", hostname=hostname, tags=("tag:k8s",))

@@ -29,7 +29,7 @@ KINDS = {CONFIGMAP: kinds.CONFIGMAP, DNSCONFIG: kinds.DNSCONFIG, SECRET: kinds.S
 
 
 def child(name: str = "a", *finalizers: str, **data: str) -> Object:
-    """Return a ConfigMap for a plan to make."""
+    """Return a ConfigMap that a plan of a test makes as a child."""
     held = {"finalizers": [*finalizers]} if finalizers else {}
     return {
         "apiVersion": "v1",

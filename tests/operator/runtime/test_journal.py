@@ -76,7 +76,7 @@ class Book:
     log: pytest.LogCaptureFixture
 
     def told(self) -> list[str]:
-        """Return the lines so far without the name of their object, and clear the log."""
+        """Return the lines that were logged so far, without the name of their object, and clear the log."""
         found = [message.removeprefix("Service default/db: ") for message in self.log.messages]
         self.log.clear()
         return found

@@ -1,4 +1,4 @@
-"""The log's two formats."""
+"""The log's two formats: JSON for machines, and text for people."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ def test_a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_
     assert abs((datetime.fromisoformat(when) - before).total_seconds()) < 5
 
 
-def test_the_fields_of_a_line_are_there_for_machines_and_easy_to_search_for() -> None:
+def test_the_fields_of_a_json_log_line_are_easy_to_search_for() -> None:
     made = record("this")
     made.fields = {"kind": "Service", "namespace": "default", "name": "db"}
     assert JsonFormatter().format(made).endswith(',"msg":"on this","kind":"Service","namespace":"default","name":"db"}')

@@ -217,7 +217,7 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
 
 
 class Looking(LeaderElector):
-    """An elector that notes that it has read the Lease."""
+    """An elector that records whether it has read the Lease."""
 
     def __init__(self, client: KubeClient) -> None:
         super().__init__(client, LEASE, Process("a"), TIMING)
@@ -239,7 +239,7 @@ async def test_a_process_reads_the_lease_before_it_is_ready_to_lead(sim: Cluster
         await until(lambda: holder(sim) == "a")
 
 
-async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeClient) -> None:
+async def test_the_keys_of_all_objects_are_enqueued_before_the_first_reconcile(client: KubeClient) -> None:
     mapped: list[Key] = []
     seen: list[int] = []
     reconciler = Noting(noting(mapped), [DEVICE], look=lambda: seen.append(len(mapped)))
@@ -248,7 +248,7 @@ async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeCli
     assert seen[0] == 100
 
 
-async def test_a_change_while_everything_is_enqueued_is_not_lost(client: KubeClient) -> None:
+async def test_a_change_while_the_keys_of_all_objects_are_enqueued_is_not_lost(client: KubeClient) -> None:
     table, mapped, started = Table(*map(str, range(100))), list[Key](), asyncio.Event()
 
     async def change() -> None:

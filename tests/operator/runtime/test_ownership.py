@@ -150,7 +150,7 @@ def test_the_name_of_a_peerrelays_child_begins_with_the_name_of_the_peerrelay() 
     assert found == [True] * len(names) + [False] * len(others)
 
 
-def test_children_are_controlled_by_the_dnsconfig() -> None:
+def test_the_owner_reference_of_a_child_makes_the_dnsconfig_the_controller() -> None:
     parent = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "name": "ts-dns", "uid": "1234-UID"}
     found = owner_reference(DNSCONFIG, "ts-dns", "1234-UID")
     assert found == {**parent, "controller": True, "blockOwnerDeletion": True}

@@ -59,7 +59,7 @@ def test_retries_wait_twice_as_long_each_time_up_to_the_cap_or_a_tenth_shorter()
 
 
 @in_virtual_time
-async def test_the_time_that_a_key_waited_is_observed() -> None:
+async def test_the_time_that_a_key_waits_in_the_queue_is_measured() -> None:
     waits: list[float] = []
     queue = WorkQueue(observe_wait=waits.append)
     queue.add(A)
@@ -191,7 +191,7 @@ def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
 
 
-def test_a_timer_that_is_about_to_fire_can_be_set_again_on_uvloop() -> None:
+def test_a_timer_of_the_queue_that_is_about_to_fire_can_be_set_to_an_earlier_time_on_uvloop() -> None:
     async def twice() -> Key:
         queue = WorkQueue()
         queue.add_after(A, 0.0001)

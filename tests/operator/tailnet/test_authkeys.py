@@ -223,7 +223,7 @@ async def test_no_key_is_minted_for_a_request_that_was_answered_or_withdrawn(
     assert (ground.minted, [*ground.control.devices]) == ([], [device])
 
 
-async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> None:
+async def test_an_auth_key_that_was_not_stored_yet_is_given_again_and_no_other_key_is_minted(ground: Ground) -> None:
     ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED, device_id=ground.join())
     first = await ground.obtain()
     assert (first.requeue_after, ground.minted) == (None, [first.by_ordinal[0]])
@@ -232,7 +232,7 @@ async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> 
 
 
 @pytest.mark.parametrize("reissue", [{}, {"reissue_authkey": "refused"}], ids=["used", "refused"])
-async def test_a_key_that_was_stored_is_not_given_again(ground: Ground, reissue: dict[str, str]) -> None:
+async def test_an_auth_key_that_was_stored_is_not_given_again(ground: Ground, reissue: dict[str, str]) -> None:
     first = (await ground.obtained(NO_SECRETS))[0]
     ground.put_secret(**config_files(CONFIG, first), **dict.fromkeys(reissue, first))
     if not reissue:
@@ -243,7 +243,9 @@ async def test_a_key_that_was_stored_is_not_given_again(ground: Ground, reissue:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags(ground: Ground, *, asks: bool) -> None:
+async def test_an_auth_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags(
+    ground: Ground, *, asks: bool
+) -> None:
     await ground.obtained(NO_SECRETS)
     if asks:
         ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED)
@@ -264,7 +266,7 @@ async def test_a_parent_with_one_replica_gets_one_key_at_once_and_the_next_after
     assert given == ground.minted
 
 
-async def test_as_many_keys_as_replicas_may_be_given_at_once(ground: Ground) -> None:
+async def test_a_parent_may_get_as_many_auth_keys_at_once_as_replicas(ground: Ground) -> None:
     for ordinal in range(3):
         ground.put_secret(ordinal, config={}, reissue_authkey="")
     first = await ground.obtained(proxy=THREE)
@@ -274,7 +276,7 @@ async def test_as_many_keys_as_replicas_may_be_given_at_once(ground: Ground) -> 
     assert await ground.obtain(proxy=THREE) == Keys({0: "", 1: "", 2: ""}, 30)
 
 
-async def test_each_parent_has_its_own_limit_of_keys_which_ends_with_the_parent(ground: Ground) -> None:
+async def test_each_parent_has_its_own_limit_of_auth_keys_which_ends_when_the_parent_is_gone(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
@@ -350,7 +352,7 @@ async def test_a_delayed_request_for_a_key_that_changes_is_not_ignored(ground: G
     assert ground.sim.store.get(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-0") == changed
 
 
-async def test_a_proxy_that_disconnects_late_gets_its_key(ground: Ground) -> None:
+async def test_a_proxy_that_asks_for_an_auth_key_and_disconnects_late_gets_the_key(ground: Ground) -> None:
     device = ground.join(connected=True)
     ground.put_secret(config={}, reissue_authkey="", device_id=device)
     assert await ground.obtained() == {}
@@ -399,7 +401,7 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_reconciled_again_at_the_time_of_the_next_replica(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_is_due(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})
@@ -413,13 +415,17 @@ async def test_a_parent_is_reconciled_again_at_the_time_of_the_next_replica(grou
     assert await ground.obtain(proxy=two) == Keys({1: ""}, 5)
 
 
-async def test_an_answer_about_an_earlier_device_is_not_taken_for_the_next(hasty: Ground) -> None:
+async def test_an_answer_about_an_earlier_device_is_not_taken_for_an_answer_about_the_next_device(
+    hasty: Ground,
+) -> None:
     for connected in (True, False):
         hasty.put_secret(config={}, reissue_authkey="", device_id=hasty.join(connected=connected))
         await hasty.wait()
 
 
-async def test_keys_that_take_long_are_minted_once_and_kept_for_the_key_that_comes_back(hasty: Ground) -> None:
+async def test_auth_keys_that_take_long_are_minted_once_and_kept_for_the_next_reconcile_of_the_parent(
+    hasty: Ground,
+) -> None:
     for _ in THREE.replicas:
         await hasty.wait(NO_SECRETS, THREE)
     found = await hasty.obtained(NO_SECRETS, THREE)
@@ -427,7 +433,7 @@ async def test_keys_that_take_long_are_minted_once_and_kept_for_the_key_that_com
     assert len(found) == 3
 
 
-async def test_a_key_that_took_long_is_not_given_to_a_proxy_with_other_tags(hasty: Ground) -> None:
+async def test_an_auth_key_that_took_long_is_not_given_to_a_proxy_with_other_tags(hasty: Ground) -> None:
     other = replace(PROXY, tags=("tag:web",))
     for proxy in (PROXY, other):
         await hasty.wait(NO_SECRETS, proxy)

@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Listen to changes, and return a list to which each later change is added."""
+    """Return a list to which each later change of a device is added."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
@@ -156,7 +156,9 @@ async def test_listeners_hear_of_the_operators_own_writes_and_of_announced_chang
     assert changes == ["None -> db tag:a", "db tag:a -> db tag:b", "db tag:b -> db tag:b", "db tag:b -> None"]
 
 
-async def test_a_list_does_not_undo_what_was_written_while_it_was_read(control: Control, client: TailnetClient) -> None:
+async def test_a_list_of_devices_does_not_undo_changes_that_were_made_while_the_list_was_read(
+    control: Control, client: TailnetClient
+) -> None:
     tagged, dropped = join(control), join(control, "web")
     devices = Devices(client, ListPace(first=0))
     await devices.refresh()
@@ -237,7 +239,7 @@ async def test_a_limited_number_of_departed_devices_is_remembered(client: Tailne
     ],
     ids=["seconds old", "denied", "away"],
 )
-async def test_a_list_is_not_read_again_at_once_whether_it_succeeded_or_failed(
+async def test_the_list_of_devices_is_not_read_again_at_once_after_a_success_or_a_failure(
     control: Control, client: TailnetClient, status: int, pace: ListPace, end: type[object]
 ) -> None:
     if status:
@@ -279,7 +281,7 @@ async def test_a_device_that_is_not_in_the_list_is_looked_for_less_and_less_ofte
 @pytest.mark.parametrize(
     ("status", "pace"), [(403, ListPace(first=3600, denied=0)), (500, ListPace(first=3600, longest=0))]
 )
-async def test_a_failure_of_the_list_is_logged_once_and_so_is_its_end(
+async def test_a_failure_to_list_the_devices_is_logged_once_and_the_end_of_the_failure_is_logged_once(
     control: Control, client: TailnetClient, caplog: pytest.LogCaptureFixture, status: int, pace: ListPace
 ) -> None:
     caplog.set_level("INFO", "tsoperator.tailnet.devices")
@@ -294,7 +296,9 @@ async def test_a_failure_of_the_list_is_logged_once_and_so_is_its_end(
 
 
 @pytest.mark.parametrize("status", [403, 500])
-async def test_a_failed_list_is_read_again(control: Control, client: TailnetClient, status: int) -> None:
+async def test_the_list_of_devices_is_read_again_after_a_failed_read(
+    control: Control, client: TailnetClient, status: int
+) -> None:
     control.fail(status, count=2, path=LIST[1])
     device = join(control)
     devices = Devices(client, replace(QUICK, interval=3600))
@@ -303,7 +307,7 @@ async def test_a_failed_list_is_read_again(control: Control, client: TailnetClie
         await until(lambda: devices.known(device.node_id) is not None)
 
 
-async def test_a_forbidden_list_is_read_at_once_after_a_change_of_the_tailnets_settings(
+async def test_a_forbidden_list_of_devices_is_read_at_once_after_a_change_of_the_tailnets_settings(
     control: Control, client: TailnetClient
 ) -> None:
     control.fail(403, path=LIST[1])

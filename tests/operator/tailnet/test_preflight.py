@@ -36,7 +36,7 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """A replacement for sleep that waits until it is cancelled, and notes the seconds that it was called with.
+    """A replacement for sleep that waits until it is cancelled, and records the seconds that it was called with.
 
     The first *left* calls don't wait. The first call calls *meanwhile*.
     """

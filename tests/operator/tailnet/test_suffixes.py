@@ -116,7 +116,7 @@ async def test_suffixes_are_not_pending_for_ever_if_a_list_does_not_come(scene: 
     await until(lambda: impatient.current() == Suffixes())
 
 
-async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) -> None:
+async def test_the_list_of_devices_is_read_only_when_somebody_asks_for_the_suffix(scene: Scene) -> None:
     join(scene.sim.control)
     report(scene, "a", "a.tail1234.ts.net.")
     await until(lambda: scene.told)

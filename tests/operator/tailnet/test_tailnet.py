@@ -244,7 +244,7 @@ async def test_a_tailnet_whose_registration_has_ended_makes_no_calls(
     assert not lab.control.keys
 
 
-async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
+async def test_a_newly_registered_tailnet_replaces_a_tailnet_of_the_same_name(client: KubeClient, lab: Lab) -> None:
     lab.tailnets.register(lab.other)
     twin = tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK)
     lab.tailnets.register(twin)

@@ -236,16 +236,18 @@ async def test_a_deleted_device_is_unknown_and_each_failed_deletion_is_an_error(
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
+@pytest.mark.parametrize("hostname", ["db", "DB"])
+async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet, hostname: str) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
-    await tailnet.change(take_name(device))
+    await tailnet.change(replace(take_name(device), hostname=hostname))
     assert [each.name for each in tailnet.control.devices.values()] == [FQDN]
+    assert tailnet.control.requests[SET_NAME] == 1
     known = tailnet.devices.at("db")
     assert (tailnet.devices.known(holder.node_id), known and known.node_id) == (None, device.node_id)
     [news] = tailnet.tell()
     assert (news.effect, news.reason) == (Effect.NEWS, "NameTakenOver")
     assert news.message == (
-        f"device {FQDN} ({holder.node_id}), which was offline, was deleted for its name db; "
+        f"device {FQDN} ({holder.node_id}), which was offline, was deleted for its name {hostname}; "
         f"device db-1.tail1234.ts.net has the name {FQDN} now"
     )
 
@@ -336,7 +338,7 @@ async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_n
     assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
 
 
-async def test_a_name_is_looked_for_again_with_other_tags() -> None:
+async def test_the_holder_of_a_name_is_looked_for_again_for_a_proxy_with_other_tags() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
         await tailnet.join(offline=600)
@@ -347,7 +349,7 @@ async def test_a_name_is_looked_for_again_with_other_tags() -> None:
         assert not control.devices
 
 
-async def test_a_list_that_cannot_be_read_lets_a_new_proxy_come_up(tailnet: Tailnet) -> None:
+async def test_a_new_proxy_comes_up_even_if_the_list_of_devices_cannot_be_read(tailnet: Tailnet) -> None:
     tailnet.control.scopes = {"auth_keys"}
     await tailnet.upkeep.carry_out(FREE_NAME)
     assert (tailnet.news(), tailnet.news()) == ([(Effect.WARNING, "NameNotTakenOver")], [])

@@ -38,7 +38,7 @@ def indented(*devices: Any) -> str:
 
 
 def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
-    """Return an answer whose *body* came in blocks of this size, but of 256 bytes at least."""
+    """Return an HTTP answer whose *body* comes in blocks of *block* bytes, the first of which has at least 256."""
     raw = body.encode() if isinstance(body, str) else body
     cuts = [0, *range(max(block, 256), len(raw), block), len(raw)]
     return Answer(f"GET {DEVICES}", 200, [raw[a:b] for a, b in pairwise(cuts)], SecretStr("sesame"))

@@ -48,7 +48,10 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
 
 
 def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator[Finding]:
-    """Yield a finding for each Ingress of the operator's class that has no name: Ingresses have no conditions."""
+    """Yield a finding for each Ingress of the operator's class that has no name in its status.
+
+    Ingresses have no conditions.
+    """
     ours = [each for each in ingresses if (each.get("spec") or {}).get("ingressClassName") == ingress_class]
     wrong = [key_of(each) for each in ours if not _has_name(each)]
     for key in wrong:

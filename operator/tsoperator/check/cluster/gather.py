@@ -63,7 +63,7 @@ _WEBHOOKS: Final = tuple(
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
 _MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
-"""The selectors of the objects that the operator makes; those of Recorders have other labels."""
+"""The label selectors of the objects that the operator makes; those of Recorders have other labels."""
 _DNS_NAMESPACE: Final = "kube-system"
 _AT_ONCE: Final = 16  # requests
 _CALL: Final = 10.0  # s that a call of the control server may take
@@ -99,7 +99,10 @@ class BadCredentials(CannotLook):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control server's answers about our tailnet: whether it is set up; and its devices, if they can be listed."""
+    """The control server's answers about the operator's own tailnet.
+
+    They say whether the tailnet is set up, and list its devices if that is allowed.
+    """
 
     findings: Findings
     devices: dict[str, Device] | None
@@ -241,7 +244,7 @@ class ClusterReader:
         return Credentials(await self._secret_value(id_), SecretStr(await self._secret_value(secret)))
 
     async def _secret_value(self, key: SecretKey) -> str:
-        """Return a text in a Secret. Raises BadCredentials."""
+        """Return the text under a key of a Secret. Raises BadCredentials."""
         try:
             data = (await self._client.get(SECRET, key.secret)).get("data") or {}
             return base64.b64decode(data[key.name]).decode().strip()
@@ -277,7 +280,7 @@ class ClusterReader:
     async def _listed(
         self, resource: Resource, namespace: str = "", slim: Callable[[Object], Object] = _slim
     ) -> list[Object]:
-        """Return all objects of a kind; none if the API server doesn't serve it."""
+        """Return all objects of a kind, reduced by *slim*; none if the API server doesn't serve the kind."""
         try:
             return (await self._client.list(resource, namespace, slim=slim)).items
         except NotFound:
@@ -296,11 +299,11 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return the object on which a preflight reports: none, because we print what it finds."""
+    """Return None in place of an object with Events: a check prints the findings of a preflight."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Return the results of *calls*, of which a few run at a time, in their order. Raises the first error."""
+    """Return the results of *calls* in their order, of which a few run at a time. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

@@ -14,7 +14,7 @@ _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 
 class SecretKey(NamedTuple):
-    """A key of a Secret."""
+    """The name of a Secret, and a key in it."""
 
     secret: Key
     name: str
@@ -72,7 +72,7 @@ class Installed:
 
     @property
     def cluster_dns_configmap(self) -> str:
-        """The user's own name for the ConfigMap with CoreDNS's Corefile; empty for none."""
+        """The ConfigMap with CoreDNS's Corefile, as the user has named it in the settings; empty if not named."""
         return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
 
     @property
@@ -97,7 +97,7 @@ class Installed:
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:
-        """Return the key of a Secret that is mounted at the path in the variable *variable*, if there is one."""
+        """Return the key of the Secret that is mounted at the path in the environment variable *variable*, if any."""
         path = self._env.get(variable, "")
         folder, _, file = path.rpartition("/")
         mounted = (each["name"] for each in self._container.get("volumeMounts") or () if each["mountPath"] == folder)
@@ -180,7 +180,10 @@ def no_pods(installed: Installed) -> Finding:
 
 
 def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
-    """Return *findings* about the operator's Pods; during an update, they say so and advise to check again."""
+    """Return *findings* about the operator's Pods.
+
+    During an update of the operator, they say so and advise to check again.
+    """
     if not installed.is_being_updated:
         return [*findings]
     name = f"deployment/{installed.name}"

@@ -17,7 +17,10 @@ _WRITTEN: Final = {
     "rbac.authorization.k8s.io": {"roles", "rolebindings"},
     GROUP: {word for kind in OWN_KINDS for word in (kind.plural, f"{kind.plural}/status")},
 }
-"""The objects that the operator writes, and the Pods that Kubernetes makes of its StatefulSets: kinds by group."""
+"""The objects that the operator writes, and the Pods that Kubernetes makes for its StatefulSets.
+
+These are the plurals of the kinds, by API group.
+"""
 
 _LABELS: Final = {LABEL_MANAGED: MANAGED}
 """The labels that most of the objects in _WRITTEN have, whatever they are for."""
@@ -40,7 +43,10 @@ def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """The webhook configurations, the labels of the operator's *namespace*, and the Services that have a ready Pod."""
+    """The webhook configurations of the cluster, and the facts that say whether they stop the operator.
+
+    These are the labels of the operator's *namespace*, and the Services that have a ready Pod.
+    """
 
     configurations: Sequence[Object]
     namespace: Mapping[str, str]

@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The operator that the parts look at."""
+    """The operator that a check looks at, and the means to look."""
 
     installed: Installed
     gather: ClusterReader
@@ -103,7 +103,7 @@ _PARTS: Final = {
     "devices": ("the control server and the proxies' devices", _devices),
     "conditions": ("what Services, Ingresses and other objects say", _conditions),
 }
-"""The parts by the name of their check: the words for a part, and the function that looks at it."""
+"""The parts of a check, by name: words for each part, and the function that looks at it."""
 
 
 async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:
@@ -129,7 +129,7 @@ async def _look(target: _Target, progress: Progress) -> list[Finding]:
 
 
 async def _findings_in_time(check: str, words: str, part: Awaitable[Iterable[Finding]]) -> list[Finding]:
-    """Return the findings of *part*, or that it could not be looked at."""
+    """Return the findings of *part*, or the finding that it could not be looked at."""
     try:
         async with asyncio.timeout(_PART):
             return [*await part]

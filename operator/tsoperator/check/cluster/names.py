@@ -19,7 +19,10 @@ _PAGE: Final = "coredns/README.md has it for each platform"
 
 @dataclass(frozen=True, slots=True)
 class NameResolution:
-    """The DNSConfigs; the nameserver's Service and Deployment, if they are there; and ConfigMaps of kube-system."""
+    """The objects that decide whether Pods can resolve MagicDNS names.
+
+    These are the DNSConfigs; the nameserver's Service and Deployment, if they exist; and ConfigMaps of kube-system.
+    """
 
     namespace: str
     dnsconfigs: Sequence[Object]
@@ -54,7 +57,7 @@ def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
 
 
 def _cure(dnsconfig: Object) -> str:
-    """Say how the stub domain is corrected: by the operator, if it manages the cluster's DNS, or by hand."""
+    """Say how the stub domain is put right: by the operator, if it manages the cluster's DNS, or by hand."""
     name = key_of(dnsconfig).name
     if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
         return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
@@ -63,7 +66,10 @@ def _cure(dnsconfig: Object) -> str:
 
 
 def _restart(dnsconfig: Object) -> str:
-    """Return how to make the cluster's DNS load the stub domain; empty if it has loaded it, or does so by itself."""
+    """Return how the user makes the cluster's DNS load the stub domain.
+
+    Return an empty text if it has loaded the stub domain, or does so by itself.
+    """
     found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
     written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))
     is_due = written.get("reason") == "RestartNeeded" and asks.get("status") != TRUE
@@ -119,10 +125,10 @@ def is_dns_config(configmap: Object) -> bool:
 
 
 def servers_for(zone: str, configmaps: Iterable[Object]) -> Sequence[str]:
-    """Return the servers that are asked for names in *zone*, but not for all names.
+    """Return the servers that the cluster's DNS asks especially for names in *zone*.
 
-    Raises:
-        CorefileError: a Corefile, or a file for one, can't be read.
+    Servers that it asks for all names are left out. Raises CorefileError if a Corefile, or a file for one, can't be
+    read.
     """
     wanted = zone.strip(".").lower()
     found = nearest(each for configmap in configmaps for each in _forwards(wanted, configmap) if each.zone)

@@ -95,7 +95,7 @@ def _container_problem(status: Object) -> str:
 
 
 def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
-    """Yield a finding for each Pod with which something is wrong."""
+    """Yield a finding for each Pod of the proxy with this *statefulset* that isn't ready or has not logged in."""
     namespace, name = key_of(statefulset)
     parent = parent_title(statefulset)
     short = ready_replicas(statefulset) < wanted_replicas(statefulset)

@@ -1,4 +1,4 @@
-"""The operator's rights in the cluster: those that the chart gives it, and a check that they are there."""
+"""The operator's rights in the cluster: those that the chart gives it, and a check that the API server grants them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -11,7 +11,7 @@ from tsoperator.dns.cluster.platforms import CONFIGMAPS, COREDNS, CUSTOM, NODE_C
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
-"""The namespace of a right that holds in all namespaces, or for objects without one."""
+"""The value for a right that holds in all namespaces, or for objects without a namespace."""
 
 _TAILSCALE: Final = "tailscale.com"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -62,7 +62,10 @@ CLUSTER_DNS: Final = (
     Right("", "configmaps", "create"),
     Right("", "configmaps", "delete", CUSTOM),
 )
-"""The rights in kube-system of an operator that manages the cluster's DNS, besides that on the object of OpenShift."""
+"""The rights in kube-system of an operator that manages the cluster's DNS.
+
+The right on the object of OpenShift's DNS operator isn't among them.
+"""
 
 OWN: Final = (
     *(Right("apps", plural, _ALL) for plural in ("statefulsets", "deployments")),
@@ -92,7 +95,7 @@ class AccessQuestion(NamedTuple):
     named: str = ""
 
     def review(self, user: str) -> Object:
-        """Return the SubjectAccessReview that asks this for *user*."""
+        """Return the SubjectAccessReview with this question about *user*."""
         resource, _, subresource = self.resource.partition("/")
         attributes = {
             "namespace": self.namespace,

@@ -1,4 +1,4 @@
-"""Decides what a Connector needs."""
+"""Makes the plan for a Connector: decides which children, status and Events it should have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY
 from tsoperator.api.objects import Object, is_deleting, uid
-from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.annotations import no_annotations, with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
@@ -102,9 +102,7 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    made = _proxy_plan(ask, wanted, observed, settings, keys)
-    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
-    return replace(made, notes=[*made.notes, *told]) if told else made
+    return with_ignored(_proxy_plan(ask, wanted, observed, settings, keys), ask.obj, VOCABULARY)
 
 
 def _proxy_plan(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:

@@ -1,4 +1,7 @@
-"""Decides what a PeerRelay needs (docs/development/proxies.md)."""
+"""Makes the plan for a PeerRelay: decides which children, status and Events it should have.
+
+docs/development/proxies.md describes the relays.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +11,7 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PEERRELAY_READY, CONFIG_SUFFIX, RELAY_CAPABILITY_VERSION, RELAY_PORT
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.api.rules import peer_relay_name
-from tsoperator.proxy.annotations import ignored
+from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
@@ -108,9 +111,7 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    made = _planned(ask, wanted, observed, settings, keys)
-    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
-    return replace(made, notes=[*made.notes, *told]) if told else made
+    return with_ignored(_planned(ask, wanted, observed, settings, keys), ask.obj, VOCABULARY)
 
 
 def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:

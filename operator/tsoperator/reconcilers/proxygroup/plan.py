@@ -1,4 +1,7 @@
-"""Decides what a ProxyGroup needs (docs/development/groups.md)."""
+"""Makes the plan for a ProxyGroup: decides which children, status and Events it should have.
+
+docs/development/groups.md describes the proxies.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +13,7 @@ from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_d
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.group.grouptype import GroupType
 from tsoperator.proxy.account import account
-from tsoperator.proxy.annotations import ignored
+from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
@@ -130,8 +133,7 @@ def plan(
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
     made = _planned(ask, wanted, observed, settings, keys)
-    told = [] if is_deleting(ask.group) or ask.unsupported else ignored(ask.group, ask.type.vocabulary)
-    return replace(made, notes=[*made.notes, *told]) if told else made
+    return made if ask.unsupported else with_ignored(made, ask.group, ask.type.vocabulary)
 
 
 def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:

@@ -1,4 +1,4 @@
-"""Decides what a Recorder needs."""
+"""Makes the plan for a Recorder: decides which children, status and Events it should have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from tsoperator.api.names import AUTH_INFIX, CONDITION_RECORDER_READY
 from tsoperator.api.objects import RECORDER, Key, Object, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.recorder import Recorder
 from tsoperator.proxy.account import account
-from tsoperator.proxy.annotations import ignored, no_annotations
+from tsoperator.proxy.annotations import no_annotations, with_ignored
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import DeviceFinding, Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -109,9 +109,7 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    made = _planned(ask, wanted, observed, settings, keys)
-    told = [] if is_deleting(ask.obj) else ignored(ask.obj, VOCABULARY)
-    return replace(made, notes=[*made.notes, *told]) if told else made
+    return with_ignored(_planned(ask, wanted, observed, settings, keys), ask.obj, VOCABULARY)
 
 
 def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:

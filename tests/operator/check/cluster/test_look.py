@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 from clustersim.sim import SimOptions
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import CRD, DEPLOYMENT, EVENT, POD, RECORDER, SERVICE, STATEFULSET, Key, Object, key_of
+from tsoperator.api.objects import (
+    CRD,
+    DEPLOYMENT,
+    EVENT,
+    POD,
+    RECORDER,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    is_deleting,
+    key_of,
+)
 from tsoperator.check.findings import exit_code
 from tsoperator.runtime.ownership import Owner
 
@@ -15,7 +27,7 @@ from tests.operator.check.cluster.front import Front, running_front
 from tests.operator.check.cluster.samples import deployment, wrong
 from tests.operator.proxies import served_name
 from tests.support.manifests import backend, connector, credentials, dnsconfig, egress, ingress
-from tests.support.objects import obj, whole_secret
+from tests.support.objects import HOLD, obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
 
@@ -68,6 +80,18 @@ async def forget_key(front: Front) -> None:
 async def scale_down(front: Front) -> None:
     await front.world.change(deployment(), {"spec": {"replicas": 0}})
     await front.world.becomes(lambda: pods(front.world), [])
+
+
+async def scale_down_slowly(front: Front) -> None:
+    """Scale the operator down, and return while its Pods are ending."""
+    for pod in await pods(front.world):
+        await front.world.change(pod, HOLD)
+    await front.world.change(deployment(), {"spec": {"replicas": 0}})
+    await front.world.becomes(lambda: ending_pods(front.world), 2)
+
+
+async def ending_pods(world: World) -> int:
+    return sum(map(is_deleting, await pods(world)))
 
 
 async def pods(world: World) -> list[Object]:
@@ -131,6 +155,7 @@ FAULTS: list[tuple[Callable[[Front], Awaitable[None]], str, str]] = [
     (front_with(webhooks=[WEBHOOK]), "webhooks FAILED", "Service policies/gate has no ready Pod"),
     (front_with(pods=503), "operator FAILED, operator FAILED", "not ready: cache: not listed yet: services"),
     (scale_down, "operator FAILED", "Deployment tailscale/operator is scaled to 0"),
+    (scale_down_slowly, "operator FAILED", "Deployment tailscale/operator is scaled to 0"),
     (delete_definition, "crds FAILED", "the cluster has no Recorder"),
     (front_with(secret=PAGES), f"leader {BLIND}", "so whether it leads is unknown: GET /api/v1/namespaces/"),
     (front_with(refusal="no route to host"), f"leader {BLIND}", "no route to host"),

@@ -153,7 +153,7 @@ def test_imported_snippets_have_a_limit_of_size() -> None:
     ],
     ids=str,
 )
-def test_an_address_of_a_block_matches_queries_by_zone_and_port(
+def test_an_address_of_a_server_block_matches_queries_by_zone_and_port(
     address: Address, ports: tuple[str, ...] | None, *, taken: bool
 ) -> None:
     assert address.may_be("ts.net", ports) is taken

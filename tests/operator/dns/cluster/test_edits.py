@@ -160,7 +160,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
-def test_an_unsafe_change_is_a_refusal(objects: DNSObjects, reason: str, where: str) -> None:
+def test_an_unsafe_change_of_the_clusters_dns_is_a_refusal(objects: DNSObjects, reason: str, where: str) -> None:
     refusal = edit_of(objects)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
@@ -180,14 +180,14 @@ def test_a_configmap_key_that_has_no_server_blocks_or_is_not_imported_is_no_refu
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_object_that_was_deleted_meanwhile_is_a_refusal(found: tuple[Object, ...]) -> None:
+def test_an_object_of_the_clusters_dns_that_was_deleted_meanwhile_is_a_refusal(found: tuple[Object, ...]) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
         assert isinstance(refusal, Refusal)
         assert refusal.reason == "PlatformMissing"
 
 
-def test_an_unsafe_removal_is_a_refusal_and_the_other_objects_are_cleaned() -> None:
+def test_an_unsafe_removal_of_the_stub_domain_is_a_refusal_and_other_objects_still_lose_the_stub_domain() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
     assert isinstance(refusal, Refusal)
@@ -195,7 +195,7 @@ def test_an_unsafe_removal_is_a_refusal_and_the_other_objects_are_cleaned() -> N
     assert change == in_custom(None)
 
 
-def test_objects_without_our_changes_stay_as_they_are_even_if_they_are_broken() -> None:
+def test_objects_of_the_clusters_dns_without_our_changes_stay_unchanged_even_if_the_objects_are_broken() -> None:
     broken = [
         configmap("coredns", Corefile="{"),
         configmap("coredns-custom", **{"tailnet.server": "{"}),

@@ -265,7 +265,7 @@ def test_adding_and_removing_the_stub_domain_restores_the_json(text: str, stub: 
 
 
 @given(texts())
-def test_every_editable_text_is_restored_by_the_removal(text: str) -> None:
+def test_the_removal_of_our_lines_restores_every_corefile_to_which_lines_can_be_added(text: str) -> None:
     edited = with_block(text, "here", STUB, EVERYWHERE, OWNER)
     before = without_block(text, "here", OWNER)
     if isinstance(edited, Refusal):

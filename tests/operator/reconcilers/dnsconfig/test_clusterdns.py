@@ -145,7 +145,7 @@ def test_the_message_about_an_undone_removal_advises_to_change_the_other_writers
     assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
 
 
-def test_each_step_names_the_key_or_field_that_it_writes() -> None:
+def test_each_step_for_the_clusters_dns_names_the_configmap_key_or_the_field_that_the_step_writes() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {})])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default")))
     custom = after(coredns(IMPORTING))
@@ -240,7 +240,7 @@ def test_a_dnsconfig_keeps_its_finalizer_if_the_operator_may_no_longer_read_its_
         (write_refusal("no", is_denied=False), "False", "NotWritten", "no"),
     ],
 )
-def test_the_condition_has_the_status_the_reason_and_the_message_of_the_result(
+def test_the_condition_about_the_clusters_dns_says_how_the_write_of_the_stub_domain_ended(
     result: Nothing | Refusal, status: str, reason: str, words: str
 ) -> None:
     told = condition_of(result, 3)

@@ -272,7 +272,9 @@ async def test_the_operator_edits_the_corefile_that_the_pods_of_coredns_mount_on
         assert (await cluster.look(base))["data"]["Corefile"] == await corefile(cluster) == COREFILE
 
 
-async def test_without_the_setting_a_stub_domain_is_neither_written_nor_removed(cluster: World) -> None:
+async def test_without_the_chart_value_manageclusterdns_a_stub_domain_is_neither_written_nor_removed(
+    cluster: World,
+) -> None:
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.apply(managed())
         assert "operatorConfig.manageClusterDNS" in await told(cluster, "NotPermitted")

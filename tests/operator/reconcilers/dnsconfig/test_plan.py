@@ -328,7 +328,9 @@ def test_no_service_is_made_while_the_zones_may_become_known_within_a_moment(ser
 
 
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP="None")])
-def test_the_status_is_left_alone_until_the_service_has_an_address(service: Object | None) -> None:
+def test_the_status_of_a_dnsconfig_is_not_written_until_the_nameservers_service_has_an_address(
+    service: Object | None,
+) -> None:
     assert plan(live_dnsconfig(), service=service).status is None
 
 

@@ -237,7 +237,7 @@ async def forward_to(world: World, server: str) -> None:
 
 
 @pytest.mark.parametrize("reason", FAULTS)
-async def test_the_condition_names_a_fault_of_the_clusters_dns_until_it_is_repaired(
+async def test_the_condition_names_a_fault_of_the_clusters_dns_until_the_fault_is_repaired(
     cluster: World, reason: str
 ) -> None:
     await forward_to(cluster, "192.0.2.53")

@@ -106,7 +106,7 @@ def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(docum
     assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 
 
-def test_a_configmap_without_its_labels_gets_them_back() -> None:
+def test_the_operator_puts_lost_labels_back_on_a_configmap_of_records() -> None:
     (patch,) = patches_of(plan(UP, configmap=configmap(SERVED, labels={"more": "x"})))
     assert patch.body["metadata"]["labels"] == METADATA["labels"]
     assert patch.body["data"]["records.json"] == SERVED
@@ -141,7 +141,8 @@ def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_su
     text = json.dumps(["ts.net", *live], separators=(",", ":"))
     found = configmap(SERVED.replace('["ts.net"]', text))
     shown = {**DNSCONFIG_OBJ, "status": {"clusterDNS": status}}
-    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), settings(cluster_domain=OWN))
+    given = settings(cluster_domain=OWN.title())
+    made = plans.plan(Observed(shown, buckets((BOTH,)), {0: found}, suffixes=suffixes), given)
     assert document_of(made)["zones"] == ["ts.net", *zones]
 
 
@@ -230,7 +231,7 @@ def test_correct_shards_are_not_written(names: int) -> None:
 
 
 @pytest.mark.parametrize("shard", [0, 1, 7])
-def test_a_shard_that_is_deleted_or_edited_is_repaired_and_no_other_is_written(shard: int) -> None:
+def test_a_shard_that_is_deleted_or_edited_is_repaired_and_no_other_shard_is_written(shard: int) -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     without = {number: live for number, live in cluster.items() if number != shard}
     edited = {**cluster, shard: {**cluster[shard], "data": {"records.json": "{}"}}}
@@ -269,7 +270,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_after_every_write_of_a_new_split_a_reader_sees_the_old_or_the_new_set_or_waits(
+def test_after_each_write_of_a_split_a_nameserver_reads_all_old_shards_or_all_new_shards_or_waits(
     before: int, later: int
 ) -> None:
     start = carried_out({}, sharded({}, named(before)))
@@ -282,7 +283,7 @@ def test_after_every_write_of_a_new_split_a_reader_sees_the_old_or_the_new_set_o
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_a_reader_gets_from_the_old_set_to_the_new_one_wherever_the_operator_crashed_in_between(
+def test_a_nameserver_gets_from_the_old_shards_to_the_new_shards_wherever_the_operator_crashed(
     before: int, later: int
 ) -> None:
     start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")

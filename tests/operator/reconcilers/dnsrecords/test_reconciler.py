@@ -168,7 +168,7 @@ async def outside() -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_service_in_a_zone_that_is_not_known_yet_is_refused_until_it_is(outside: World) -> None:
+async def test_a_service_whose_name_is_in_an_unknown_zone_is_refused_until_the_zone_is_known(outside: World) -> None:
     outside.control.fail(count=10**6)
     async with running_services(outside, SOON):
         await outside.apply(FOREIGN)
@@ -179,7 +179,9 @@ async def test_a_service_in_a_zone_that_is_not_known_yet_is_refused_until_it_is(
         await outside.becomes(outside.zones, BOTH_ZONES)
 
 
-async def test_a_zone_outlives_an_absent_control_server_and_goes_when_its_tailnet_has_another(outside: World) -> None:
+async def test_a_zone_stays_while_the_control_server_is_away_and_goes_when_its_tailnet_has_another_suffix(
+    outside: World,
+) -> None:
     async with running_services(outside, SOON):
         await outside.becomes(outside.zones, BOTH_ZONES)
     outside.control.fail(count=10**6)

@@ -186,7 +186,7 @@ async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: Worl
         await cluster.becomes(lambda: whole(cluster), {})
 
 
-async def test_a_name_that_services_share_has_the_addresses_of_those_with_endpoints(cluster: World) -> None:
+async def test_a_name_that_services_share_has_the_addresses_of_the_services_with_endpoints(cluster: World) -> None:
     first, second = place_of("db"), place_of("too")
     await cluster.apply(dnsconfig(), nameserver(), *first)
     address = (await cluster.look(first[1]))["spec"]["clusterIP"]

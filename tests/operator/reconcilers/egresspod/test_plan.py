@@ -141,7 +141,7 @@ def test_a_bad_address_of_the_pod_is_an_error() -> None:
         (CHECK6, 200, "2001:db8::8", HealthAnswer.OTHER),
     ],
 )
-def test_the_header_and_the_status_of_an_answer_tell_which_pod_gave_it(
+def test_the_header_and_the_status_of_a_health_answer_tell_which_pod_gave_the_answer(
     check: Check, status: int, header: str | None, means: HealthAnswer
 ) -> None:
     assert check.answer(status, header) is means
@@ -149,7 +149,7 @@ def test_the_header_and_the_status_of_an_answer_tell_which_pod_gave_it(
 
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
-def test_the_opened_gate_is_one_more_condition_and_the_other_conditions_stay(
+def test_the_operator_opens_a_gate_by_one_more_condition_of_the_pod_and_keeps_the_other_conditions(
     before: Object, services: int, words: str
 ) -> None:
     live = pod(POD_IP, status=before)

@@ -45,7 +45,10 @@ PLACELESS = pod(status=RUNNING)
 
 @dataclass
 class Scene:
-    """A cluster. Each Pod gives the *answers* for its address in turn, and 200 afterwards."""
+    """A cluster without kubelets.
+
+    Each Pod answers with the *answers* for its address in turn, and with 200 afterwards.
+    """
 
     sim: ClusterSim
     client: KubeClient
@@ -141,7 +144,7 @@ async def test_a_gate_opens_when_the_missing_object_or_address_appears(
 
 
 @pytest.mark.parametrize("status", [409, 500, LOST])
-async def test_a_gate_opens_even_if_the_first_write_of_it_fails(scene: Scene, status: int) -> None:
+async def test_a_gate_opens_even_if_the_first_write_of_its_condition_fails(scene: Scene, status: int) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.fail(Failure(status, verb="update", plural="pods"))
     async with reconciling(scene.client):

@@ -179,7 +179,9 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_ingress_decides_about_its_proxy(parent: Object, observed: Observed, special: Object) -> None:
+def test_the_annotations_and_the_spec_of_an_ingress_decide_about_its_proxy(
+    parent: Object, observed: Observed, special: Object
+) -> None:
     made = proxy(parent, observed)
     wanted = {"owner": "ingress:default/web", "tags": ("tag:k8s",), "forwards": False, "accepts": False, **special}
     assert made.pod == served_ingress(forward_cluster_traffic=wanted.pop("forwards"))
@@ -214,7 +216,7 @@ WEB_NAME, OTHER_NAME = "web.tail1234.ts.net", "web.example.org"
         ({**NO_HTTPS, "pod_uid": "other"}, WEB_NAME, WEB_NAME, []),
     ],
 )
-def test_the_status_and_the_name_come_from_the_report_of_the_device(
+def test_the_status_and_the_magicdns_name_of_an_ingress_come_from_the_report_of_its_proxy(
     data: dict[str, str], served: str, name: str, notes: list[str]
 ) -> None:
     old = {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}
@@ -289,7 +291,7 @@ KEPT: dict[str, tuple[Object, Observed, str, tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "hostname", "tags", "words"), KEPT.values(), ids=KEPT)
-def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_its_old_one_and_gets_a_warning(
+def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_gets_a_warning(
     parent: Object, observed: Observed, hostname: str, tags: Sequence[str], words: str
 ) -> None:
     made, plan = proxy(parent, observed), planned(parent, observed)
@@ -341,7 +343,7 @@ def test_an_ingress_that_is_no_longer_served_is_released(parent: Object, observe
 
 
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
-def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_it_is_ours(
+def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_the_status_is_ours(
     host: str, status: Object | None
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}

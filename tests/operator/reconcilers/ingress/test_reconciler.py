@@ -40,7 +40,7 @@ def ingress_class(name: str, controller: str) -> Object:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-async def test_an_event_names_a_misspelt_class_of_an_ingress_unless_that_class_exists(
+async def test_an_event_names_a_class_of_an_ingress_that_looks_misspelt_unless_the_class_exists(
     world: World, exists: bool
 ) -> None:
     obj = ingress()
@@ -55,7 +55,9 @@ async def test_an_event_names_a_misspelt_class_of_an_ingress_unless_that_class_e
     await world.delete(*classes)
 
 
-async def test_a_dnsconfig_lets_pods_reach_all_ingresses_without_an_annotation_against_it(world: World) -> None:
+async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_all_ingresses_that_do_not_decline_by_annotation(
+    world: World,
+) -> None:
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
     await world.apply(backend(), ingress(), off, dnsconfig())
     before = [await world.joined(each) for each in (ingress(), off)]
@@ -80,7 +82,7 @@ async def in_kernel(world: World) -> bool:
 
 
 @pytest.mark.real_time
-async def test_a_backend_that_comes_later_is_served(world: World) -> None:
+async def test_an_ingress_serves_a_backend_that_is_created_later(world: World) -> None:
     await world.apply(ingress())
     await world.eventually(lambda: event(world, "NoValidBackends"))
     assert await world.leftovers(ingress()) == []

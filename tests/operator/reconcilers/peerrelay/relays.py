@@ -75,7 +75,10 @@ def statefulset(replicas: int, ready: int) -> Object:
 
 
 def running(*services: Object, ready: int | None = None, secret_list: Sequence[Object] | None = None) -> Children:
-    """Return the children of relays behind *services*. All relays have joined unless *secret_list* says otherwise."""
+    """Return the children of a PeerRelay whose load balancers are *services*.
+
+    Without a *secret_list*, all relays have joined.
+    """
     count = len(services)
     found = [each for ordinal in range(count) for each in joined(ordinal)] if secret_list is None else secret_list
     return Children(

@@ -126,7 +126,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_it_gets_our_finalizer(case: Case) -> None:
+def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_the_class_gets_our_finalizer(case: Case) -> None:
     made = plan(case.spec, case.observed)
     warnings = made.notes[: len(case.events)]
     assert [(note.type, note.reason) for note in warnings] == [("Warning", reason) for reason, _ in case.events]
@@ -145,12 +145,12 @@ def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_it_gets_our
     assert made.hold == case.hold
 
 
-def test_the_message_about_several_errors_lists_each_of_them_once() -> None:
+def test_the_message_about_several_errors_of_a_class_lists_each_error_once() -> None:
     message = condition_of(plan(SEVERAL))["message"]
     assert (message[-1], message.count("Invalid value")) == ("]", 3)
 
 
-def test_a_class_asks_for_service_monitors_only_if_it_enables_them() -> None:
+def test_a_class_asks_for_service_monitors_only_if_its_spec_enables_service_monitors() -> None:
     off: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": False}}}
     specs: list[Object] = [MONITORED, off, {"metrics": {"enable": True}}, {}, {"metrics": {}}]
     asks = [plans.asks_for_monitors(live_proxy_class(spec=spec)) for spec in specs]

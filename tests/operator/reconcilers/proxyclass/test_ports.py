@@ -59,7 +59,9 @@ def test_the_ports_of_a_class_are_valid_ranges_that_do_not_overlap(given: Ports,
         (live_proxy_class("other", {"staticEndpoints": {}}, ready=True), False),
     ],
 )
-def test_the_ports_of_a_class_must_not_overlap_with_those_of_a_ready_class(other: Object, clashes: bool) -> None:
+def test_the_node_ports_of_a_class_must_not_overlap_with_the_node_ports_of_a_ready_class(
+    other: Object, clashes: bool
+) -> None:
     words = "ProxyClass 'other' has" if clashes else ""
     found = violation(with_ports((31005, 32070)), other)
     assert (words in found, bool(found)) == (True, clashes)
@@ -83,7 +85,7 @@ def test_the_ports_of_a_class_are_in_the_clusters_range_of_node_ports(given: Por
     assert (words in found, bool(found)) == (True, bool(words))
 
 
-def test_a_class_in_use_keeps_its_ports_against_an_older_one_that_changed() -> None:
+def test_a_class_in_use_keeps_its_node_ports_against_an_older_class_that_changed() -> None:
     older, newer = with_ports(32000, name="older", ready=False, at=OLD), with_ports(32000, ready=True)
     assert violation(older, newer)
     assert not violation(newer, older)

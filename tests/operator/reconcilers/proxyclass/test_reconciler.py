@@ -50,7 +50,9 @@ async def test_a_class_with_ports_outside_of_the_clusters_range_is_refused(world
     assert not await world.writes_when_left_alone()
 
 
-async def test_one_of_several_new_classes_with_the_same_ports_has_them_until_it_is_deleted(cluster: World) -> None:
+async def test_of_several_new_classes_with_the_same_node_ports_only_one_is_ready_until_that_class_is_deleted(
+    cluster: World,
+) -> None:
     names = [f"class-{number}" for number in range(4)]
 
     async def reasons() -> Counter[str]:

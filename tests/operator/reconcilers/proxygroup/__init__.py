@@ -1,1 +1,1 @@
-"""Tests of tsoperator.reconcilers.proxygroup."""
+"""Tests of the reconciler of ProxyGroups."""

@@ -267,9 +267,10 @@ async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> N
             assert await client.get(resource, named(name))
 
 
-async def test_a_change_of_a_tailnet_or_a_device_concerns_the_groups_that_have_it() -> None:
+async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_that_have_it() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
+        assert [*reconciler.watches[POD](obj(POD, named("foo-0"), labels=LABELS))] == [KEY]
         assert [*reconciler.watches[TAILNET](tailnet("lab"))] == [KEY]
         assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
         for device, keys in (("n1", [KEY]), ("n2", [])):

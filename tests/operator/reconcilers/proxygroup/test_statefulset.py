@@ -66,7 +66,7 @@ def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
     assert list(labels) == [f"tailscale.com/{name}" for name in ("managed", "parent-resource", "parent-resource-type")]
 
 
-def test_the_pods_mount_all_configs_and_the_configmap() -> None:
+def test_the_pods_of_a_group_mount_all_configs_and_the_configmap() -> None:
     spec = pods_of(whole())
     assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
     assert spec["terminationGracePeriodSeconds"] == 60
@@ -81,7 +81,7 @@ def test_the_pods_mount_all_configs_and_the_configmap() -> None:
     ]
 
 
-def test_the_container_drains_before_it_stops() -> None:
+def test_the_container_of_a_groups_proxy_drains_its_connections_before_the_end() -> None:
     found = container(whole(of=settings(proxy_image="example.org/proxy:v1")))
     drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
     assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {
@@ -112,7 +112,7 @@ ENVIRONMENT = {
 }
 
 
-def test_the_environment_is_in_the_images_order() -> None:
+def test_the_variables_of_a_groups_proxies_are_in_the_order_that_the_image_expects() -> None:
     assert list(environment(whole()).items()) == list(ENVIRONMENT.items())
     assert "TS_DEBUG_FIREWALL_MODE" not in environment(whole(of=settings()))
 
@@ -129,7 +129,7 @@ def test_the_last_pod_of_a_group_that_shrinks_keeps_its_volumes(before: int, aft
     assert found["spec"]["replicas"] == after
 
 
-def test_a_class_that_moves_the_health_port_ends_the_drain() -> None:
+def test_the_pods_of_a_group_do_not_drain_if_the_class_moves_the_health_port() -> None:
     statefulset = whole(class_=MOVED)
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & pods_of(statefulset).keys()
     assert "lifecycle" not in container(statefulset)
@@ -198,7 +198,9 @@ def service(*families: str) -> Object:
         (DEBUG, {}, "$(POD_IP)"),
     ],
 )
-def test_metrics_and_debugging_wait_for_the_address_family(class_: Object, given: Object, host: str | None) -> None:
+def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
+    class_: Object, given: Object, host: str | None
+) -> None:
     statefulset = made(class_=class_, **given)
     found = environment(statefulset).get("TS_DEBUG_ADDR_PORT") if statefulset else None
     assert found == (f"{host}:9001" if host else None)

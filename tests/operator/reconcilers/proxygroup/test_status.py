@@ -37,7 +37,7 @@ def test_the_status_lists_a_device_if_its_current_pod_has_reported_its_name(
     assert running_devices(Children(secrets=secrets(0, **state), pods=pods)) == devices
 
 
-def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_are() -> None:
+def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_pods_are_down() -> None:
     states = [each for ordinal in range(2) for each in secrets(ordinal, **UP)]
     lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
     for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
@@ -62,7 +62,7 @@ def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
         (0, 0, running(False, "0/0"), ("True", READY, READY)),
     ],
 )
-def test_the_conditions_count_the_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
+def test_the_conditions_of_a_group_count_its_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
     made = status(live_group({"replicas": replicas}, generation=7), joined(*range(count)))
     found = [(each["status"], each["reason"], each["message"]) for each in made["conditions"]]
     assert found == [available, ready]
@@ -70,14 +70,14 @@ def test_the_conditions_count_the_devices(count: int, replicas: int, available: 
     assert [each["hostname"] for each in made.get("devices", [])] == [f"foo-{number}" for number in range(count)]
 
 
-def test_the_conditions_name_the_pods_that_end() -> None:
+def test_the_conditions_of_a_group_name_the_pods_that_are_ending() -> None:
     first = joined(0)
     made = status(live_group(), replace(first, pods=[*first.pods, deleting(obj(POD, Key("tailscale", "foo-1")))]))
     words = "1/2 ProxyGroup pods running; waiting for Pod tailscale/foo-1 to end"
     assert {each["message"] for each in made["conditions"]} == {words}
 
 
-def test_other_fields_and_conditions_of_the_status_stay() -> None:
+def test_other_fields_and_conditions_of_the_status_of_a_group_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
     made = status({**live_group(), "status": old}, Children())

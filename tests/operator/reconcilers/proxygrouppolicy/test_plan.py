@@ -98,14 +98,14 @@ def test_a_policy_that_cannot_be_enforced_changes_nothing_and_says_how_to_go_on(
     assert [(note.type, note.reason) for report in made.reports for note in report.notes] == [("Warning", reason)]
 
 
-def test_an_invalid_policy_blocks_changes_in_its_namespace_and_the_other_policies_name_it() -> None:
+def test_an_invalid_policy_blocks_changes_in_its_namespace_and_the_other_policies_name_the_invalid_one() -> None:
     made = plan(policy("bad", egress="a"), policy("good", egress=["a"]))
     assert not made.steps
     assert told(made)["good"][:2] == ("False", "ProxyGroupPolicyInvalid")
     assert "until you have mended the invalid ProxyGroupPolicy bad" in told(made)["good"][2]
 
 
-def test_the_admission_policies_go_with_the_last_policy() -> None:
+def test_the_admission_policies_go_with_the_last_proxygrouppolicy_of_the_namespace() -> None:
     made = decisions.plan(Observed("team", admission=LEFT), settings())
     assert [step.obj for step in made.steps if isinstance(step, Deletion)] == LEFT
 

@@ -122,7 +122,7 @@ async def union_after(steps: Sequence[Step]) -> None:
         await world.becomes(lambda: enforced(world), {})
 
 
-def test_the_union_of_the_remaining_policies_is_enforced() -> None:
+def test_the_union_of_the_groups_in_the_remaining_proxygrouppolicies_is_enforced() -> None:
     patient.run(union_after(STEPS))
 
 
@@ -139,7 +139,7 @@ def test_the_union_of_the_remaining_policies_is_enforced() -> None:
         max_size=12,
     )
 )
-def test_the_union_is_enforced_after_any_steps(steps: list[Step]) -> None:
+def test_the_union_of_the_groups_in_all_proxygrouppolicies_is_enforced_after_any_steps(steps: list[Step]) -> None:
     patient.run(union_after(steps))
 
 
@@ -236,7 +236,7 @@ ABSENT = frozenset({ADMISSIONPOLICY.plural, ADMISSIONBINDING.plural})
 
 
 @pytest.mark.simulated
-def test_an_old_api_server_gets_a_condition_until_it_is_updated() -> None:
+def test_a_policy_has_a_condition_about_an_old_api_server_until_the_api_server_is_updated() -> None:
     patient.run(updated())
 
 
@@ -265,7 +265,9 @@ async def test_a_policy_says_that_the_operator_may_not_see_admission_policies_un
         await cluster.becomes(lambda: reason(cluster, mine), ENFORCED, timeout=LOOK_AGAIN)
 
 
-async def test_a_binding_of_somebody_else_stays_and_the_policy_names_it(cluster: World) -> None:
+async def test_a_binding_of_somebody_else_stays_and_the_condition_of_the_policy_names_the_binding(
+    cluster: World,
+) -> None:
     mine, theirs = group_policy(), go_objects()[1]
     theirs["spec"]["policyName"] = "other"
     await cluster.apply(theirs, mine)

@@ -93,5 +93,5 @@ def test_a_recorder_leaves_nothing_after_any_events(events: list[str]) -> None:
 
 
 @pytest.mark.parametrize("events", ORDERS.values(), ids=ORDERS)
-def test_a_recorder_leaves_nothing_whenever_it_is_deleted(events: list[str]) -> None:
+def test_a_recorder_leaves_nothing_whenever_the_user_deletes_the_recorder(events: list[str]) -> None:
     assert patient.run(remains(events)) == []

@@ -49,7 +49,9 @@ MORE = {"name": "TSRECORDER_DST", "value": "elsewhere"}
     [(UI, [DISK, SERVES]), (S3, BUCKET), ({**UI, **S3, **of_container(env=[MORE])}, [MORE, *BUCKET, SERVES])],
     ids=["disk", "S3", "variables of the spec"],
 )
-def test_the_variables_have_their_order_and_those_of_the_storage_come_last(spec: Object, rest: list[Object]) -> None:
+def test_the_variables_of_a_recorder_have_a_fixed_order_and_the_variables_of_the_storage_come_last(
+    spec: Object, rest: list[Object]
+) -> None:
     assert container(spec)["env"] == [*HEAD, *rest]
 
 
@@ -98,14 +100,14 @@ CONTAINER = {
 }
 
 
-def test_the_fields_of_the_spec_reach_the_template() -> None:
+def test_the_fields_of_a_recorders_spec_reach_the_pod_template() -> None:
     assert PASSED.items() <= statefulset({**UI, **pod(**PASSED)})["spec"]["template"]["spec"].items()
     assert CONTAINER.items() <= container({**UI, **of_container(**CONTAINER)}).items()
     plain = statefulset(UI)["spec"]["template"]["spec"]
     assert {*PASSED, *CONTAINER, "envFrom"}.isdisjoint({*plain, *plain["containers"][0]} - {"image"})
 
 
-def test_our_labels_win_over_those_of_the_spec() -> None:
+def test_the_operators_labels_on_a_recorders_pods_win_over_labels_from_the_spec() -> None:
     given = {"labels": {"team": "a", "app.kubernetes.io/name": "other"}, "annotations": {"a": "b"}}
     found = statefulset({**UI, "statefulSet": {**given, "pod": given}})
     wanted = {"team": "a", **OWNER.labels}

@@ -123,7 +123,7 @@ class PlayedGroup:
         return await self.world.find(POD, f"{self.name}-{ordinal}") is None
 
     async def available(self, value: bool) -> None:
-        """Set the ProxyGroup's condition that says whether it has a proxy that runs."""
+        """Set the ProxyGroup's condition that says whether the group has a proxy that runs."""
         live = await self.world.api.get(PROXYGROUP, Key("", self.name))
         shown = condition(CONDITION_PROXYGROUP_AVAILABLE, value, "Test", "")
         status = {"conditions": set_condition([], [shown], "2026-01-02T03:04:05Z")}

@@ -139,7 +139,9 @@ async def configure(watched: Watched, left_out: str | None, *names: str) -> set[
     return await watched.concerned(CONFIGMAP, CONFIG.name)
 
 
-async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_when_it_is_full(watched: Watched) -> None:
+async def test_a_change_of_a_configmap_concerns_services_with_changed_entries_and_all_if_the_configmap_is_full(
+    watched: Watched,
+) -> None:
     assert await configure(watched, None, "default-db") == {DB}
     assert await configure(watched, None, "default-db", "default-web") == {WEB}
     assert await configure(watched, "1", "default-db") == ALL

@@ -71,7 +71,7 @@ def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec:
     assert egress.pointed(asked, "", Plan(), NO_REVERTS) == Plan()
 
 
-def test_the_words_about_reverts_say_how_to_end_them() -> None:
+def test_the_message_about_reverts_says_how_to_end_the_reverts() -> None:
     told = egress.overwritten(Reverts(("spec.externalName", "spec.type"), "argocd-controller"), PROXY)
     for words in (
         "argocd-controller keeps setting spec.externalName and spec.type back",

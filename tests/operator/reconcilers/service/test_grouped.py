@@ -186,7 +186,9 @@ async def test_a_service_says_that_its_group_is_deleted_and_is_served_again_when
     assert key_of(await world.eventually(group.place)) == key_of(place)
 
 
-async def test_the_younger_of_two_services_with_one_entry_waits_for_the_older_one(group: PlayedGroup) -> None:
+async def test_the_younger_of_two_services_with_the_same_entry_name_waits_for_the_older_service(
+    group: PlayedGroup,
+) -> None:
     world = group.world
     older, younger = grouped("b-c"), grouped("c")
     older["metadata"]["namespace"], younger["metadata"]["namespace"] = "a", "a-b"
@@ -201,7 +203,9 @@ async def test_the_younger_of_two_services_with_one_entry_waits_for_the_older_on
     await world.becomes(lambda: world.reason(younger, VALID), "EgressSvcValid")
 
 
-async def test_a_service_that_finds_no_free_ports_says_so_and_gets_them_when_others_go(group: PlayedGroup) -> None:
+async def test_a_service_without_free_proxy_ports_says_so_and_gets_ports_when_other_services_go(
+    group: PlayedGroup,
+) -> None:
     world, big, small = group.world, grouped("big", "egress", *range(1, 1001)), grouped("small")
     await world.apply(big)
     await world.eventually(group.place)

@@ -56,7 +56,7 @@ NEW = new_name(user_service(), GROUP)
 
 
 def at(*services: Object, **changes: Any) -> Places:
-    """Return the Places of a Service at a group: *services* are its places. *changes* are other fields."""
+    """Return the Places of a Service whose places at a group are *services*. *changes* are other fields."""
     found = {"groups": {GROUP: group()}, "ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": 35.0}
     return Places(**{"services": services, **found, **changes})
 
@@ -171,7 +171,7 @@ def test_an_event_and_the_condition_say_that_no_proxy_finds_the_device(
     assert (words in status_of(plan)["conditions"][-1]["message"]) is is_told
 
 
-def test_the_event_about_a_missing_group_says_to_create_it() -> None:
+def test_the_event_about_a_missing_group_tells_the_user_to_create_the_group() -> None:
     for found, words in ((None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create")):
         (note,) = planned(AT_PLACE, seeing(obj=found)).notes
         assert f"ProxyGroup 'egress' {words}" in note.message
@@ -228,7 +228,7 @@ def test_a_service_without_free_ports_is_reconciled_again_after_half_a_minute() 
     assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
 
 
-def test_one_write_holds_a_new_service_and_points_it_at_its_place_before_the_place_is_made() -> None:
+def test_one_write_holds_a_new_service_and_points_the_service_at_its_place_before_the_place_is_made() -> None:
     plan = planned(user_service(), at())
     (patch,) = patches_of(plan)
     assert patch.body == {
@@ -273,7 +273,7 @@ WAITING = seeing(configmap=configmap({}), serving=0)
         (CASES["left out"].places, 0.0, True),
     ],
 )
-def test_a_new_service_has_no_status_for_a_second_unless_it_is_served_or_the_group_is_full(
+def test_a_new_service_has_no_status_for_a_second_unless_the_service_is_served_or_the_group_is_full(
     places: Places, age: float, shown: bool
 ) -> None:
     plan = planned(AT_PLACE, replace(places, ages={FRESH: age}))
@@ -302,7 +302,7 @@ def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
 
 
 @pytest.mark.parametrize("available", [True, False])
-def test_the_condition_says_that_another_writer_leads_clients_away(available: bool) -> None:
+def test_the_condition_says_that_another_writer_keeps_setting_the_external_name_back(available: bool) -> None:
     for reverts in (Reverts(["spec.externalName"], "argocd"), NO_REVERTS):
         there = at(place(), groups={GROUP: group(obj=live_group(available=available))})
         message = status_of(planned(AT_PLACE, there, reverts))["conditions"][0]["message"]
@@ -374,7 +374,9 @@ READINESS = {
 
 
 @pytest.mark.parametrize("case", READINESS.values(), ids=READINESS)
-def test_a_replica_counts_as_ready_if_all_addresses_and_ports_of_the_service_lead_to_it(case: Readiness) -> None:
+def test_a_replica_counts_as_ready_if_all_addresses_and_ports_of_the_service_lead_to_the_replica(
+    case: Readiness,
+) -> None:
     shown = readiness(case.group, case.serving)
     assert (shown["type"], shown["status"], shown["reason"]) == ("TailscaleEgressSvcReady", case.status, case.reason)
     assert shown["message"].startswith(case.message)
@@ -391,7 +393,7 @@ FULL_TEXT = (
 )
 
 
-def test_the_digest_of_the_configuration_is_the_one_that_the_go_operator_computes() -> None:
+def test_the_hash_of_the_configuration_in_the_reason_equals_the_hash_that_the_go_operator_computes() -> None:
     for service, text in (
         (user_service(), PLAIN_TEXT),
         (user_service({IP_KEY: "100.64.0.9", GROUP_KEY: GROUP}, {"ports": [FULL_PORT]}), FULL_TEXT),
@@ -399,7 +401,7 @@ def test_the_digest_of_the_configuration_is_the_one_that_the_go_operator_compute
         assert config_digest(parse(service, settings())) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_the_reason_names_the_group_and_the_digest() -> None:
+def test_the_reason_of_the_condition_names_the_group_and_the_hash_of_the_configuration() -> None:
     good, bad = configured("egress", "abc"), not_configured("egress", "abc")
     assert (good["status"], good["reason"]) == ("True", "ConfiguredFor:ProxyGroup:egress:Config:abc")
     assert (bad["status"], bad["reason"]) == ("False", "ConfigurationFailed:ProxyGroup:egress:Config:abc")

@@ -49,7 +49,7 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_the_deletion_of_a_service_leaves_a_child_of_another_that_has_its_labels(
+async def test_the_deletion_of_a_service_leaves_another_services_child_that_somebody_gave_the_same_labels(
     cluster: World, kind: Resource
 ) -> None:
     await cluster.apply(*SERVICES[:2])
@@ -150,7 +150,7 @@ async def test_proxies_run_on_and_can_be_deleted_while_the_definition_of_proxycl
 
 
 async def applied(world: World, obj: Object) -> bool:
-    """Try to create *obj*, and tell whether the API server already serves its kind."""
+    """Try to create *obj*. Return true if the API server serves its kind already."""
     with suppress(NotFound):
         await world.apply(obj)
         return True
@@ -158,7 +158,9 @@ async def applied(world: World, obj: Object) -> bool:
 
 
 @pytest.mark.simulated
-async def test_the_deletion_of_our_definitions_deletes_their_objects_and_the_proxies_of_these(world: World) -> None:
+async def test_the_deletion_of_our_crds_deletes_the_objects_of_these_kinds_and_the_proxies_of_the_objects(
+    world: World,
+) -> None:
     await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
     before = await joined_proxies(world, [egress()])
     await world.eventually(lambda: world.proxy(connector()))

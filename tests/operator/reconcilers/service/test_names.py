@@ -159,7 +159,7 @@ async def test_a_name_that_its_service_gives_up_leads_to_the_next_service(scene:
     await scene.says_nothing(YOUNGER)
 
 
-async def test_an_older_service_that_asks_for_a_name_later_does_not_take_it_away(scene: Scene) -> None:
+async def test_an_older_service_that_asks_for_a_name_later_does_not_take_the_name_from_its_holder(scene: Scene) -> None:
     await scene.world.apply(egress("db", OTHER))
     await scene.served(YOUNGER)
     await scene.world.change(OLDER, OLDER)
@@ -167,7 +167,7 @@ async def test_an_older_service_that_asks_for_a_name_later_does_not_take_it_away
     await scene.leads_to(YOUNGER)
 
 
-async def test_a_service_at_a_group_and_one_with_its_own_proxy_do_not_share_a_name(scene: Scene) -> None:
+async def test_a_service_at_a_group_and_a_service_with_its_own_proxy_do_not_share_a_name(scene: Scene) -> None:
     own = egress("own")
     await scene.served(OLDER)
     await scene.world.apply(own)
@@ -227,7 +227,7 @@ def asking(created: str) -> Object:
     ],
     ids=["older", "younger", "not-wanted", "exposed", "by-address", "same-ports", "other-ports", "without-a-place"],
 )
-async def test_the_oldest_of_several_new_services_has_the_name_if_it_can_use_it(
+async def test_the_oldest_of_several_new_services_has_the_name_if_the_service_can_use_the_name(
     cluster: World, created: str, other: Object, holds: bool
 ) -> None:
     cache = Cache(sources(NAMESPACE))

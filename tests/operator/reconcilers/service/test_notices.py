@@ -95,7 +95,7 @@ BOTH_TOLD = "ready; one has no effect; two neither"
     ],
 )
 @pytest.mark.parametrize(("group", "type_"), [({}, "TailscaleProxyReady"), (GROUP, "TailscaleEgressSvcValid")])
-def test_the_condition_has_the_warnings_and_a_warning_that_it_had_before_is_no_event(
+def test_the_condition_has_the_warnings_and_only_a_warning_that_is_new_in_the_condition_is_an_event(
     before: str, message: str, reasons: list[str], after: str, group: Object, type_: str
 ) -> None:
     shown = [condition(type_, True, "ProxyCreated", before)] if before else []

@@ -225,7 +225,7 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves() 
 
 
 @pytest.mark.parametrize(("there", "reason"), [("placeholder", "ProxyPending"), (f"{NAME}.{PROXIES}", "ProxyCreated")])
-def test_a_service_whose_proxy_is_not_ready_stays_pointed_where_it_is(there: str, reason: str) -> None:
+def test_a_service_whose_proxy_is_not_ready_keeps_its_external_name(there: str, reason: str) -> None:
     service = egress_service(spec={"type": "ExternalName", "externalName": there})
     for places in (Places(), Places(own=Place(NAME, serves=False, is_headless=True))):
         plan = planned(service, Observed(Children(), places=places), KEY)
@@ -249,7 +249,7 @@ def test_a_service_with_our_finalizer_is_pointed_at_its_proxy_after_the_other_st
     ],
     ids=["all the time", "has yet to stay", "now and then", "the cache may be behind"],
 )
-def test_a_service_says_that_another_writer_reverts_it_and_its_next_write_waits(
+def test_a_service_says_that_another_writer_reverts_its_spec_and_the_operators_next_write_waits(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
     plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)

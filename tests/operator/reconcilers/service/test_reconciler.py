@@ -96,7 +96,9 @@ async def pointed(world: World) -> bool:
     return leads_to_proxy(await world.look(egress()))
 
 
-async def test_a_service_says_that_a_rival_reverts_it_and_is_right_again_after_the_rival_stops(world: World) -> None:
+async def test_a_service_says_that_another_writer_reverts_its_spec_and_is_right_again_after_the_writer_stops(
+    world: World,
+) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with rival(world):
@@ -136,7 +138,7 @@ async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(wor
 
 
 @pytest.mark.simulated
-async def test_the_reverts_of_a_service_are_forgotten_when_it_asks_for_no_proxy(world: World) -> None:
+async def test_the_reverts_of_a_service_are_forgotten_when_the_service_no_longer_asks_for_a_proxy(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with rival(world):
@@ -188,7 +190,9 @@ async def test_an_auth_key_is_not_used_if_the_service_has_other_tags_by_now(worl
     assert [device.tags for device in world.control.devices.values()] == [("tag:db",)]
 
 
-async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_again(world: World) -> None:
+async def test_a_manifest_without_type_and_externalname_can_be_applied_again_without_a_write_of_the_operator(
+    world: World,
+) -> None:
     manifest = egress()
     manifest["spec"] = {"ports": [{"port": 5432}]}
     await world.apply(manifest)

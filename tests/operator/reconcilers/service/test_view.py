@@ -113,7 +113,7 @@ async def test_the_ports_of_a_place_are_free_as_soon_as_the_place_is_deleted(see
     assert (await seen.places(db)).ports
 
 
-async def test_an_invalid_service_has_no_ports_that_others_could_use(seen: Seen) -> None:
+async def test_an_invalid_service_does_not_keep_proxy_ports_that_other_services_could_use(seen: Seen) -> None:
     invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
     await seen.world.apply(ALL_BUT_TWO, invalid, sound)
     bad = {**invalid["metadata"]["annotations"], "tailscale.com/tailnet-ip": "100.64.0.9"}
@@ -132,7 +132,7 @@ async def test_a_service_keeps_its_allocated_ports_and_may_reuse_the_ports_that_
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
 
 
-async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another_one(seen: Seen) -> None:
+async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another_port(seen: Seen) -> None:
     http = Wanted("TCP", 80)
     web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
     older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
@@ -151,7 +151,7 @@ async def test_the_younger_of_two_services_with_the_same_proxy_port_gets_another
     assert (await seen.places(db)).contested == {}
 
 
-async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> None:
+async def test_a_pod_counts_as_new_for_a_while_after_the_operator_first_saw_the_pod(seen: Seen) -> None:
     group = PlayedGroup(seen.world)
     await group.start()
     await seen.world.apply(grouped())
@@ -238,7 +238,7 @@ async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
 
 
-def test_the_age_of_a_fact_grows_while_it_is_true_and_then_starts_anew() -> None:
+def test_the_age_of_a_fact_grows_while_the_fact_is_true_and_then_starts_anew() -> None:
     db, web = (stored(egress(name)) for name in ("db", "web"))
     timers = Timers(Shown(db, web))
     assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}

@@ -96,7 +96,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 
 @pytest.mark.parametrize("refusal", [None, BAD], ids=["good", "bad"])
-def test_a_deleted_tailnet_stays_while_objects_name_it(refusal: Refusal | None) -> None:
+def test_a_deleted_tailnet_stays_while_objects_name_the_tailnet(refusal: Refusal | None) -> None:
     made = plans.plan(deleting(held(tailnet())), Observed(refusal, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
@@ -107,7 +107,7 @@ def test_a_deleted_tailnet_stays_while_objects_name_it(refusal: Refusal | None) 
     assert [note.reason for note in made.notes] == ["TailnetInUse"]
 
 
-def test_a_deleted_tailnet_is_released_when_no_object_names_it() -> None:
+def test_a_deleted_tailnet_is_released_when_no_object_names_the_tailnet() -> None:
     going = deleting(held(tailnet()))
     assert [plans.is_idle(going, users) for users in (USERS, [])] == [False, True]
     assert not plans.is_idle(held(tailnet()), [])

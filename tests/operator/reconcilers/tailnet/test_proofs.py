@@ -242,7 +242,9 @@ async def test_an_unreachable_new_server_does_not_replace_the_server_that_was_go
     assert (await ground.reason_after(), ground.used) == (UNTRIED, used)
 
 
-async def test_devices_that_another_tailnet_shares_do_not_prove_which_tailnet_it_is(ground: Ground) -> None:
+async def test_devices_that_another_tailnet_shares_do_not_prove_that_credentials_are_for_the_same_tailnet(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     ground.start()
     shared = {"id": "9", "nodeId": "n9", "name": "x.tail5678.ts.net"}
@@ -324,7 +326,9 @@ async def test_headscale_has_one_tailnet_so_that_the_same_url_means_the_same_tai
     assert await ground.reason_after() == reason
 
 
-async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_which_tailnet_this_is(ground: Ground) -> None:
+async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_that_this_is_the_same_tailnet(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     ground.start()
     client = TailnetClient(ground.session, "https://example.org", lambda: Credentials("", SecretStr("")))
@@ -367,11 +371,19 @@ async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
 
 
-async def test_a_tailnet_is_refused_if_the_operator_cannot_put_its_finalizer_on_it(
-    sim: ClusterSim, ground: Ground
+@pytest.mark.parametrize(
+    ("is_proved", "finalizers", "is_refused"),
+    [(False, [], True), (True, [], True), (False, [FINALIZER], False)],
+    ids=["new", "lost", "there"],
+)
+async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalizer_on_the_tailnet(
+    sim: ClusterSim, ground: Ground, is_proved: bool, finalizers: list[str], is_refused: bool
 ) -> None:
-    sim.faults.forbid(Ban("tailnets", "", "update"))
+    if is_proved:
+        await ground.proved()
+    await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": finalizers}})
+    sim.faults.forbid(Ban("tailnets", "", "update"))  # also of the status
     with pytest.raises(Denied):
         await ground.reconciler.reconcile(KEY)
-    assert ground.used is None
-    assert "Tailnet 'lab' can't be used" in ground.tailnets.refusal(NAME)
+    assert (ground.used is None) == (is_refused and not is_proved)
+    assert ("Tailnet 'lab' can't be used" in ground.tailnets.refusal(NAME)) == is_refused
