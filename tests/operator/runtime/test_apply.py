@@ -368,9 +368,9 @@ async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(
     assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
 
 
-async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground) -> None:
-    status = {"conditions": [condition("Ready", True, "Ready", "")]}
-    versions = []
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground, is_ready: bool) -> None:
+    status, versions = {"conditions": [condition("Ready", is_ready, "Waiting", "")]}, []
     for error in (Unavailable("down"), Pending(asyncio.get_running_loop().create_future())) * 2:
         ground.error = error
         with pytest.raises(type(error)):

@@ -495,7 +495,7 @@ def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_run
     assert reasons_of(made) == ([case.reason] if case.is_told else [])
 
 
-def test_a_refused_key_is_reported() -> None:
+def test_a_peerrelay_reports_that_an_auth_key_is_refused() -> None:
     made = plan_of(live_relay(), keys=Refusal("tag:k8s is not permitted"))
     assert ready(made) == ("False", "PeerRelayCreationFailed", "tag:k8s is not permitted")
 
@@ -544,7 +544,7 @@ def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_is_removed_
     assert (made.requeue_after, listed(made)) == (5.0, [(0, A)])
 
 
-def test_a_load_balancer_without_secrets_is_deleted_too() -> None:
+def test_a_surplus_load_balancer_of_a_relay_is_deleted_even_if_its_secrets_are_gone() -> None:
     children = surplus(secrets=joined(0))
     assert removed(plan_of(live_relay(), children)) == ["Service peerrelay-edge-1"]
 

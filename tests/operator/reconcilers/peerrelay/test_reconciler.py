@@ -215,7 +215,7 @@ async def test_a_hostname_of_a_load_balancer_is_looked_up(world: World) -> None:
 
 
 @pytest.mark.simulated
-async def test_a_relay_waits_for_its_load_balancer_and_then_learns_its_address_while_it_runs(world: World) -> None:
+async def test_a_relay_waits_for_its_load_balancer_and_learns_the_address_without_a_restart(world: World) -> None:
     relay = peer_relay()
     world.balancers.show(Shown.NOTHING)
     await world.apply(relay)

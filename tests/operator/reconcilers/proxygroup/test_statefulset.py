@@ -66,7 +66,7 @@ def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
     assert list(labels) == [f"tailscale.com/{name}" for name in ("managed", "parent-resource", "parent-resource-type")]
 
 
-def test_the_pods_mount_all_configs_and_the_configmap() -> None:
+def test_the_pods_of_a_group_mount_all_configs_and_the_configmap() -> None:
     spec = pods_of(whole())
     assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
     assert spec["terminationGracePeriodSeconds"] == 60

@@ -108,7 +108,7 @@ async def test_scaling_and_deletion_of_a_recorder_leave_no_secret_and_no_device(
     await world.becomes(lambda: left(world), [])
 
 
-async def test_other_labels_of_the_pods_take_a_new_statefulset_and_the_devices_stay(world: World) -> None:
+async def test_a_recorder_with_other_pod_labels_gets_a_new_statefulset_and_keeps_its_devices(world: World) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     await whole(world, REC, 2)
     before, (old,) = {*world.control.devices}, await world.children(STATEFULSET, REC)
