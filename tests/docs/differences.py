@@ -133,7 +133,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
         f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
     ],
-    "A replica is ready only if": [f"{_RELAY}/test_plan.py the_status_shows_the_endpoints_and_what_is_missing"],
+    "A replica is ready only if": [
+        f"{_RELAY}/test_plan.py the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing"
+    ],
     "A PeerRelay waits until": [
         f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
     ],
@@ -156,7 +158,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_reconciler.py a_recorder_that_is_deleted_after_its_tailnet_says_how_to_go_on",
     ],
     "A failed step is tried again": [
-        f"{_RECORDER}/test_plan.py a_failed_step_is_reported_and_tried_again",
+        f"{_RECORDER}/test_plan.py a_recorder_reports_a_failed_step_of_its_plan_and_tries_the_step_again",
     ],
     "An object with a name that the Recorder needs": [
         f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",

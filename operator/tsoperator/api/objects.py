@@ -9,7 +9,7 @@ Object = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """Identifies an object within its kind; *namespace* is empty for a cluster-scoped one."""
+    """The namespace and the name of an object within its kind; *namespace* is empty for a cluster-scoped object."""
 
     namespace: str
     name: str

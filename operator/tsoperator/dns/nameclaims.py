@@ -134,7 +134,7 @@ def forwarded_ports(service: Object) -> Ports | None:
 
 
 def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
-    """Return an Event on *service* if *holder* has the name for which it asks, and doesn't share it."""
+    """Return an Event on *service* if *holder* has the name for which the Service asks, and doesn't share the name."""
     if holder is None:
         return []
     key, kind = key_of(service), _KINDS.get(holder.owner.type, SERVICE.kind)

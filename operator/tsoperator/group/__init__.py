@@ -1,1 +1,4 @@
-"""A ProxyGroup as its Services see it: their places, ports and EndpointSlices, and its ConfigMap."""
+"""A ProxyGroup as the Services that it serves see it.
+
+This package has their places, ports and EndpointSlices, and the group's ConfigMap.
+"""

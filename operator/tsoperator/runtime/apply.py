@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tsoperator.api.conditions import FALSE, TRUE, set_condition
+from tsoperator.api.conditions import FALSE, set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
@@ -32,7 +32,7 @@ from tsoperator.runtime.result import Pending, Result
 Failed = Callable[[Object, Refusal], Plan]
 """A function that returns the plan which reports a refusal on an object, by a condition and an Event.
 
-Its argument is the refusal.
+Its arguments are the object and the refusal.
 """
 
 
@@ -75,8 +75,7 @@ class Applier:
 
         If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
         the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
-        for it, report the rest of *plan*, and raise Pending. No condition changes from False to True before that end:
-        if the control server refuses again and again, the status would change each time, and cause the next try.
+        for it, report the rest of *plan*, and raise Pending.
         """
         begun: list[Step] = []
         try:
@@ -98,8 +97,7 @@ class Applier:
             self.journal.failed(error, refused)
             raise
         if waiting is not None:
-            status = _without_success(parent.get("status") or {}, plan.status)
-            await self.report(parent, replace(plan, status=status, release="", error=waiting), failed)
+            await self.report(parent, replace(plan, release="", error=waiting), failed)
         return parent
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
@@ -107,7 +105,13 @@ class Applier:
 
         Conditions get their times here. If *plan* has an error, raise it after that. If the API server refuses, write
         the Events of the plan that *failed* returns, and raise the error.
+
+        While the object waits, conditions that are False stay, unless an Event tells the change. If a control server
+        refuses the same call again and again, the status would otherwise change before each answer and after it, and
+        each change causes the next try.
         """
+        if isinstance(plan.error, Pending):
+            plan = replace(plan, status=_still_failing(parent.get("status") or {}, plan))
         try:
             for obj, report in reports_of(parent, plan):
                 await self._report(obj, report)
@@ -265,12 +269,13 @@ class Applier:
         return {**wanted, "conditions": conditions}
 
 
-def _without_success(live: Object, wanted: Object | None) -> Object | None:
-    """Return the *wanted* status, in which conditions that are False in the *live* one don't become True."""
+def _still_failing(live: Object, plan: Plan) -> Object | None:
+    """Return the status in *plan* with the conditions of the *live* one that are False, unless an Event has news."""
+    wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:
         return wanted
     failing = {each["type"]: each for each in live.get("conditions") or () if each["status"] == FALSE}
-    found = [failing.get(each["type"], each) if each["status"] == TRUE else each for each in wanted["conditions"]]
+    found = [each if each.get("reason") in told else failing.get(each["type"], each) for each in wanted["conditions"]]
     return {**wanted, "conditions": found}
 
 

@@ -25,7 +25,10 @@ MESSAGE_LIMIT = 1024
 
 
 class EventClient(Protocol):
-    """The part of the API server's client that a recorder needs; the errors are those of `tsoperator.kube.errors`."""
+    """The part of the API server's client that an EventRecorder needs.
+
+    The errors are those of `tsoperator.kube.errors`.
+    """
 
     async def get(self, resource: Resource, key: Key) -> Object:
         """Return the object named *key*."""

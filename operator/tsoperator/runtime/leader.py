@@ -249,7 +249,7 @@ class LeaderElector:
         return True
 
     async def _try_to_renew(self) -> bool:
-        """Renew the Lease if it still has our name.
+        """Renew the Lease if it still has the name of this process.
 
         Raises: LeadershipLost: it has another name, or was deleted.
         """
@@ -302,7 +302,7 @@ class LeaderElector:
         return holder.proof(note, seen.record.get("renewTime") or "", pod, gone_for)
 
     async def _write(self, lease: Object) -> None:
-        """Write *lease*, as it was read, with our name, the place where we run, and the time.
+        """Write *lease*, as it was read, with the name of this process, where it runs, and the time.
 
         The renewal counts from before the write is sent.
         """

@@ -104,7 +104,7 @@ class EnqueueTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """One kind that one reconciler watches. The *gatherer* says how long a change waits before it is enqueued."""
+    """A kind that a reconciler watches. The *gatherer* says how long a change waits before its keys are enqueued."""
 
     resource: Resource
     feed: Feed

@@ -32,7 +32,7 @@ class TokenBucket:
     """
 
     def __init__(self, interval: float, size: int, now: float) -> None:
-        """Start with all *size* tokens."""
+        """Start with all tokens, of which there are *size*."""
         self._interval = interval
         self._tokens = float(size)
         self._counted = now

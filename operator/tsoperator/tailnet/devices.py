@@ -259,7 +259,7 @@ class Devices:
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
-        """Remember *error*, and log it if it differs from the last one."""
+        """Remember the *error* of the last read of the list, and log it if it differs from the error before."""
         denied = isinstance(error, Forbidden)
         if str(error) != str(self._failure):
             hint = "; tags and names of devices are left as they are without the scope devices:core" if denied else ""

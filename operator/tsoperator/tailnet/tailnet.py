@@ -184,7 +184,7 @@ class Tailnets:
         return self._tailnets.get(name)
 
     def is_pending(self, name: str) -> bool:
-        """Tell whether it is unknown yet what the tailnet called *name* has.
+        """Tell whether nothing is known yet of the tailnet called *name*.
 
         That is so if its credentials haven't been tried, or its devices haven't been listed yet.
         """

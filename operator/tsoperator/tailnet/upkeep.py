@@ -285,7 +285,7 @@ class DeviceUpkeep:
     def holder(self, device: Device) -> Holder:
         """Return *device* as the holder of a name for which another device asked.
 
-        If it is a proxy of this operator, the parent is part of the result.
+        If *device* is that of a proxy of this operator, the parent of the proxy is part of the result.
         """
         secret = next(iter(self._cache.indexed(SECRET, BY_DEVICE, device.node_id)), None)
         return Holder(device, parent_title(secret) if secret else "")

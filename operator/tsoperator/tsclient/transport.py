@@ -88,9 +88,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. *secret* authenticates it, and is kept out of every message.
+    """A request to the control server.
 
-    *tags* are the tags that it asks for, and *granted* is what its token allows. The error for a refusal contains both.
+    *secret* authenticates the request, and is kept out of every message. *tags* are the tags that it asks for, and
+    *granted* is what its token allows. The error for a refusal contains both.
     """
 
     method: str
@@ -118,7 +119,7 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """Return the whole body of the answer."""
+        """The whole body of the answer."""
         return b"".join(self.blocks)
 
     def read(self, model: type[Model]) -> Model:

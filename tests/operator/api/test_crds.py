@@ -80,7 +80,7 @@ def test_the_schema_has_the_rules_and_only_the_defaults_that_the_api_server_appl
     made = structural_schema(Ruled)
     assert made["x-kubernetes-validations"] == [{"rule": "has(self.size)"}]
     assert made["properties"]["title"] == {
-        "description": "A field that is named like a keyword.",
+        "description": "A field that has the name of a keyword of JSON Schema.",
         "type": "string",
         "x-kubernetes-validations": [{"rule": "self == oldSelf"}],
     }

@@ -57,7 +57,7 @@ def secret(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}}
 
 
-async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
+async def test_the_steps_of_a_plan_are_carried_out_in_order(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP, kinds.DNSCONFIG, kinds.SECRET) as changes:
         parent = await ground.act(
@@ -71,7 +71,7 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
         ]  # fmt: skip
 
 
-async def test_only_differences_are_written(ground: Ground) -> None:
+async def test_only_the_differences_between_the_plan_and_the_live_objects_are_written(ground: Ground) -> None:
     steps = [Child(child("a", k="v")), Child(child("b"))]
     status = {"conditions": [condition("Ready", True, "Up", "all is well")]}
     for _ in range(2):
@@ -368,9 +368,9 @@ async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(
     assert ground.live(CONFIGMAP, Key("tailscale", "b")) is None
 
 
-async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground) -> None:
-    status = {"conditions": [condition("Ready", True, "Ready", "")]}
-    versions = []
+@pytest.mark.parametrize("is_ready", [True, False])
+async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground, is_ready: bool) -> None:
+    status, versions = {"conditions": [condition("Ready", is_ready, "Waiting", "")]}, []
     for error in (Unavailable("down"), Pending(asyncio.get_running_loop().create_future())) * 2:
         ground.error = error
         with pytest.raises(type(error)):

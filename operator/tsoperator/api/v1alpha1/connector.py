@@ -78,9 +78,9 @@ class ConnectorDevice(WireModel):
     """A device of the Connector in the tailnet."""
 
     hostname: str = ""
-    """Its MagicDNS name."""
+    """The device's MagicDNS name."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
-    """Its addresses in the tailnet."""
+    """The device's addresses in the tailnet."""
 
 
 class ConnectorStatus(WireModel):

@@ -106,7 +106,7 @@ class PreferredSchedulingTerm(WireModel):
     """Makes nodes that match more attractive."""
 
     preference: NodeSelectorTerm
-    """The nodes."""
+    """The nodes to prefer."""
     weight: Int32
     """The weight of the preference, from 1 to 100."""
 
@@ -177,11 +177,11 @@ class Affinity(WireModel):
     """The places where the Pod may or should run."""
 
     node_affinity: NodeAffinity | None = None
-    """By node."""
+    """The rules about the nodes that the Pod runs on."""
     pod_affinity: PodAffinity | None = None
-    """Near to other Pods."""
+    """The rules about the Pods to run near to."""
     pod_anti_affinity: PodAntiAffinity | None = None
-    """Away from other Pods."""
+    """The rules about the Pods to run away from."""
 
 
 EmbeddedAffinity = Annotated[Object, Embedded(Affinity)]

@@ -30,7 +30,7 @@ class ElasticIP(WireModel):
     """A public address in AWS."""
 
     allocation_id: str = Field(alias="allocationID", pattern=ALLOCATION_ID)
-    """The ID of its allocation."""
+    """The ID of the address's allocation."""
     subnet_id: str = Field(alias="subnetID", pattern=SUBNET_ID)
     """The subnet of the load balancer that gets the address."""
 
@@ -75,11 +75,11 @@ class RelayEndpoint(WireModel):
     """The addresses of a relay."""
 
     address: str
-    """Its address."""
+    """The address of the relay."""
     port: Int32
-    """Its UDP port."""
+    """The UDP port of the relay."""
     replica: Int32
-    """The number of its replica."""
+    """The number of the replica that is the relay."""
 
 
 class PeerRelayStatus(WireModel):

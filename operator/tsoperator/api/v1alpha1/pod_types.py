@@ -71,7 +71,7 @@ class Sysctl(WireModel):
     name: str
     """The parameter's name."""
     value: str
-    """Its value."""
+    """The parameter's value."""
 
 
 class PodSecurityContext(WireModel):
@@ -109,9 +109,9 @@ class Capabilities(WireModel):
     """Linux capabilities beside the container runtime's own choice."""
 
     add: AtomicList[str] | None = None
-    """Those that are added."""
+    """The capabilities that are added."""
     drop: AtomicList[str] | None = None
-    """Those that are taken away."""
+    """The capabilities that are taken away."""
 
 
 class SecurityContext(WireModel):
@@ -192,7 +192,7 @@ class DNSOption(WireModel):
     name: str | None = None
     """The option's name."""
     value: str | None = None
-    """Its value, if it takes one."""
+    """The option's value, if it takes one."""
 
 
 class PodDNSConfig(WireModel):

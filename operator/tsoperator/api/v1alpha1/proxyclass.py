@@ -30,7 +30,7 @@ class EnvironmentVariable(WireModel):
     name: Annotated[str, Field(pattern=VARIABLE_NAME)]
     """The variable's name. One that the operator sets too is replaced; the proxy may then not work as it should."""
     value: str | None = None
-    """Its value; $(NAME) stands for the value of a variable before it."""
+    """The variable's value; $(NAME) stands for the value of a variable before it."""
 
 
 class Debug(WireModel):

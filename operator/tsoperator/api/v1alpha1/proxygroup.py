@@ -54,11 +54,11 @@ class ProxyGroupDevice(WireModel):
     """A device of the ProxyGroup in the tailnet."""
 
     hostname: str
-    """Its name in the tailnet, without the tailnet's domain."""
+    """The device's name in the tailnet, without the tailnet's domain."""
     static_endpoints: Sequence[str] = ()
     """Addresses and ports at which it can be reached without NAT traversal."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
-    """Its addresses in the tailnet."""
+    """The device's addresses in the tailnet."""
 
 
 class ProxyGroupStatus(WireModel):

@@ -39,9 +39,9 @@ class RecorderServiceAccount(WireModel):
     """The ServiceAccount that the Pods run as."""
 
     annotations: Mapping[str, str] = Field(default_factory=dict)
-    """Its annotations, for a cloud's workload identity."""
+    """The ServiceAccount's annotations, for a cloud's workload identity."""
     name: str | None = Field(default=None, max_length=253, pattern=SERVICE_ACCOUNT_NAME)
-    """Its name. Unset means the Recorder's."""
+    """The ServiceAccount's name. Unset means the Recorder's name."""
 
 
 class RecorderPod(WireModel):
@@ -94,7 +94,7 @@ class S3Credentials(WireModel):
 
 
 class S3(WireModel):
-    """A bucket of S3, or what speaks its protocol."""
+    """A bucket of S3, or of another storage that speaks the protocol of S3."""
 
     bucket: str | None = None
     """The bucket's name."""
@@ -108,7 +108,7 @@ class Storage(WireModel):
     """The place of the recordings. Unset means the Pod's disk, which goes with the Pod."""
 
     s3: S3 | None = None
-    """A bucket of S3, or what speaks its protocol."""
+    """A bucket of S3, or of another storage that speaks the protocol of S3."""
 
 
 class RecorderSpec(WireModel):
@@ -134,9 +134,9 @@ class RecorderDevice(WireModel):
     """A device of the Recorder in the tailnet."""
 
     hostname: str
-    """Its name in the tailnet."""
+    """The device's name in the tailnet."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
-    """Its addresses in the tailnet."""
+    """The device's addresses in the tailnet."""
     url: str | None = None
     """The URL where recordings can be watched, if they can."""
 

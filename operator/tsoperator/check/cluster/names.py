@@ -19,7 +19,10 @@ _PAGE: Final = "coredns/README.md has it for each platform"
 
 @dataclass(frozen=True, slots=True)
 class NameResolution:
-    """The DNSConfigs; the nameserver's Service and Deployment, if they are there; and ConfigMaps of kube-system."""
+    """The objects that decide whether Pods can resolve MagicDNS names.
+
+    These are the DNSConfigs; the nameserver's Service and Deployment, if they exist; and ConfigMaps of kube-system.
+    """
 
     namespace: str
     dnsconfigs: Sequence[Object]
@@ -122,10 +125,10 @@ def is_dns_config(configmap: Object) -> bool:
 
 
 def servers_for(zone: str, configmaps: Iterable[Object]) -> Sequence[str]:
-    """Return the servers that are asked for names in *zone*, but not for all names.
+    """Return the servers that the cluster's DNS asks especially for names in *zone*.
 
-    Raises:
-        CorefileError: a Corefile, or a file for one, can't be read.
+    Servers that it asks for all names are left out. Raises CorefileError if a Corefile, or a file for one, can't be
+    read.
     """
     wanted = zone.strip(".").lower()
     found = nearest(each for configmap in configmaps for each in _forwards(wanted, configmap) if each.zone)

@@ -62,7 +62,10 @@ CLUSTER_DNS: Final = (
     Right("", "configmaps", "create"),
     Right("", "configmaps", "delete", CUSTOM),
 )
-"""The rights in kube-system of an operator that manages the cluster's DNS, besides that on the object of OpenShift."""
+"""The rights in kube-system of an operator that manages the cluster's DNS.
+
+The right on the object of OpenShift's DNS operator isn't among them.
+"""
 
 OWN: Final = (
     *(Right("apps", plural, _ALL) for plural in ("statefulsets", "deployments")),

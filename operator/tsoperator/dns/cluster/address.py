@@ -52,7 +52,10 @@ def address_of(service: Object) -> str:
 
 
 def asked_address(dns: DNSObjects, zones: Iterable[str]) -> str:
-    """Return the one address that the cluster's DNS asks for all of *zones*; empty if there is no such address."""
+    """Return the address that the cluster's DNS asks for all of *zones*.
+
+    Return an empty text if there is none, or more than one.
+    """
     found = {address for zone in zones for address in targets(dns, zone) or ()}
     try:
         (only,) = map(ipaddress.ip_address, found)

@@ -10,7 +10,10 @@ from tsoperator.dns.cluster.results import DNSObjects
 
 
 def targets(objects: DNSObjects, zone: str) -> Sequence[str] | None:
-    """Return the servers that are asked for names in *zone*, but not for all names; None if that isn't known."""
+    """Return the servers that the cluster's DNS asks especially for names in *zone*; None if they aren't known.
+
+    Servers that it asks for all names are left out.
+    """
     try:
         found = _forwards(objects, zone)
     except CorefileError:

@@ -1,4 +1,4 @@
-"""Decides what a Connector needs."""
+"""Makes the plan for a Connector: decides which children, status and Events it should have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,1 +1,1 @@
-"""DNSConfig: the nameserver in the cluster."""
+"""DNSConfigs: the nameserver in the cluster, and the configuration of the cluster's DNS."""

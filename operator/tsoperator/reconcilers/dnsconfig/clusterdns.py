@@ -234,7 +234,7 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
     """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
 
-    The deletion waits, unless the operator has never written into them.
+    The deletion waits if a condition says that the operator has written into these objects.
     """
     conditions = (obj.get("status") or {}).get("conditions") or ()
     written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)

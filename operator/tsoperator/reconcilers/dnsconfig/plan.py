@@ -1,4 +1,4 @@
-"""Decides what a DNSConfig needs, and what its status says."""
+"""Makes the plan for a DNSConfig: decides which children, status and Events it should have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""The condition that says what a nameserver lacks that is Tailscale's or unknown. It is False or absent."""
+"""The type of the condition that says what a nameserver which isn't ours lacks. It is False or absent."""
 _ZONES_SOON: Final = 1.0
 """The seconds after which the operator looks again for zones, while it knows none.
 
@@ -49,7 +49,7 @@ No event tells that it has waited too long for the first list of devices.
 """
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
-"""The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
+"""The type of the condition of a DNSConfig whose nameserver doesn't know all names. It is False or absent."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""

@@ -28,11 +28,11 @@ class Mode(Enum):
     """The way to serve an Ingress."""
 
     NOTHING = auto()
-    """It is not of our class, or is being deleted."""
+    """The Ingress is not of our class, or is being deleted."""
     PROXY = auto()
-    """A proxy of its own serves it."""
+    """A proxy of its own serves the Ingress."""
     GROUP = auto()
-    """It asks for a ProxyGroup, which can't serve it yet."""
+    """The Ingress asks for a ProxyGroup, which can't serve it yet."""
 
 
 @dataclass(frozen=True, slots=True)

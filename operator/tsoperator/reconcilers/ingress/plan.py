@@ -1,4 +1,4 @@
-"""Decides what an Ingress needs."""
+"""Makes the plan for an Ingress: decides which children, status and Events it should have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -66,7 +66,7 @@ def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
 
 
 def readers(changed: Object, owner: Owner, pods: Sequence[Object]) -> Sequence[Object]:
-    """Return those of the *pods* of *owner* that read its *changed* Secret or ConfigMap."""
+    """Return those of the *pods* of *owner* that read *changed*, which is a Secret or ConfigMap of the same owner."""
     return [pod for pod in pods if (resource_of(changed), key_of(changed)) in read_by(pod, owner)]
 
 

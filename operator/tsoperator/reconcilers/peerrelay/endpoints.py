@@ -35,9 +35,10 @@ class Balancers:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The *addresses* of one relay. The *problem* says what is wrong with its load balancer, and what the user can do.
+    """The *addresses* of one relay.
 
-    *awaits* is true if there is nothing wrong, and the load balancer just has no address yet.
+    *problem* says what is wrong with the load balancer of the relay, and what the user can do. *awaits* is true if
+    nothing is wrong, and the load balancer just has no address yet.
     """
 
     addresses: tuple[str, ...] = ()

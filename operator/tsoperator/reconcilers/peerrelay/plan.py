@@ -1,4 +1,7 @@
-"""Decides what a PeerRelay needs (docs/development/proxies.md)."""
+"""Makes the plan for a PeerRelay: decides which children, status and Events it should have.
+
+docs/development/proxies.md describes the relays.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

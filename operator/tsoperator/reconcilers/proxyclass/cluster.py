@@ -29,7 +29,7 @@ class NodePorts:
         self._namespace = namespace
         self.asked = False
         self.range: Range | None = None
-        """The range, once it has been found; None if it isn't known."""
+        """The range of the cluster's node ports; None if it isn't known yet."""
 
     async def find(self) -> None:
         """Find out the range, if it isn't known. Raises KubeError if the API server can't be asked now."""

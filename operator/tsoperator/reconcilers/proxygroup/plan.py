@@ -1,4 +1,7 @@
-"""Decides what a ProxyGroup needs (docs/development/groups.md)."""
+"""Makes the plan for a ProxyGroup: decides which children, status and Events it should have.
+
+docs/development/groups.md describes the proxies.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

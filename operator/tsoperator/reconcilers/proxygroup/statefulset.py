@@ -23,7 +23,7 @@ The program of a proxy may hang when it is stopped. Then a rollout waits until t
 """
 
 _EARLIER_END: Final = 360
-"""The seconds that earlier versions of this operator gave a proxy."""
+"""The seconds that earlier versions of this operator gave a proxy to end."""
 
 _DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
 _LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"

@@ -1,4 +1,4 @@
-"""The status of a ProxyGroup."""
+"""The status of a ProxyGroup: its conditions, and the devices of running proxies."""
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX

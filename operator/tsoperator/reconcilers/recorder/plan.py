@@ -1,4 +1,4 @@
-"""Decides what a Recorder needs."""
+"""Makes the plan for a Recorder: decides which children, status and Events it should have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

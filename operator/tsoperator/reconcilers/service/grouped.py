@@ -1,4 +1,4 @@
-"""Decides what an egress Service of a ProxyGroup needs (docs/development/groups.md).
+"""Makes the plan for an egress Service of a ProxyGroup (docs/development/groups.md).
 
 Such a Service has a place at the group: a ClusterIP Service in the operator's namespace, with EndpointSlices that lead
 to the proxies. While it moves, it has places at several groups, or also a proxy of its own.

@@ -74,7 +74,10 @@ class NamesView:
         return self.concerned(parent) if parent else map(key_of, found)
 
     def _is_shared(self, service: Object) -> bool:
-        """Tell whether it is possible that a second object asks for the name of the device to which *service* leads."""
+        """Tell whether a second object may ask for the name of the device to which *service* leads.
+
+        If the result is False, no other object asks for it.
+        """
         name = destination_name(service)
         return bool(name) and (
             any(key_of(each) != key_of(service) for each in self._leading(name))

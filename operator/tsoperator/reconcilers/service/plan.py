@@ -1,4 +1,7 @@
-"""Decides what an egress Service or an exposed Service needs."""
+"""Makes the plan for a Service: decides which children, status and Events it should have.
+
+The Service is an egress Service or an exposed Service.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -174,7 +174,7 @@ ENDS: dict[str, tuple[GateQuestion | None, Sequence[str]]] = {
 
 @pytest.mark.parametrize(("then", "asked"), ENDS.values(), ids=ENDS)
 @in_virtual_time
-async def test_the_requests_end_when_the_pod_or_the_service_is_gone(
+async def test_the_health_requests_of_the_prober_end_when_the_pod_or_the_service_is_gone(
     then: GateQuestion | None, asked: Sequence[str]
 ) -> None:
     services = Services(1.0, db=[UNREACHABLE], new=[OWN])
@@ -188,7 +188,7 @@ async def test_the_requests_end_when_the_pod_or_the_service_is_gone(
 
 
 @in_virtual_time
-async def test_the_requests_end_with_the_leadership() -> None:
+async def test_the_health_requests_of_the_prober_end_when_the_operator_no_longer_leads() -> None:
     services = Services(1.0, db=[UNREACHABLE])
     async with asking(services) as prober:
         prober.follow(POD, question("db"))
@@ -263,7 +263,7 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_request_returns_the_meaning_of_the_servers_answer(
+async def test_a_health_request_returns_the_meaning_of_the_servers_answer(
     status: int, headers: dict[str, str], means: HealthAnswer
 ) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
@@ -271,7 +271,7 @@ async def test_a_request_returns_the_meaning_of_the_servers_answer(
 
 
 @pytest.mark.parametrize(("in_cluster", "means"), [(True, OWN), (False, NO_HEADER)])
-async def test_only_an_operator_outside_of_the_cluster_asks_through_the_proxy_of_the_environment(
+async def test_only_an_operator_outside_of_the_cluster_uses_the_http_proxy_of_its_environment(
     monkeypatch: pytest.MonkeyPatch, in_cluster: bool, means: HealthAnswer
 ) -> None:
     pod, web_proxy = answering(200, {"Pod-IPv4": "192.0.2.7"}), answering(404, {})
@@ -282,7 +282,7 @@ async def test_only_an_operator_outside_of_the_cluster_asks_through_the_proxy_of
         assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is means
 
 
-async def test_each_request_has_a_connection_of_its_own() -> None:
+async def test_each_health_request_has_a_connection_of_its_own() -> None:
     connections: list[object] = []
     async with serving(answering(200, {}, connections)) as url, health_session(in_cluster=True) as session:
         for _ in range(3):

@@ -32,7 +32,7 @@ def test_an_ingress_is_served_if_its_spec_names_our_ingress_class(
     assert (ask(found).mode, ask(deleting(found)).mode) == (mode, Mode.NOTHING)
 
 
-def test_the_hostname_is_the_first_label_of_the_tls_host() -> None:
+def test_the_hostname_of_an_ingress_is_the_first_label_of_its_tls_host() -> None:
     given = {"tailscale.com/hostname": "shop"}
     names = [ask(live_ingress(given, host=host)).hostname for host in ("web", "web.tail1234.ts.net", "", ".x")]
     assert names == ["web", "web", "default-web-ingress", "default-web-ingress"]
@@ -53,7 +53,7 @@ def test_only_the_first_host_of_the_first_tls_entry_counts(tls: list[Object] | N
     assert ask(live_ingress(spec={"tls": tls})).host == host
 
 
-def test_the_backends_are_the_services_of_every_rule_and_of_the_default_backend() -> None:
+def test_the_backends_of_an_ingress_are_the_services_of_its_rules_and_of_the_default_backend() -> None:
     def rules(*paths: Object, **rule: object) -> Object:
         return {"rules": [{**rule, "http": {"paths": [*paths]}}]}
 

@@ -68,7 +68,7 @@ def test_the_events_about_a_certificate_say_what_the_user_can_do() -> None:
         assert words in note.message
 
 
-def test_the_words_of_a_warning_are_the_same_each_day() -> None:
+def test_the_words_of_a_warning_about_a_certificate_are_the_same_each_day() -> None:
     later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
 

@@ -23,7 +23,7 @@ MOVE = "move it to a Service, which can lead to a device of the tailnet"
         ("funel", "if you mean tailscale.com/funnel, write that"),
     ],
 )
-def test_an_event_names_an_annotation_that_is_meant_for_other_kinds(name: str, cure: str) -> None:
+def test_an_event_names_an_annotation_of_an_ingress_that_is_meant_for_other_kinds(name: str, cure: str) -> None:
     (note,) = ignored(live_ingress({f"tailscale.com/{name}": "true"}), VOCABULARY)
     assert (note.type, note.reason, note.once) == ("Warning", "IgnoredAnnotation", True)
     assert f"annotation tailscale.com/{name}" in note.message
@@ -39,7 +39,7 @@ def test_a_label_with_the_name_of_an_ingress_annotation_causes_an_event_and_the_
     assert [note.reason for note in ignored(live_ingress(labels=given), VOCABULARY)] == ["IgnoredLabel"]
 
 
-def test_the_class_may_be_a_label_but_a_group_as_a_label_causes_an_event() -> None:
+def test_an_ingress_may_name_its_proxyclass_in_a_label_but_a_proxygroup_in_a_label_causes_an_event() -> None:
     given = {"tailscale.com/proxy-class": "prod", "tailscale.com/proxy-group": "egress"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     (note,) = ignored(live_ingress(labels=given), VOCABULARY)
@@ -54,7 +54,7 @@ def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "
     return "".join(note.message for note in notes)
 
 
-def test_one_event_names_a_class_that_looks_like_a_misspelling_of_ours() -> None:
+def test_one_event_names_an_ingress_class_that_looks_like_a_misspelling_of_ours() -> None:
     assert "there is no IngressClass tailscal, so nobody serves the Ingress: if this operator is to, w" in told(
         "tailscal"
     )

@@ -179,7 +179,9 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_ingress_decides_about_its_proxy(parent: Object, observed: Observed, special: Object) -> None:
+def test_the_annotations_and_the_spec_of_an_ingress_decide_about_its_proxy(
+    parent: Object, observed: Observed, special: Object
+) -> None:
     made = proxy(parent, observed)
     wanted = {"owner": "ingress:default/web", "tags": ("tag:k8s",), "forwards": False, "accepts": False, **special}
     assert made.pod == served_ingress(forward_cluster_traffic=wanted.pop("forwards"))
@@ -214,7 +216,7 @@ WEB_NAME, OTHER_NAME = "web.tail1234.ts.net", "web.example.org"
         ({**NO_HTTPS, "pod_uid": "other"}, WEB_NAME, WEB_NAME, []),
     ],
 )
-def test_the_status_and_the_name_come_from_the_report_of_the_device(
+def test_the_status_and_the_magicdns_name_of_an_ingress_come_from_the_report_of_its_proxy(
     data: dict[str, str], served: str, name: str, notes: list[str]
 ) -> None:
     old = {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}

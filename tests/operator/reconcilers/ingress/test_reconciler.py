@@ -82,7 +82,7 @@ async def in_kernel(world: World) -> bool:
 
 
 @pytest.mark.real_time
-async def test_a_backend_that_comes_later_is_served(world: World) -> None:
+async def test_an_ingress_serves_a_backend_that_is_created_later(world: World) -> None:
     await world.apply(ingress())
     await world.eventually(lambda: event(world, "NoValidBackends"))
     assert await world.leftovers(ingress()) == []

@@ -48,7 +48,7 @@ class Change(NamedTuple):
         Change(None, entries("a"), True),
     ],
 )
-def test_a_change_is_relevant_only_if_it_changes_a_part_that_a_proxy_reads(change: Change) -> None:
+def test_a_change_of_a_configuration_is_relevant_only_if_a_proxy_reads_the_changed_part(change: Change) -> None:
     assert is_news(change.old, change.new) is change.is_news
 
 

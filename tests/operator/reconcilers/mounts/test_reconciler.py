@@ -62,5 +62,5 @@ async def test_a_pod_that_comes_just_after_a_change_of_its_configuration_is_touc
 
 
 @pytest.mark.parametrize("resource", [SECRET, CONFIGMAP, POD])
-def test_nothing_is_touched_at_a_start(resource: Any) -> None:
+def test_no_pod_is_touched_when_the_operator_starts(resource: Any) -> None:
     assert [*mounts(Shown()).watches[resource](pod())] == []

@@ -100,7 +100,7 @@ async def test_a_failed_look_up_is_reported_and_soon_repeated(answer: Sequence[s
 
 
 @in_virtual_time
-async def test_a_look_up_has_five_seconds_and_delays_no_other() -> None:
+async def test_a_look_up_of_a_hostname_has_five_seconds_and_delays_no_other_look_up() -> None:
     dns = DNS(A)
     dns.seconds = 9
     async with dns.following(LB) as kept:
@@ -114,7 +114,7 @@ async def test_a_look_up_has_five_seconds_and_delays_no_other() -> None:
 
 
 @in_virtual_time
-async def test_few_look_ups_run_at_once() -> None:
+async def test_only_a_few_look_ups_of_hostnames_run_at_once() -> None:
     dns = DNS(A)
     dns.seconds = 1
     async with dns.following(*(f"lb-{number}.example.org" for number in range(20))):

@@ -85,7 +85,7 @@ def test_the_configuration_lists_endpoints_with_the_port_of_relays() -> None:
     assert found.static == ("[2001:db8::1]:41641", "203.0.113.4:41641")
 
 
-def test_the_hostnames_of_a_load_balancer_are_looked_up_only_if_it_has_no_address() -> None:
+def test_the_hostnames_of_a_load_balancer_are_looked_up_only_if_its_status_has_no_address() -> None:
     assert hostnames(balancer(0, host(LB), host("other.example.org"))) == [LB, "other.example.org"]
     assert hostnames(balancer(0, host(LB), ip(A))) == []
 

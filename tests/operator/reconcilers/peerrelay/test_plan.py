@@ -99,7 +99,7 @@ def elastic(*numbers: int) -> Object:
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])
-def test_each_replica_has_a_load_balancer_and_two_secrets(replicas: int) -> None:
+def test_each_replica_of_a_peerrelay_has_a_load_balancer_and_two_secrets(replicas: int) -> None:
     made = plan_of(live_relay({"replicas": replicas}), keys=KEYS)
     names = [f"peerrelay-edge-{ordinal}" for ordinal in range(replicas)]
     assert [*named(made, "Service")] == names
@@ -117,7 +117,7 @@ def test_a_peerrelay_with_an_empty_spec_has_one_replica() -> None:
     assert [*named(plan_of({**live_relay(), "spec": {}}, keys=KEYS), "Service")] == ["peerrelay-edge-0"]
 
 
-def test_the_load_balancer_forwards_udp_to_one_pod() -> None:
+def test_the_load_balancer_of_a_relay_forwards_udp_to_one_pod() -> None:
     (service,) = named(plan_of(live_relay(), keys=KEYS), "Service").values()
     assert service["spec"] == {
         "type": "LoadBalancer",
@@ -157,7 +157,7 @@ ANNOTATIONS = {
 
 
 @pytest.mark.parametrize("case", ANNOTATIONS.values(), ids=ANNOTATIONS)
-def test_the_load_balancers_have_the_annotations_of_the_user_and_those_for_clouds(case: Given) -> None:
+def test_the_load_balancers_of_relays_have_the_annotations_of_the_user_and_annotations_for_clouds(case: Given) -> None:
     services = named(plan_of(live_relay(case.spec), keys=KEYS), "Service").values()
     found = [{name: value for name, value in annotations(each).items() if name != GIVEN} for each in services]
     assert found == list(case.annotations)
@@ -292,7 +292,7 @@ def test_a_config_of_another_operator_for_newer_images_is_removed() -> None:
     assert (patch.body["data"]["cap-145.hujson"], "cap-142.hujson" in patch.body["data"]) == (None, True)
 
 
-def test_the_devices_have_the_prefix_of_the_spec_and_its_tags_in_its_tailnet() -> None:
+def test_the_spec_of_a_peerrelay_decides_the_hostname_prefix_the_tags_and_the_tailnet_of_its_devices() -> None:
     relay = live_relay({"hostnamePrefix": "gate", "tags": ["tag:relay"], "tailnet": "other"})
     tailnet = TailnetView("other", login_url="https://headscale.example.org")
     wanted = plans.wanted(parse(relay, SETTINGS), Observed(Children(), tailnet=tailnet), SETTINGS)
@@ -399,7 +399,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("case", STATUSES.values(), ids=STATUSES)
-def test_the_status_shows_the_endpoints_and_what_is_missing(case: Shown) -> None:
+def test_the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing(case: Shown) -> None:
     relay = live_relay({"replicas": case.replicas}, generation=7)
     made = plan_of(relay, case.children, balancers=replace(resolving(), resolved=case.resolved))
     status, reason, message = ready(made)
@@ -495,7 +495,7 @@ def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_run
     assert reasons_of(made) == ([case.reason] if case.is_told else [])
 
 
-def test_a_refused_key_is_reported() -> None:
+def test_a_peerrelay_reports_that_an_auth_key_is_refused() -> None:
     made = plan_of(live_relay(), keys=Refusal("tag:k8s is not permitted"))
     assert ready(made) == ("False", "PeerRelayCreationFailed", "tag:k8s is not permitted")
 
@@ -544,7 +544,7 @@ def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_is_removed_
     assert (made.requeue_after, listed(made)) == (5.0, [(0, A)])
 
 
-def test_a_load_balancer_without_secrets_is_deleted_too() -> None:
+def test_a_surplus_load_balancer_of_a_relay_is_deleted_even_if_its_secrets_are_gone() -> None:
     children = surplus(secrets=joined(0))
     assert removed(plan_of(live_relay(), children)) == ["Service peerrelay-edge-1"]
 

@@ -88,7 +88,7 @@ async def test_the_devices_of_the_tailnet_learn_the_address_of_each_relay(world:
     assert not await world.writes_when_left_alone()
 
 
-async def test_added_and_removed_replicas_leave_nothing(world: World) -> None:
+async def test_replicas_of_a_peerrelay_that_are_added_and_removed_leave_nothing(world: World) -> None:
     relay = peer_relay(replicas=0)
     await world.apply(relay)
     kept: list[str] = []
@@ -215,7 +215,7 @@ async def test_a_hostname_of_a_load_balancer_is_looked_up(world: World) -> None:
 
 
 @pytest.mark.simulated
-async def test_a_relay_waits_for_its_load_balancer_and_then_learns_its_address_while_it_runs(world: World) -> None:
+async def test_a_relay_waits_for_its_load_balancer_and_learns_the_address_without_a_restart(world: World) -> None:
     relay = peer_relay()
     world.balancers.show(Shown.NOTHING)
     await world.apply(relay)

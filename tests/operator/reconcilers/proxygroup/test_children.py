@@ -90,7 +90,7 @@ CONFIGS: dict[str, tuple[list[Object], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("found", "files", "auth_key"), CONFIGS.values(), ids=CONFIGS)
-def test_the_config_secrets_get_new_keys_and_lose_used_keys_and_old_files(
+def test_the_config_secrets_of_a_group_get_new_auth_keys_and_lose_used_keys_and_old_files(
     found: list[Object], files: dict[str, Any], auth_key: str
 ) -> None:
     patches = [step for step in steps([*found, *joined(1)], Keys({0: auth_key})) if isinstance(step, Patch)]
@@ -98,7 +98,7 @@ def test_the_config_secrets_get_new_keys_and_lose_used_keys_and_old_files(
     assert all(patch.resource == SECRET for patch in patches)
 
 
-def test_secrets_get_back_their_labels_and_owner() -> None:
+def test_the_operator_puts_lost_labels_and_owners_back_on_the_secrets_of_a_group() -> None:
     bare = [{**each, "metadata": {**each["metadata"], "labels": {"a": "b"}}} for each in joined(0)]
     found = {step.key.name: step.body for step in steps([*bare, *joined(1)]) if isinstance(step, Patch)}
     assert found == {

@@ -82,7 +82,7 @@ def port_of(made: Proxy) -> int:
     return int(made.pod.modes["PORT"])
 
 
-def test_each_replica_has_a_service_of_type_nodeport() -> None:
+def test_each_replica_of_a_group_with_static_endpoints_has_a_service_of_type_nodeport() -> None:
     made = some(found(there=(service("foo-0", 3004, 41641),)))
     port = {"name": "static-endpoint-port", "protocol": "UDP", "port": 41641, "targetPort": 41641, "nodePort": 3004}
     metadata = {"namespace": "tailscale", "name": "foo-0-nodeport", "labels": OWNER.labels, **OWNED}
@@ -124,7 +124,7 @@ def test_a_group_reports_that_its_class_has_too_few_node_ports(
     assert "more node ports are needed" in made.message
 
 
-def test_the_port_of_the_proxies_is_always_the_same() -> None:
+def test_the_port_at_which_the_proxies_of_a_group_listen_is_always_the_same() -> None:
     assert 1024 <= port_of(some(found())) == port_of(some(found(replicas=2))) <= 65535
 
 
@@ -154,7 +154,7 @@ ENDPOINTS = {
 
 
 @pytest.mark.parametrize("case", ENDPOINTS.values(), ids=ENDPOINTS)
-def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
+def test_static_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
     selector = {"zone": case.zone} if case.zone else {}
     made = some(found("3000", nodes=case.nodes, current=case.current, selector=selector))
     assert made.static_endpoints == [case.found]
@@ -174,7 +174,7 @@ def static(selector: dict[str, str]) -> Object:
     return {"staticEndpoints": {"nodePort": {"ports": [{"port": 3000, "endPort": 3001}], "selector": selector}}}
 
 
-def test_endpoints_are_in_config_environment_and_status() -> None:
+def test_static_endpoints_are_in_the_config_the_environment_and_the_status() -> None:
     class_ = live_proxy_class(spec=static({}), ready=True)
     live = slim_secret("foo-0-config", {"cap-106.hujson": {"StaticEndpoints": [AT[1]]}}, OWNER.labels)
     children = Children(secrets=[joined(0)[0], live], pods=running(0).pods)

@@ -96,7 +96,7 @@ def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
-def test_names_are_freed_before_the_secrets_are_made_and_tags_are_set_afterwards() -> None:
+def test_names_of_devices_are_freed_before_the_secrets_are_made_and_tags_are_set_afterwards() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))

@@ -66,7 +66,7 @@ def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
     assert list(labels) == [f"tailscale.com/{name}" for name in ("managed", "parent-resource", "parent-resource-type")]
 
 
-def test_the_pods_mount_all_configs_and_the_configmap() -> None:
+def test_the_pods_of_a_group_mount_all_configs_and_the_configmap() -> None:
     spec = pods_of(whole())
     assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
     assert spec["terminationGracePeriodSeconds"] == 60
@@ -81,7 +81,7 @@ def test_the_pods_mount_all_configs_and_the_configmap() -> None:
     ]
 
 
-def test_the_container_drains_before_it_stops() -> None:
+def test_the_container_of_a_groups_proxy_drains_its_connections_before_the_end() -> None:
     found = container(whole(of=settings(proxy_image="example.org/proxy:v1")))
     drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
     assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {

@@ -62,7 +62,7 @@ def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
         (0, 0, running(False, "0/0"), ("True", READY, READY)),
     ],
 )
-def test_the_conditions_count_the_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
+def test_the_conditions_of_a_group_count_its_devices(count: int, replicas: int, available: Told, ready: Told) -> None:
     made = status(live_group({"replicas": replicas}, generation=7), joined(*range(count)))
     found = [(each["status"], each["reason"], each["message"]) for each in made["conditions"]]
     assert found == [available, ready]
@@ -70,14 +70,14 @@ def test_the_conditions_count_the_devices(count: int, replicas: int, available: 
     assert [each["hostname"] for each in made.get("devices", [])] == [f"foo-{number}" for number in range(count)]
 
 
-def test_the_conditions_name_the_pods_that_end() -> None:
+def test_the_conditions_of_a_group_name_the_pods_that_are_ending() -> None:
     first = joined(0)
     made = status(live_group(), replace(first, pods=[*first.pods, deleting(obj(POD, Key("tailscale", "foo-1")))]))
     words = "1/2 ProxyGroup pods running; waiting for Pod tailscale/foo-1 to end"
     assert {each["message"] for each in made["conditions"]} == {words}
 
 
-def test_other_fields_and_conditions_of_the_status_stay() -> None:
+def test_other_fields_and_conditions_of_the_status_of_a_group_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
     made = status({**live_group(), "status": old}, Children())

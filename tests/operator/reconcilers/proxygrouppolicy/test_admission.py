@@ -47,7 +47,7 @@ def test_a_namespace_has_a_policy_and_a_binding_for_ingress_and_for_egress() -> 
     ],
     ids=["names", "no names", "a name that would end the literal", "names in other characters"],
 )
-def test_the_expressions_and_the_messages_name_the_allowed_groups(
+def test_the_expressions_and_the_messages_of_admission_policies_name_the_allowed_groups(
     allowed: tuple[str, ...], literal: str, words: str
 ) -> None:
     for policy in made(Allowed(allowed, allowed))[::2]:
@@ -71,7 +71,7 @@ DRIFTS: dict[str, tuple[int, Object]] = {
 
 
 @pytest.mark.parametrize(("index", "drift"), DRIFTS.values(), ids=DRIFTS)
-def test_every_edit_that_could_open_the_namespace_is_reverted(index: int, drift: Object) -> None:
+def test_every_edit_of_admission_policies_that_could_open_the_namespace_is_reverted(index: int, drift: Object) -> None:
     desired = made(SOME)[index]
     annotations = {"tailscale.com/desired-digest": digest_of(desired)}
     live = stored({**desired, "spec": without_null(desired["spec"])}, annotations=annotations)

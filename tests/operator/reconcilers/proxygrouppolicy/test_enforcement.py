@@ -105,7 +105,7 @@ async def test_the_operator_can_change_objects_that_are_older_than_the_policy(cl
         await cluster.eventually(lambda: cluster.gone(old))
 
 
-async def test_anybody_may_complete_a_deletion(cluster: World) -> None:
+async def test_admission_policies_let_anybody_complete_a_deletion(cluster: World) -> None:
     old = group_egress("old", "other")
     old["metadata"]["finalizers"] = ["example.org/hold"]
     await cluster.apply(old, *admission_policies("default", Allowed(), settings()))

@@ -105,7 +105,7 @@ def test_an_invalid_policy_blocks_changes_in_its_namespace_and_the_other_policie
     assert "until you have mended the invalid ProxyGroupPolicy bad" in told(made)["good"][2]
 
 
-def test_the_admission_policies_go_with_the_last_policy() -> None:
+def test_the_admission_policies_go_with_the_last_proxygrouppolicy_of_the_namespace() -> None:
     made = decisions.plan(Observed("team", admission=LEFT), settings())
     assert [step.obj for step in made.steps if isinstance(step, Deletion)] == LEFT
 

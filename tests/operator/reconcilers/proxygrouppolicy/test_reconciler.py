@@ -122,7 +122,7 @@ async def union_after(steps: Sequence[Step]) -> None:
         await world.becomes(lambda: enforced(world), {})
 
 
-def test_the_union_of_the_remaining_policies_is_enforced() -> None:
+def test_the_union_of_the_groups_in_the_remaining_proxygrouppolicies_is_enforced() -> None:
     patient.run(union_after(STEPS))
 
 
@@ -139,7 +139,7 @@ def test_the_union_of_the_remaining_policies_is_enforced() -> None:
         max_size=12,
     )
 )
-def test_the_union_is_enforced_after_any_steps(steps: list[Step]) -> None:
+def test_the_union_of_the_groups_in_all_proxygrouppolicies_is_enforced_after_any_steps(steps: list[Step]) -> None:
     patient.run(union_after(steps))
 
 

@@ -119,7 +119,7 @@ def test_an_auth_secret_has_nothing_but_the_key_of_its_replica() -> None:
     assert (found["rec-auth-0"], found["rec-0"]) == ({"authkey": "new-authkey"}, {})
 
 
-def test_the_pods_may_read_and_write_only_their_own_secrets() -> None:
+def test_the_pods_of_a_recorder_may_read_and_write_only_their_own_secrets() -> None:
     leaving = replace(NOTHING, children=Children(secrets=secrets(4)))
     role = made(live_recorder({"replicas": 1, **UI}), leaving)[("Role", "rec")]
     own, events = role["rules"]
@@ -134,7 +134,7 @@ def test_the_pods_may_read_and_write_only_their_own_secrets() -> None:
 @pytest.mark.parametrize(
     ("given", "tags"), [({}, ("tag:k8s",)), ({"tags": []}, ("tag:k8s",)), ({"tags": ["tag:a"]}, ("tag:a",))]
 )
-def test_the_default_tag_does_not_depend_on_the_settings(given: Object, tags: tuple[str, ...]) -> None:
+def test_the_default_tag_of_recorders_does_not_depend_on_the_settings(given: Object, tags: tuple[str, ...]) -> None:
     settings = replace(SETTINGS, proxy_tags=("tag:other",))
     proxy = plans.wanted(ask_of(live_recorder({**UI, **given})), NOTHING, settings)
     assert isinstance(proxy, Proxy)
@@ -205,7 +205,7 @@ def test_a_recorder_is_refused_the_name_of_an_object_that_no_operator_made() -> 
     assert (told.error, reasons_of(told)) == (error, ["RecorderInvalid"])
 
 
-def test_a_failed_step_is_reported_and_tried_again() -> None:
+def test_a_recorder_reports_a_failed_step_of_its_plan_and_tries_the_step_again() -> None:
     error = ValueError("no")
     told = plans.failed(ask_of(live_recorder()), NOTHING, Refusal("no", "", error))
     assert (ready(told), told.error) == (("False", "RecorderCreationFailed", "no"), error)
@@ -236,14 +236,14 @@ def test_the_status_shows_the_devices_as_the_control_server_lists_them() -> None
 @pytest.mark.parametrize(
     ("hostnames", "shown"), [(["a", "a"], ["a"]), (["", ""], ["test-0", "test-1"])], ids=["twice", "untold"]
 )
-def test_the_status_has_one_entry_for_a_hostname(hostnames: list[str], shown: list[str]) -> None:
+def test_the_status_of_a_recorder_lists_each_hostname_once(hostnames: list[str], shown: list[str]) -> None:
     devices = {f"node-{n}": replace(device(n), hostname=hostname) for n, hostname in enumerate(hostnames)}
     observed = replace(joined(0, 1), tailnet=TailnetView(devices=devices))
     found = status_of(plan_of(live_recorder({"replicas": 2, **S3}), observed))["devices"]
     assert [each["hostname"] for each in found] == shown
 
 
-def test_the_url_is_not_taken_from_the_login_name() -> None:
+def test_the_url_in_the_status_of_a_recorder_is_not_taken_from_the_login_name() -> None:
     children = Children(secrets=secrets(0, profile(0, "tagged-devices")))
     status = status_of(plan_of(live_recorder(), replace(joined(0), children=children)))
     assert status["devices"] == [shown(0)]

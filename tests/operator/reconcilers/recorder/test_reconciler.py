@@ -95,7 +95,9 @@ SCALES = {"up and down": (0, 3, 1), "down and up": (3, 0, 2)}
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
-async def test_scaling_and_deletion_leave_no_secret_and_no_device(world: World, scale: tuple[int, ...]) -> None:
+async def test_scaling_and_deletion_of_a_recorder_leave_no_secret_and_no_device(
+    world: World, scale: tuple[int, ...]
+) -> None:
     await world.apply(S3_KEYS, recorder(replicas=scale[0], **S3))
     for count in scale:
         await world.change(REC, {"spec": {"replicas": count}})
@@ -106,7 +108,7 @@ async def test_scaling_and_deletion_leave_no_secret_and_no_device(world: World, 
     await world.becomes(lambda: left(world), [])
 
 
-async def test_other_labels_of_the_pods_take_a_new_statefulset_and_the_devices_stay(world: World) -> None:
+async def test_a_recorder_with_other_pod_labels_gets_a_new_statefulset_and_keeps_its_devices(world: World) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     await whole(world, REC, 2)
     before, (old,) = {*world.control.devices}, await world.children(STATEFULSET, REC)
@@ -383,7 +385,7 @@ async def pods(world: World) -> set[str]:
     return {uid(pod) for pod in await world.children(POD, REC)}
 
 
-async def test_a_restart_of_the_operator_writes_nothing(cluster: World) -> None:
+async def test_a_restart_of_the_operator_writes_nothing_for_a_recorder(cluster: World) -> None:
     async with running_operator(cluster):
         await cluster.apply(S3_KEYS, recorder(**S3, replicas=2))
         await whole(cluster, REC, 2)

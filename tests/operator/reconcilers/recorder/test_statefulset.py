@@ -100,7 +100,7 @@ CONTAINER = {
 }
 
 
-def test_the_fields_of_the_spec_reach_the_template() -> None:
+def test_the_fields_of_a_recorders_spec_reach_the_pod_template() -> None:
     assert PASSED.items() <= statefulset({**UI, **pod(**PASSED)})["spec"]["template"]["spec"].items()
     assert CONTAINER.items() <= container({**UI, **of_container(**CONTAINER)}).items()
     plain = statefulset(UI)["spec"]["template"]["spec"]

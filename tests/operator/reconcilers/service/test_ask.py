@@ -58,7 +58,7 @@ def test_the_target_of_a_service_has_the_name_or_address_exactly_as_in_the_annot
         assert parse(egress_service(annotations), settings()).target == wanted
 
 
-def test_ports_are_named_as_the_user_names_them_and_are_tcp_by_default() -> None:
+def test_the_ports_of_a_service_keep_the_names_of_the_user_and_are_tcp_by_default() -> None:
     service = egress_service(spec={"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP", "name": "dns"}]})
     named = {Wanted("TCP", 5432): "tailscale-unnamed", Wanted("UDP", 53): "dns"}
     assert [*parse(service, settings()).ports.items()] == [*named.items()]

@@ -401,7 +401,7 @@ def test_the_hash_of_the_configuration_in_the_reason_equals_the_hash_that_the_go
         assert config_digest(parse(service, settings())) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_the_reason_names_the_group_and_the_digest() -> None:
+def test_the_reason_of_the_condition_names_the_group_and_the_hash_of_the_configuration() -> None:
     good, bad = configured("egress", "abc"), not_configured("egress", "abc")
     assert (good["status"], good["reason"]) == ("True", "ConfiguredFor:ProxyGroup:egress:Config:abc")
     assert (bad["status"], bad["reason"]) == ("False", "ConfigurationFailed:ProxyGroup:egress:Config:abc")

@@ -376,7 +376,7 @@ async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is
     [(False, [], True), (True, [], True), (False, [FINALIZER], False)],
     ids=["new", "lost", "there"],
 )
-async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalizer_on_it(
+async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalizer_on_the_tailnet(
     sim: ClusterSim, ground: Ground, is_proved: bool, finalizers: list[str], is_refused: bool
 ) -> None:
     if is_proved:
