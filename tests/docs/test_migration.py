@@ -22,6 +22,6 @@ def test_every_documented_difference_has_one_entry_and_every_entry_one_differenc
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in SHOWN_BY.values() for test in tests}))
-def test_the_test_exists_that_an_entry_names_for_a_difference(test: str) -> None:
+def test_the_test_exists_that_the_table_names_for_a_difference_from_the_go_operator(test: str) -> None:
     file, _, name = test.partition(" ")
     assert f"test_{name}" in functions_of(ROOT / "tests" / file)

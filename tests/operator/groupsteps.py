@@ -236,7 +236,7 @@ async def grant(world: World, wish: Wish) -> None:
 
 
 async def _there(world: World, obj: Object, patch: Object) -> None:
-    """Wait until *obj* exists and isn't being deleted, create it if it is missing, and then *patch* it."""
+    """Wait until the deletion of *obj* has ended if there is one, create *obj* if it is missing, and *patch* it."""
 
     async def stays() -> bool:
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)

@@ -218,11 +218,11 @@ def destination_findings(
 
 
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
-    """Tell whether an egress proxy doesn't find the device that it leads to (docs/development/proxies.md).
+    """Tell whether an egress proxy doesn't find its destination (docs/development/proxies.md).
 
-    A proxy reports the ID of its own device, then looks for the device that it leads to, and reports the name of
-    its own device, *fqdn*, once it has found that device. Until then it may exit, with code 0, and start again. Our
-    list of devices doesn't decide alone, because names of Tailscale Services and of 4via6 aren't in it.
+    A proxy first reports the ID of its own device. Then it looks for its destination. When it has found the
+    destination, it also reports the name of its own device, *fqdn*. Until then it may exit, with code 0, and start
+    again. Our list of devices doesn't decide alone, because names of Tailscale Services and of 4via6 aren't in it.
     """
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):

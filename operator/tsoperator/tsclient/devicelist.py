@@ -39,7 +39,7 @@ class _NotSplit(Exception):
 
 
 class DeviceListReader:
-    """Reads one list of devices after another."""
+    """Reads the lists of devices that a control server sends, and decodes only the devices that have changed."""
 
     def __init__(self, time_slice: float = SECONDS) -> None:
         """A read holds the event loop for *time_slice* seconds at a time."""

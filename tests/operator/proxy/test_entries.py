@@ -59,7 +59,9 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", [*OTHERS, None])
-def test_a_proxy_serves_the_ports_that_it_reports_for_the_same_target(other: Entry | None) -> None:
+def test_a_proxy_serves_the_reported_ports_of_an_entry_while_its_report_has_the_target_of_that_entry(
+    other: Entry | None,
+) -> None:
     assert DATABASE.forwarded(REPORTED) == DATABASE.ports
     assert DATABASE.forwarded(replace(REPORTED, health_check="http://other")) == DATABASE.ports
     assert DATABASE.forwarded(other) == frozenset()

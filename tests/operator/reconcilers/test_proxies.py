@@ -197,7 +197,9 @@ async def test_a_refused_key_is_a_refusal_but_an_unreachable_api_server_is_an_er
         await proxies.auth_keys(HELD, PROXY, NO_CHILDREN)
 
 
-async def test_a_parent_without_our_finalizer_gets_a_key_at_once(sim: ClusterSim, proxies: Proxies) -> None:
+async def test_a_proxy_gets_its_auth_key_without_a_live_read_if_its_parent_does_not_have_our_finalizer_yet(
+    sim: ClusterSim, proxies: Proxies
+) -> None:
     sim.faults.leave()
     found = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     (minted,) = sim.control.keys.values()

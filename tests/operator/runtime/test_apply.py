@@ -369,7 +369,9 @@ async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
-async def test_a_device_that_is_refused_again_and_again_changes_the_status_once(ground: Ground, is_ready: bool) -> None:
+async def test_alternating_errors_of_the_deletion_of_a_device_change_the_status_of_the_parent_only_once(
+    ground: Ground, is_ready: bool
+) -> None:
     status, versions = {"conditions": [condition("Ready", is_ready, "Waiting", "")]}, []
     for error in (Unavailable("down"), Pending(asyncio.get_running_loop().create_future())) * 2:
         ground.error = error

@@ -97,7 +97,10 @@ class Ground:
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain a key for a proxy that asks for one, record that the control server refused it, too, and return it."""
+        """Obtain the next auth key of a proxy that asks for one.
+
+        The control server refuses that key, too. Return it.
+        """
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
         return key

@@ -129,7 +129,10 @@ def data_of(found: Object | None) -> Mapping[str, str]:
 
 
 def configmap_names(corefile: str) -> Sequence[str]:
-    """Return the names of the ConfigMaps that say what the cluster's DNS is; *corefile* is the user's own, or empty."""
+    """Return the names of the ConfigMaps that show the configuration of the cluster's DNS.
+
+    *corefile* is the name of the ConfigMap with the Corefile if the user has set it, or empty.
+    """
     return [*dict.fromkeys((*CONFIGMAPS, *([corefile] if corefile else ())))]
 
 

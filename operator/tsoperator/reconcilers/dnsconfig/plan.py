@@ -206,9 +206,9 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
-    """Return the condition that says whether the cluster's DNS asks the nameserver, if *obj* is the elected DNSConfig.
+    """Return the condition about the answers of the cluster's DNS, if *obj* is the one DNSConfig that is in use.
 
-    While a DNSConfig is invalid, its nameserver goes on, and the operator goes on asking the cluster's DNS.
+    It stays up to date while the DNSConfig is invalid, because its nameserver still runs.
     """
     first = elected(observed.dnsconfigs)
     if first is None or uid(first) != uid(obj):

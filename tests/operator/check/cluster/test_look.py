@@ -215,7 +215,7 @@ async def test_a_cluster_that_does_not_answer_cannot_be_checked(front: Front) ->
     assert "there is no file" in found.words
 
 
-async def test_workload_identity_gets_a_token_of_the_operator(front: Front) -> None:
+async def test_a_check_logs_in_by_workload_identity_with_a_token_of_the_operators_serviceaccount(front: Front) -> None:
     await trust_the_cluster(front)
     front.world.control.client_id, front.world.control.audience = "other", "api.example.org/k"
     assert wrong(await front.findings()) == []
