@@ -13,14 +13,14 @@ OPERATOR = "--as=system:serviceaccount:tailscale:operator"
 BINDING = "validatingadmissionpolicybinding"
 
 
-def policy(namespace: str) -> Object:
+def policy(namespace: str, *allowed: str) -> Object:
     head = {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyGroupPolicy"}
-    return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": ["allowed"]}}
+    return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": [*allowed]}}
 
 
 def test_a_namespace_may_use_only_allowed_groups_until_its_policy_is_deleted(cluster: Cluster, namespace: str) -> None:
     old, new = (group_service(namespace, name, "forbidden", tailnet_ip="100.64.0.9") for name in ("old", "new"))
-    ours, rule = policy(namespace), f"ts-egress-{namespace}"
+    ours, rule = policy(namespace, "allowed"), f"ts-egress-{namespace}"
     cluster.apply(old, ours)
 
     def refused() -> str:
@@ -44,5 +44,7 @@ def test_a_namespace_may_use_only_allowed_groups_until_its_policy_is_deleted(clu
     cluster.bed.kubectl(*note, OPERATOR)
     cluster.bed.kubectl("patch", BINDING, rule, "--type=merge", "-p", '{"spec": {"validationActions": ["Audit"]}}')
     eventually(lambda: actions() == ["Deny"], "the binding as it was", 30)
+    cluster.apply(policy(namespace, "allowed", "other"))
+    eventually(lambda: '"other"' in refused(), "a refusal that names the group of the edit", 30)
     cluster.delete("proxygrouppolicy", "ours", namespace)
     eventually(lambda: not actions() and not refused(), "no more refusals", 30)
