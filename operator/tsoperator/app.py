@@ -135,7 +135,6 @@ async def run(
     ):
         cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)
-
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)

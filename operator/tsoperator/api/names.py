@@ -211,7 +211,7 @@ HEALTH_PORT: Final = 9002
 HEALTH_PORT_NAME: Final = "tailscale-health-check"
 """The name of the port of an egress Service that leads to `HEALTH_PORT`."""
 
-# What the relays of a PeerRelay are told (docs/development/proxies.md).
+# The settings of the relays of a PeerRelay (docs/development/proxies.md).
 RELAY_CONFIG_KEY: Final = "cap-142.hujson"
 """The key of the config in a config Secret of a PeerRelay.
 

@@ -98,6 +98,6 @@ def _installation(arguments: argparse.Namespace) -> Installation:
 
 
 def _say(words: str) -> None:
-    """Tell a person at a terminal what the check looks at now."""
+    """Show a person at a terminal the present step of the check."""
     if sys.stderr.isatty():
         sys.stderr.write(f"looking at {words} ...\n")
