@@ -39,8 +39,8 @@ from tsoperator.api.objects import (
 from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
-from tsoperator.group import egress as egressgroup
 from tsoperator.group import claims, ports, proxygroup
+from tsoperator.group import egress as egressgroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
