@@ -39,8 +39,8 @@ from tsoperator.api.objects import (
 from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.group import claims, ports, proxygroup
 from tsoperator.group import egress as egressgroup
-from tsoperator.group import ports, proxygroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
@@ -88,6 +88,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         proxygroup.BY_GROUP: proxygroup.by_group,
         egressgroup.BY_ENTRY: egressgroup.by_entry,
     }
+    hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
@@ -95,8 +96,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading}),
-        *users(INGRESS, {BY_BACKEND: by_backend}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading, **hosted}),
+        *users(INGRESS, {BY_BACKEND: by_backend, **hosted}),
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source

@@ -12,7 +12,7 @@ from tsoperator.proxy.replica import REPLICAS_MAX
 from tsoperator.runtime.ownership import Owner
 
 BY_GROUP: Final = "group"
-"""The index of users' Services by the ProxyGroup that they name."""
+"""The index of users' Services and Ingresses by the ProxyGroup that they name."""
 
 DEFAULT_REPLICAS: Final = 2
 
@@ -57,7 +57,7 @@ def is_available(group: Object) -> bool:
     return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
 
 
-def by_group(service: Object) -> Iterable[str]:
-    """Index users' Services by the ProxyGroup that they name."""
-    name = annotations(service).get(PROXY_GROUP)
+def by_group(obj: Object) -> Iterable[str]:
+    """Index users' Services and Ingresses by the ProxyGroup that they name."""
+    name = annotations(obj).get(PROXY_GROUP)
     return (name,) if name else ()
