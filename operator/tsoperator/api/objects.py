@@ -116,6 +116,13 @@ is the name of its Tailnet, and its name is the ID of the device. ``aliases`` ha
 device is found.
 """
 
+TAILSCALE_SERVICE = Resource("", "", "tailscaleservices", "TailscaleService")
+"""The resource of Tailscale Services.
+
+They are no objects of the cluster either. The namespace of such an object is the name of its Tailnet, and its name is
+the label of the Service.
+"""
+
 SUFFIXES = Resource("", "", "suffixes", "Suffixes")
 """The resource of the known suffixes of MagicDNS names.
 
