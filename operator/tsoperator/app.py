@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
+from tsoperator.api.objects import DEVICE, IDENTITY, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
@@ -57,6 +57,7 @@ from tsoperator.settings import Settings
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tailnet.identity import KnownIdentity
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
@@ -139,6 +140,7 @@ async def run(
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
+        identity = KnownIdentity(client, cache, settings.namespace, settings.operator_secret)
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
@@ -160,7 +162,13 @@ async def run(
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, ADDRESSES: addresses},
+            feeds={
+                DEVICE: tailnets,
+                SUFFIXES: suffixes,
+                IDENTITY: identity,
+                dnsprobes.VERDICT: dns_prober,
+                ADDRESSES: addresses,
+            },
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -169,7 +177,7 @@ async def run(
                 client,
                 await _elector(client, settings) if settings.leader_election else None,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, prober.run, dns_prober.run, addresses.run],
+                beside=[tailnets.run, identity.run, prober.run, dns_prober.run, addresses.run],
             )
 
 

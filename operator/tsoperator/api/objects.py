@@ -129,6 +129,9 @@ SUFFIXES = Resource("", "", "suffixes", "Suffixes")
 They are no objects of the cluster either. A feed has all of them as one object.
 """
 
+IDENTITY = Resource("", "", "identities", "Identity")
+"""The resource of the operator's own identity in the tailnet. It is no object of the cluster either."""
+
 RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (

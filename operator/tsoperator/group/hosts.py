@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.api.device import domain_of
-from tsoperator.api.objects import Object
+from tsoperator.api.names import LABEL_SECRET_TYPE, SECRET_TYPE_CERTS
+from tsoperator.api.objects import Object, key_of, labels
 from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService
 from tsoperator.proxy.secret import advertised_services, device_of
 from tsoperator.runtime.plan import Refusal
+
+BY_CERTIFICATE: Final = "certificate"
+"""The index of the Secrets with certificates of Tailscale Services, by the label of the Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,10 @@ def domain_of_group(states: Iterable[Object]) -> str:
 def advertising(states: Iterable[Object], name: str) -> list[Object]:
     """Return those of the *slim* state Secrets of a group whose proxies advertise the Tailscale Service *name*."""
     return [each for each in states if name in advertised_services(each)]
+
+
+def by_certificate(secret: Object) -> Iterable[str]:
+    """Index the Secrets with certificates of Tailscale Services, each of which is named after its domain."""
+    if labels(secret).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CERTS:
+        return ()
+    return (key_of(secret).name.partition(".")[0],)

@@ -1,6 +1,7 @@
-"""The rules by which the proxies of an ingress ProxyGroup lead packets for Tailscale Services to cluster IPs.
+"""The ConfigMap of an ingress ProxyGroup: its rules and its serve config, by the name of the Tailscale Service.
 
-The operator writes them into the group's ConfigMap, and each proxy reports the rules that it has put into effect.
+The rules lead packets for a Tailscale Service to cluster IPs. Each proxy reports the rules that it has put into effect.
+The serve config is for Tailscale Services whose TLS ends at the proxies.
 """
 
 import json
@@ -8,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from tsoperator.api.names import INGRESS_RULES, INGRESS_SERVE_CONFIG
 from tsoperator.api.objects import Object
 from tsoperator.api.tailscaleservice import TailscaleService
+from tsoperator.proxy.stored import json_or_empty, text
 
 _FAMILIES: Final = {4: "IPv4Mapping", 6: "IPv6Mapping"}
 _FROM: Final = "TailscaleServiceIP"
@@ -25,6 +28,22 @@ class Mapped(NamedTuple):
 
 Rule = Mapping[int, Mapped]
 """The rule for one Tailscale Service, by IP version."""
+
+_RULES: Final = "hostingRules"
+_SERVED: Final = "hostingServed"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """The Tailscale Services in an ingress ConfigMap: the *rules*, and the parts *served* of the serve config."""
+
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    served: Mapping[str, Object] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the Tailscale Services."""
+        return {*self.rules, *self.served}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +69,37 @@ def rules_document(rules: Mapping[str, Rule]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def read_rules(text: str) -> dict[str, Rule]:
+def serve_document(served: Mapping[str, Object]) -> str:
+    """Return the JSON document with the serve config of Tailscale Services, by name, that the proxies read."""
+    return json.dumps({"Services": dict(sorted(served.items()))} if served else {}, separators=(",", ":"))
+
+
+def slim_hosting(configmap: Object) -> Object:
+    """Return the slim form of a ConfigMap for the cache, in which the contents of an ingress ConfigMap are parsed."""
+    data = configmap.get("binaryData") or {}
+    if INGRESS_RULES not in data and INGRESS_SERVE_CONFIG not in data:
+        return configmap
+    served = json_or_empty(text(data, INGRESS_SERVE_CONFIG)).get("Services")
+    return {
+        **configmap,
+        _RULES: read_rules(text(data, INGRESS_RULES)),
+        _SERVED: served if isinstance(served, dict) else {},
+    }
+
+
+def hosted(configmap: Object | None) -> Hosted:
+    """Return the Tailscale Services in a *slim* ingress ConfigMap; none if there is no ConfigMap."""
+    return Hosted(configmap.get(_RULES) or {}, configmap.get(_SERVED) or {}) if configmap else Hosted()
+
+
+def read_rules(document: str) -> dict[str, Rule]:
     """Return the rules in a document by the name of the Tailscale Service; those that can't be read are left out."""
-    return _rules(_mapping(text))
+    return _rules(json_or_empty(document))
 
 
-def read_host_report(text: str) -> HostReport | None:
+def read_host_report(document: str) -> HostReport | None:
     """Return the report of a proxy in its state Secret; None if there is none that can be read."""
-    found = _mapping(text)
+    found = json_or_empty(document)
     if not found:
         return None
     rules = found.get("configs")
@@ -81,11 +123,3 @@ def _rule(given: Any) -> Rule | None:
         return None
     found = {version: given[name] for version, name in _FAMILIES.items() if isinstance(given.get(name), dict)}
     return {version: Mapped(str(each.get(_FROM, "")), str(each.get(_TO, ""))) for version, each in found.items()}
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
