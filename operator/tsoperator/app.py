@@ -13,7 +13,17 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import DEVICE, IDENTITY, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
+from tsoperator.api.objects import (
+    DEVICE,
+    IDENTITY,
+    SERVICE,
+    SUFFIXES,
+    TAILNET,
+    TAILSCALE_SERVICE,
+    Key,
+    has_finalizer,
+    key_of,
+)
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
@@ -58,16 +68,18 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
+    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -80,6 +92,7 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
+    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -164,6 +177,7 @@ async def run(
             times=_GATHER,
             feeds={
                 DEVICE: tailnets,
+                TAILSCALE_SERVICE: tailnets,
                 SUFFIXES: suffixes,
                 IDENTITY: identity,
                 dnsprobes.VERDICT: dns_prober,
