@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
+from tsoperator.group.hosts import NO_SERVICE
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -37,6 +38,7 @@ from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -68,18 +70,16 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
-from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
-    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -92,7 +92,6 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
-    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -166,8 +165,25 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        world = HostingWorld(
+            lambda tailnet, label: NO_SERVICE,
+            lambda: [each.name for each in tailnets.all_registered()],
+            lambda: identity.current().node_id,
+            lambda: identity.current().problem,
+        )
         parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+            client,
+            cache,
+            applier,
+            settings,
+            tailnets,
+            suffixes,
+            factory,
+            prober,
+            node_ports,
+            dns_prober,
+            addresses,
+            HostingView(cache, settings, world),
         )
         manager = Manager(
             cache,
@@ -209,14 +225,18 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    hosting: HostingView
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
+        :-1
+    ]
+    hosting = parts.hosting
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client),
+        services(proxies, client, hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, node_ports),
