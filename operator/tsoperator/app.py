@@ -37,6 +37,7 @@ from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -166,8 +167,25 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        world = HostingWorld(
+            tailnets.service,
+            lambda: [each.name for each in tailnets.all_registered()],
+            lambda: identity.current().node_id,
+            lambda: identity.current().problem,
+        )
         parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+            client,
+            cache,
+            applier,
+            settings,
+            tailnets,
+            suffixes,
+            factory,
+            prober,
+            node_ports,
+            dns_prober,
+            addresses,
+            HostingView(cache, settings, world),
         )
         manager = Manager(
             cache,
@@ -209,14 +227,18 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    hosting: HostingView
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
+        :-1
+    ]
+    hosting = parts.hosting
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client),
+        services(proxies, client, hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, node_ports),
