@@ -323,8 +323,7 @@ class Services:
     async def _read_hosts(self, label: str) -> None:
         known = self._known.get(label)
         found = tuple(await self._tailnet.service_hosts(known.name if known else service_name(label)))
-        if label in self._known:
-            self._hosts[label] = _Hosts(found, self._now())
+        self._hosts[label] = _Hosts(found, self._now())
 
     async def _write(self, step: Write) -> None:
         """Make *step*, if the Service is as it was. Raises ControlError, NotAsked."""

@@ -23,7 +23,7 @@ from tsoperator.tailnet.services import Services
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NameInUse, NotSupported, Unavailable
 from tsoperator.tsclient.transport import Retry
 
-from tests.support.cluster import running
+from tests.support.cluster import running, until
 from tests.support.tailnets import join, tailnet_client
 
 LIST = ("GET", "/api/v2/tailnet/-/vip-services")
@@ -192,7 +192,7 @@ async def test_a_list_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
     assert isinstance(view.refusal.error, error)
     assert view.refusal.is_passing is (error is Unavailable)
     before = ground.reads()[0]
-    for _ in range(29):
+    for _ in range(20):
         assert (await ground.view()).refusal
         await asyncio.sleep(10)
     assert ground.reads()[0] <= before + 300 / seconds
@@ -224,6 +224,24 @@ async def test_a_list_that_fails_later_takes_nothing_away(ground: Ground) -> Non
     await asyncio.sleep(900)
     assert ground.reads()[0] > 1
     assert (await ground.view(), ground.told) == (view, [])
+    await asyncio.sleep(301)  # what the look has asked for was refused, too
+    assert (await ground.view(), ground.told) == (view, [])
+
+
+async def test_a_service_that_is_refused_again_after_a_retry_is_not_asked_for_within_five_minutes(
+    ground: Ground,
+) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    await ground.view("absent")
+    ground.control.fail(403, count=100, path=ONE)
+    await ground.view()
+    await asyncio.sleep(200)
+    ground.services.retry()
+    await ground.view()
+    reads = ground.reads()[1]
+    await asyncio.sleep(250)
+    assert not (await ground.view()).is_shown
+    assert ground.reads()[1] == reads
 
 
 @pytest.mark.parametrize("is_retried", [True, False])
@@ -245,7 +263,7 @@ async def test_a_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
         assert view.service.addresses
     before = ground.reads()[1]
     assert before <= (20 + 8 if error is Forbidden else 2 * 8)  # after silence, the others aren't tried either
-    for _ in range(29):
+    for _ in range(20):
         assert not ground.services.view("web0").is_shown
         await asyncio.sleep(10)
     assert ground.reads()[1] <= before + 2 * 300 / seconds
@@ -311,6 +329,24 @@ async def test_a_write_keeps_what_others_have_set_since_the_service_was_read(gro
     await ground.put(replace(before, ports=("tcp:80",)), before)
     present = ground.control.services.present["svc:web"]
     assert (present.display_name, present.comment, present.ports) == ("Web", "mine", ("tcp:80",))
+
+
+async def test_a_service_that_exists_gets_no_comment_of_ours(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US, ports=("tcp:80",)))
+    await ground.put(WANTED, await ground.known())
+    assert ground.control.services.present["svc:web"].comment == ""
+
+
+async def test_a_service_is_read_again_when_its_write_got_no_answer(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    ground.control.lose_answers(method="PUT", count=2)
+    with pytest.raises(Unavailable):
+        await ground.put(replace(before, ports=("tcp:80",)), before)
+    ground.told.clear()
+    ground.services.view("web")
+    await asyncio.sleep(1)
+    assert ((await ground.known()).ports, ground.told) == (("tcp:80",), ["web"])
 
 
 @pytest.mark.parametrize("is_deletion", [True, False])
@@ -495,6 +531,19 @@ async def test_the_answer_to_a_read_that_began_before_a_write_does_not_undo_the_
     assert (await ground.known()).ports == ("tcp:80",)
 
 
+async def test_a_list_that_was_asked_for_before_a_write_does_not_undo_the_write(ground: Ground) -> None:
+    await ground.view()
+    ground.control.latency = 2
+    await until(lambda: ground.reads()[0] == 2, seconds=400)
+    ground.control.latency = 0
+    ground.told.clear()
+    await ground.put(WANTED, None)
+    ground.control.answer('{"vipServices": []}', path=LIST[1])
+    await asyncio.sleep(2.5)
+    assert (ground.reads()[0], ground.told) == (2, ["web"])
+    assert (await ground.known()).ports == WANTED.ports
+
+
 async def test_hosts_are_read_when_asked_for_and_again_after_seconds(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     ground.control.services.approvers = {}
@@ -511,6 +560,9 @@ async def test_hosts_are_read_when_asked_for_and_again_after_seconds(ground: Gro
     await asyncio.sleep(29)
     await ground.view(hosts=True)
     assert ground.control.requests[HOSTS] == 3
+    await ground.carry_out(DeleteService("", OWNER, await ground.known()))
+    await ground.put(WANTED, None)
+    assert ground.services.view("web", hosts=True).pending
 
 
 async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_none(ground: Ground) -> None:
