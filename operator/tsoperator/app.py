@@ -29,6 +29,7 @@ from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
+from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -154,7 +155,18 @@ async def run(
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+            client,
+            cache,
+            applier,
+            settings,
+            tailnets,
+            suffixes,
+            factory,
+            prober,
+            node_ports,
+            dns_prober,
+            addresses,
+            identity,
         )
         manager = Manager(
             cache,
@@ -195,27 +207,30 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    identity: KnownIdentity
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
+    client, cache, applier, settings, tailnets, suffixes = parts[:6]
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client),
         ingresses(proxies, applier.now),
         connectors(proxies),
-        proxyclasses(cache, node_ports),
+        proxyclasses(cache, parts.node_ports),
         proxygroups(proxies),
         recorders(proxies, client),
-        peerrelays(proxies, addresses),
+        peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),
-        tailnet_kind(cache, tailnets, factory),
-        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
+        tailnet_kind(cache, tailnets, parts.factory),
+        dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, suffixes.current),
-        egresspods(cache, client, prober, settings),
+        egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
     ]
+    if settings.operator_secret:
+        kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 

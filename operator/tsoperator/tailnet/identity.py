@@ -47,11 +47,15 @@ class KnownIdentity:
 
     def current(self) -> OperatorIdentity:
         """Return the identity as it is known now. The first call requests a read of the Secret, and doesn't wait."""
+        read = self.stored()
+        return read if read.problem or read.node_id else OperatorIdentity("", read.is_known, self._obstacle)
+
+    def stored(self) -> OperatorIdentity:
+        """Return the identity as the Secret has it, whatever keeps the operator from registering a device."""
         if not self._is_wanted and self._key.name:
             self._is_wanted = True
             self._stale.set()
-        problem = self._read.problem or ("" if self._read.node_id else self._obstacle)
-        return OperatorIdentity(self._read.node_id, self._read.is_known, problem)
+        return self._read
 
     def state(self) -> Object | None:
         """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
