@@ -13,7 +13,17 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import DEVICE, IDENTITY, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
+from tsoperator.api.objects import (
+    DEVICE,
+    IDENTITY,
+    SERVICE,
+    SUFFIXES,
+    TAILNET,
+    TAILSCALE_SERVICE,
+    Key,
+    has_finalizer,
+    key_of,
+)
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
@@ -27,6 +37,7 @@ from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
@@ -59,16 +70,18 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
+    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -81,6 +94,7 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
+    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -154,6 +168,12 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        world = HostingWorld(
+            tailnets.service,
+            lambda: [each.name for each in tailnets.all_registered()],
+            lambda: identity.current().node_id,
+            lambda: identity.current().problem,
+        )
         parts = Parts(
             client,
             cache,
@@ -166,6 +186,7 @@ async def run(
             node_ports,
             dns_prober,
             addresses,
+            HostingView(cache, settings, world),
             identity,
         )
         manager = Manager(
@@ -176,6 +197,7 @@ async def run(
             times=_GATHER,
             feeds={
                 DEVICE: tailnets,
+                TAILSCALE_SERVICE: tailnets,
                 SUFFIXES: suffixes,
                 IDENTITY: identity,
                 dnsprobes.VERDICT: dns_prober,
@@ -207,6 +229,7 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    hosting: HostingView
     identity: KnownIdentity
 
 
@@ -215,7 +238,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     client, cache, applier, settings, tailnets, suffixes = parts[:6]
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client),
+        services(proxies, client, parts.hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, parts.node_ports),

@@ -88,15 +88,22 @@ async def test_a_device_is_registered_for_the_first_object_that_needs_it_and_sta
     [[GROUP], [CLAIM], [proxy_group("pg"), CLAIM], [GROUP, ingress()]],
     ids=["no object", "no group", "an egress group", "an object without the group"],
 )
-async def test_nothing_is_made_or_read_as_long_as_no_object_needs_the_id(
-    cluster: World, objects: list[Object], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    await cluster.apply(whole_secret(NAME, OLD))
+async def test_nothing_is_made_as_long_as_no_object_needs_the_id(cluster: World, objects: list[Object]) -> None:
     async with operator(cluster):
         await cluster.apply(backend(), *objects)
         await cluster.settled()
         assert await helpers(cluster) == []
+        assert await cluster.find(SECRET, NAME) is None
+
+
+async def test_the_secret_is_not_read_as_long_as_no_object_needs_the_id(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await cluster.apply(whole_secret(NAME, OLD))
+    async with operator(cluster):
+        await cluster.apply(GROUP)
+        await cluster.settled()
         assert "nOLD" not in caplog.text
 
 
