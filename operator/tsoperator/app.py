@@ -248,7 +248,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, factory),
         dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
-        dnsrecords(cache, settings, suffixes.current),
+        dnsrecords(cache, settings, hosting, suffixes.current),
         egresspods(cache, client, prober, settings),
         mounts(cache, applier.now),
     ]
