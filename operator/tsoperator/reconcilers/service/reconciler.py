@@ -18,6 +18,8 @@ from tsoperator.api.objects import (
     DEVICE,
     DNSCONFIG,
     ENDPOINTSLICE,
+    IDENTITY,
+    INGRESS,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -26,6 +28,7 @@ from tsoperator.api.objects import (
     SERVICEMONITOR,
     STATEFULSET,
     SUFFIXES,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -40,8 +43,9 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.proxies import Proxies, Seen
-from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service import egress, exposure, grouped, hosted
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
@@ -59,19 +63,28 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 
 def services(
-    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
+    proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of Services, which makes the proxies and the places of egress Services and exposed Services."""
-    view = _View(proxies, client, clock)
+    view = _View(proxies, client, hosting, clock)
     kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
     return replace(kind, acted=view.rewritten)
+
+
+_OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
+
+
+def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
+    """Return the mapper that returns the keys of both functions."""
+    return lambda old, new: [*one(old, new), *other(old, new)]
 
 
 class _View:
     """Gathers the facts about Services, and finds the Services that a change concerns."""
 
-    def __init__(self, proxies: Proxies, client: KubeClient, clock: Callable[[], float]) -> None:
+    def __init__(self, proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float]) -> None:
         self._proxies = proxies
+        self._hosting = hosting
         self._client = client
         self._clock = clock
         self._cache = proxies.cache
@@ -80,17 +93,21 @@ class _View:
         self._settings = proxies.settings
         self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
+        self._hosted = HostingChanges(self._cache, SERVICE)
         self._names = NamesView(self._cache, self._settings)
         self._reads_places = asyncio.Lock()
         self._has_read_places = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
-            SECRET: self._with_parents(self._changes.of_secret),
+            SECRET: self._with_parents(_both(self._changes.of_secret, self._hosted.of_secret)),
             POD: self._with_parents(self._changes.of_pod),
             ENDPOINTSLICE: self._keys_of_slice,
-            PROXYGROUP: Comparison(self._changes.of_group),
-            CONFIGMAP: Comparison(self._changes.of_configmap),
+            PROXYGROUP: Comparison(_both(self._changes.of_group, self._hosted.of_group)),
+            CONFIGMAP: Comparison(_both(self._changes.of_configmap, self._hosted.of_configmap)),
+            INGRESS: self._hosted.of_claimant,
+            TAILSCALE_SERVICE: self._hosted.of_service,
+            IDENTITY: self._hosted.of_identity,
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
             DNSCONFIG: Comparison(self._keys_of_dnsconfig),
@@ -119,6 +136,8 @@ class _View:
             suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
+            hosting=self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None,
+            left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and ask.mode is not Mode.HOSTED else None,
         )
         return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
@@ -196,7 +215,7 @@ class _View:
             shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
             keys = {*self._parent_keys(service), *shared}
         else:
-            keys = {key_of(service), *self._names.concerned(service)}
+            keys = {key_of(service), *self._names.concerned(service), *self._hosted.of_claimant(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
