@@ -5,6 +5,7 @@ There are two hosts, which lead connections to their own web servers. Each answe
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,11 @@ def visit(device: Peer, service: str) -> str:
     return device.curl(f"http://{name_of(service)}:{port(service)}/", timeout=2)
 
 
+def leads_to(device: Peer, service: str, host: Peer) -> bool:
+    """Tell whether a Service leads *device* to *host*."""
+    return visit(device, service) == host.greeting
+
+
 def port(service: str) -> int:
     """Return the port of the web server of a Service."""
     return WEB_PORT if service == LED else 80
@@ -92,16 +98,15 @@ def test_another_host_serves_if_the_primary_host_is_killed(
     bed: Bed, hosts: tuple[Peer, Peer], outside: Peer, say: Callable[[object], None]
 ) -> None:
     eventually(lambda: visit(outside, LED), "a greeting")
-    primary, other = hosts if visit(outside, LED) == hosts[0].greeting else hosts[::-1]
+    primary, other = hosts if leads_to(outside, LED, hosts[0]) else hosts[::-1]
     daemon = bed.daemons.get(primary.tailscaled)
     assert daemon
     daemon.process.end(grace=0)
     killed = time.monotonic()
     try:
         for service in (LED, SERVED):
-            eventually(
-                lambda name=service: visit(outside, name) == other.greeting, f"{service} on {other.name}", WITHIN
-            )  # type: ignore[misc]
+            led = partial(leads_to, outside, service, other)
+            eventually(led, f"{service} on {other.name}", WITHIN)
             say(f"{service} is back {time.monotonic() - killed:.1f} s after its host was killed")
     finally:
         bed.daemons.restart(primary.tailscaled, primary.machine)
@@ -118,7 +123,7 @@ def test_a_host_serves_once_it_is_approved(management: Management, neighbour: Pe
         with pytest.raises(BedError):
             visit(outside, HELD)
         management.approve(HELD, *waiting)
-        eventually(lambda: visit(outside, HELD) == neighbour.greeting, "its greeting")
+        eventually(lambda: leads_to(outside, HELD, neighbour), "its greeting")
         assert [*management.hosts(HELD).values()] == ["approved:manual"]
     finally:
         management.release_hosts()
