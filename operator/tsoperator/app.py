@@ -26,7 +26,6 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
-from tsoperator.group.hosts import NO_SERVICE
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -70,16 +69,18 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
+    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -92,6 +93,7 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
+    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -166,7 +168,7 @@ async def run(
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         world = HostingWorld(
-            lambda tailnet, label: NO_SERVICE,
+            tailnets.service,
             lambda: [each.name for each in tailnets.all_registered()],
             lambda: identity.current().node_id,
             lambda: identity.current().problem,
