@@ -248,7 +248,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, parts.factory),
         dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
-        dnsrecords(cache, settings, suffixes.current),
+        dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
     ]
