@@ -40,6 +40,7 @@ from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
+from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -186,6 +187,7 @@ async def run(
             dns_prober,
             addresses,
             HostingView(cache, settings, world),
+            identity,
         )
         manager = Manager(
             cache,
@@ -228,30 +230,30 @@ class Parts(NamedTuple):
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
     hosting: HostingView
+    identity: KnownIdentity
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
-        :-1
-    ]
-    hosting = parts.hosting
+    client, cache, applier, settings, tailnets, suffixes = parts[:6]
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client, hosting),
+        services(proxies, client, parts.hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
-        proxyclasses(cache, node_ports),
+        proxyclasses(cache, parts.node_ports),
         proxygroups(proxies),
         recorders(proxies, client),
-        peerrelays(proxies, addresses),
+        peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),
-        tailnet_kind(cache, tailnets, factory),
-        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
-        dnsrecords(cache, settings, suffixes.current),
-        egresspods(cache, client, prober, settings),
+        tailnet_kind(cache, tailnets, parts.factory),
+        dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
+        dnsrecords(cache, settings, parts.hosting, suffixes.current),
+        egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
     ]
+    if settings.operator_secret:
+        kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 

@@ -52,6 +52,11 @@ class Hosting:
         return f"{self.claim.label}.{self.domain}" if self.domain else ""
 
     @property
+    def has_label(self) -> bool:
+        """True if no other claim has the label, and this one counts."""
+        return self.holder is not None and self.holder.rank == self.claim.rank
+
+    @property
     def is_owned(self) -> bool:
         """True if this operator certainly owns the Tailscale Service."""
         return is_owned(self.view, self.operator_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tsoperator.api.device import domain_of
 from tsoperator.api.names import (
@@ -33,7 +33,7 @@ from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, label_of, winner
 from tsoperator.group.hosted import TYPE, Hosting, is_owned
-from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, by_certificate, domain_of_group
+from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
 from tsoperator.proxy.secret import advertised_services, device_of
@@ -45,14 +45,22 @@ from tsoperator.settings import Settings
 _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", is_passing=True)
 
 
+class ShowsServices(Protocol):
+    """The function that shows Tailscale Services."""
+
+    def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
+        """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
+        ...
+
+
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* returns the view of a Tailscale Service, by its tailnet and its label. *tailnets* returns the names of the
+    *service* shows Tailscale Services. *tailnets* returns the names of the
     tailnets that are registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
     """
 
-    service: Callable[[str, str], ServiceView]
+    service: ShowsServices
     tailnets: Callable[[], Iterable[str]]
     operator_id: Callable[[], str]
     no_identity: Callable[[], str]
@@ -73,14 +81,17 @@ class HostingView:
 
     def of(self, claim: LabelClaim) -> Hosting:
         """Return the facts about the object of *claim*."""
-        group = self.group(claim.group)
-        states = self.states(claim.group)
-        tailnet = tailnet_of(group) if group else None
+        group, states = self.group(claim.group), self.states(claim.group)
+        view, holder = NO_SERVICE, None
+        if group is not None and not claim.wrong:
+            tailnet, is_hosted = tailnet_of(group), bool(advertising(states, claim.name))
+            view = self.world.service(tailnet, claim.label, hosts=is_hosted)
+            holder = self.holder(tailnet, claim.label)
         return Hosting(
             claim,
             group,
-            NO_SERVICE if tailnet is None else self.world.service(tailnet, claim.label),
-            None if tailnet is None else self.holder(tailnet, claim.label),
+            view,
+            holder,
             states,
             domain_of_group(states),
             self.world.operator_id(),
