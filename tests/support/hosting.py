@@ -1,12 +1,25 @@
-"""The facts from outside of the cluster that the reconcilers of exposed objects need."""
+"""The facts from outside of the cluster that the reconcilers of exposed objects need, in a world without any."""
 
-from tsoperator.group.hosts import NO_SERVICE
+from collections.abc import Mapping
+from typing import Final
+
+from tsoperator.api.objects import IDENTITY, TAILSCALE_SERVICE, Resource
+from tsoperator.group.hosts import NO_SERVICE, ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Feed
 from tsoperator.settings import Settings
+from tsoperator.tailnet.tailnet import Tailnets
+
+QUIET: Final[Mapping[Resource, Feed]] = dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), Tailnets([]))
+"""Feeds that announce nothing."""
 
 
 def no_hosting(cache: Cache, settings: Settings) -> HostingView:
     """Return the view of a world without Tailscale Services, in which the operator has no identity yet."""
-    world = HostingWorld(lambda tailnet, label: NO_SERVICE, lambda: [""], lambda: "", lambda: "")
+
+    def service(tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
+        return NO_SERVICE
+
+    world = HostingWorld(service, lambda: [""], lambda: "", lambda: "")
     return HostingView(cache, settings, world)

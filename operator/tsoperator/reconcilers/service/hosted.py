@@ -18,9 +18,14 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import Object, has_finalizer
 from tsoperator.group.claims import label_of
 from tsoperator.group.hosted import INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP, Hosting, awaits_group, obstacle
+from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.reconcilers.service import exposure
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.runtime.plan import Note, Plan, Refusal
+from tsoperator.settings import Settings
+
+UNAPPROVED: Final = "unapproved"
+"""The fact that no proxy of the group is approved as a host of a Service's Tailscale Service."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
@@ -30,24 +35,29 @@ _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
-def plan(ask: Ask, hosting: Hosting | None) -> Plan:
-    """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it."""
+def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
+    """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
+
+    *unapproved_for* is for how many seconds no proxy has been approved as a host; None if that isn't so.
+    """
     refusal = _unsuitable(ask) if hosting is None else obstacle(hosting)
-    if hosting is None:
+    if hosting is None or (refusal is not None and refusal.reason == INVALID):
         return refused(ask, refusal)
-    is_faulty = refusal is not None and refusal.reason in (INVALID, NO_GROUP)
-    hold = "" if is_faulty else hosting.claim.finalizer
+    is_gone = refusal is not None and refusal.reason == NO_GROUP
+    hold = "" if is_gone else hosting.claim.finalizer
     if refusal is None and hosting.view.pending:
         return Plan(hold=hold, error=hosting.view.pending)
     shown = [_validity(refusal), _configured(ask, hosting, refusal)]
     status = ask.status_with(*shown, without={CONDITION_PROXY_READY})
-    if ask.is_balanced and not refusal:
+    if ask.is_balanced and (is_gone or refusal is None):
         status["loadBalancer"] = exposure.load_balancer(ask, _entries(hosting))
-    return Plan(hold=hold, status=status, notes=_notes(ask, hosting, refusal))
+    notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, settings.proxy_tags)]
+    again = None if unapproved_for is None else max(APPROVAL_PATIENCE - unapproved_for, 0) or None
+    return Plan(hold=hold, status=status, notes=notes, requeue_after=again)
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
-    """Return the plan that reports why no group exposes a Service; a proxy of its own goes on."""
+    """Return the plan that reports why a Service, as it is now, can't be exposed; whatever runs goes on."""
     status = ask.status_with(_validity(refusal))
     notes, error = ([_event(refusal)], refusal.error) if refusal else ([], None)
     return Plan(status=status, notes=notes, error=error)

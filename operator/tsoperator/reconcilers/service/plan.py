@@ -97,7 +97,7 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if ask.mode is Mode.GROUP:
         return _unheld(ask, _grouped(ask, observed), observed)
     if ask.mode is Mode.HOSTED:
-        return _hosted(ask, observed)
+        return _hosted(ask, observed, settings)
     kept = upkeep(observed.places)
     if hosted.is_held(ask):
         return replace(_unheld(ask, _awaiting_name(ask), observed), steps=kept)
@@ -232,14 +232,16 @@ def _grouped(ask: Ask, observed: Observed) -> Plan:
     )
 
 
-def _hosted(ask: Ask, observed: Observed) -> Plan:
+def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """Return the plan for a Service that a ProxyGroup should expose.
 
     A proxy of its own is removed first, because a device and a Tailscale Service can't have the same name. It stays if
     the group can't take its place.
     """
     if holds_nothing(ask.service, observed.children):
-        return replace(hosted.plan(ask, observed.hosting), steps=removal(observed.places))
+        unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
+        return replace(made, steps=removal(observed.places))
     if observed.hosting is None or (refusal := obstacle(observed.hosting)):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
     step = plan_removal(ask.owner, observed.children)

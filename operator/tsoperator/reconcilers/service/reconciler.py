@@ -37,6 +37,8 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
+from tsoperator.group.hosted import Hosting
+from tsoperator.group.hostnotes import awaits_approval
 from tsoperator.group.places import Places, best_place, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
@@ -128,15 +130,16 @@ class _View:
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
+        hosting = self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=self._places(ask, children, own_name, suffixes),
+            places=self._places(ask, children, own_name, suffixes, hosting),
             suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
-            hosting=self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None,
+            hosting=hosting,
             left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and ask.mode is not Mode.HOSTED else None,
         )
         return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
@@ -157,8 +160,13 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
-        """Return the places of a Service: those at ProxyGroups, and that of its own proxy."""
+    def _places(
+        self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes, hosting: Hosting | None
+    ) -> Places:
+        """Return the places of a Service: those at ProxyGroups, and that of its own proxy.
+
+        They come with the ages of facts about the Service, one of which is about its *hosting*.
+        """
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
@@ -167,6 +175,8 @@ class _View:
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
             facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
+        if hosting is not None and awaits_approval(hosting):
+            facts.add(hosted.UNAPPROVED)
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
